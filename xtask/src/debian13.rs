@@ -10,9 +10,9 @@
 //! Called by `series.rs`. Grade: setup. Tests: at the end of this file.
 
 use crate::command::{output, run, step};
-use crate::setup;
 use crate::surroundings::Surroundings;
 use crate::workspace::Workspace;
+use crate::{mmdebstrap, setup};
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 use std::env;
@@ -23,9 +23,6 @@ use std::process::{Command, Stdio};
 
 /// The release, by the name that its archive knows.
 const SUITE: &str = "trixie";
-
-/// Where the archive is for whose apt names no Debian.
-const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// What enters the root.
 const ENTER: &str = include_str!("debian13/enter.sh");
@@ -135,23 +132,15 @@ impl Rust {
     }
 }
 
-fn has_program(name: &str) -> bool {
-    Surroundings::here().program(name).is_some()
-}
-
 /// Makes a root beside its place, and puts it there when it is whole.
 fn make(recipe: &Recipe, folder: &Path, root: &Path) -> Result<()> {
     step(&format!("Making a Debian 13 root with Open MPI 5 (once; some minutes, 1.6 GB) in {}", root.display()));
     let unfinished = folder.join("unfinished");
     remove_all_in(folder)?;
-    let mut make = Command::new("mmdebstrap");
-    make.args(["--quiet", "--variant=apt", "--format=directory", "--aptopt=APT::Install-Recommends \"false\""]);
-    if let Some(proxy) = proxy()? {
-        make.arg(format!("--aptopt=Acquire::http::Proxy \"{proxy}\""));
-    }
-    make.arg(if setup::is_root() { "--mode=root" } else { "--mode=unshare" });
+    let mut make = mmdebstrap::command()?;
+    make.args(["--quiet", "--format=directory", "--aptopt=APT::Install-Recommends \"false\""]);
     make.arg(format!("--include={}", recipe.packages.join(",")));
-    make.arg(recipe.suite).arg(&unfinished).arg(mirror()?);
+    make.arg(recipe.suite).arg(&unfinished).arg(mmdebstrap::mirror()?);
     run(&mut make).context("the Debian 13 root cannot be made")?;
     fs::rename(&unfinished, root).with_context(|| format!("cannot name the root {}", root.display()))
 }
@@ -181,7 +170,7 @@ fn namespace() -> Command {
 
 /// That namespaces can be made here.
 fn may_enter() -> Result<()> {
-    if !has_program("unshare") {
+    if Surroundings::here().program("unshare").is_none() {
         bail!("there is no `unshare` in PATH, which enters the Debian 13 root (Debian: util-linux)");
     }
     let tried = namespace().arg("true").stdin(Stdio::null()).output().context("cannot start unshare")?;
@@ -203,41 +192,9 @@ fn may_enter() -> Result<()> {
     )
 }
 
-/// Where this machine's apt gets Debian from.
-fn mirror() -> Result<String> {
-    if !has_program("apt-get") {
-        return Ok(MIRROR.to_owned());
-    }
-    let sources = output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
-    Ok(mirror_of(&sources))
-}
-
-/// The first source that is Debian's archive itself, and not that of its security updates or somebody else's.
-fn mirror_of(sources: &str) -> String {
-    let mut sources = sources.lines().map(|line| line.trim().trim_end_matches('/'));
-    sources.find(|uri| uri.ends_with("/debian")).unwrap_or(MIRROR).to_owned()
-}
-
-/// The proxy that this machine's apt goes by, which `mmdebstrap` does not look for.
-fn proxy() -> Result<Option<String>> {
-    if !has_program("apt-config") {
-        return Ok(None);
-    }
-    let said = output(Command::new("apt-config").args(["dump", "--format", "%v", "Acquire::http::Proxy"]))?;
-    Ok(Some(said.trim().to_owned()).filter(|proxy| !proxy.is_empty()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mirror_is_the_machines_own_and_debians_where_it_has_none() {
-        let sources =
-            "http://security.example/debian-security/\nhttps://mirror.example/debian/\nhttps://x.example/y/\n";
-        assert_eq!(mirror_of(sources), "https://mirror.example/debian");
-        assert_eq!(mirror_of("https://x.example/ubuntu/\n"), MIRROR);
-    }
 
     #[test]
     fn another_list_of_packages_is_another_root() {

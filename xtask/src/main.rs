@@ -14,6 +14,7 @@ mod debian13;
 mod install;
 mod manifest;
 mod miri;
+mod mmdebstrap;
 mod openmpi;
 mod package;
 mod readers;

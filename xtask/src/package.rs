@@ -9,7 +9,7 @@
 
 use crate::command::{output, run, step};
 use crate::workspace::Workspace;
-use crate::{series, setup};
+use crate::{mmdebstrap, series, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::openmpi::Series;
 use std::fs;
@@ -88,8 +88,8 @@ fn is_for_users(path: &Path) -> bool {
 fn try_in_fresh_root(workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
     let release = output(Command::new("sh").args(["-c", ". /etc/os-release && printf %s \"$VERSION_CODENAME\""]))?;
     step(&format!("Trying them in a fresh Debian ({release})"));
-    let mut make = Command::new("mmdebstrap");
-    make.args(["--variant=apt", "--customize-hook=mkdir -p \"$1/packages\""]);
+    let mut make = mmdebstrap::command()?;
+    make.arg("--customize-hook=mkdir -p \"$1/packages\"");
     for package in packages {
         make.arg(format!("--customize-hook=copy-in {} /packages", package.display()));
     }

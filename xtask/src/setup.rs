@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let surroundings = Surroundings::here();
     let system = System::of(&surroundings);
-    let missing =
-        system.missing(needed(Some(&arguments.device), &[Need::OpenMpi, Need::Device, Need::Bench, Need::Test]))?;
+    let all = [Need::OpenMpi, Need::Device, Need::Bench, Need::Test, Need::Root];
+    let missing = system.missing(needed(Some(&arguments.device), &all))?;
     if missing.is_empty() {
         println!("Everything that is needed is there.");
     } else if arguments.dry_run {
@@ -95,10 +95,7 @@ pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_root() -> Result<()> {
-    let surroundings = Surroundings::here();
-    let system = System::of(&surroundings);
-    let missing = system.missing(THINGS.iter().filter(|thing| thing.need == Need::Root).collect())?;
-    if missing.is_empty() { Ok(()) } else { install(&system, &missing) }
+    ensure(&Surroundings::here(), THINGS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
 /// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters.
@@ -108,8 +105,12 @@ pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
 }
 
 fn ensure_all(surroundings: &Surroundings, device: Option<&str>, more: &[Need]) -> Result<()> {
+    ensure(surroundings, needed(device, more))
+}
+
+fn ensure(surroundings: &Surroundings, things: Vec<&'static Thing>) -> Result<()> {
     let system = System::of(surroundings);
-    let missing = system.missing(needed(device, more))?;
+    let missing = system.missing(things)?;
     if missing.is_empty() { Ok(()) } else { install(&system, &missing) }
 }
 

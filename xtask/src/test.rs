@@ -124,9 +124,7 @@ fn without_device(workspace: &Workspace, tally: &mut Tally) {
     let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
     tally.tests("the event engine's models, under loom", cargo(root).args(models).envs(with_loom));
     under_miri(workspace, tally);
-    // Among them the programs that nobody here wrote (hw-tests/softhca/tests/programs).
-    let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
-    tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));
+    emulated_adapter(root, tally);
     let hw_tests = ["test", "--no-fail-fast", "--package", "ibex-hw-tests"];
     tally.tests("unit tests of hw-tests", cargo(root).args(hw_tests).args(["--lib", "--bins"]));
     tally.tests("doc tests of hw-tests", cargo(root).args(hw_tests).arg("--doc"));
@@ -157,6 +155,11 @@ fn linked_with_open_mpi(workspace: &Workspace, tally: &mut Tally) {
         "unit tests of what is linked with Open MPI",
         cargo(root).args(["test", "--no-fail-fast"]).args(packages),
     );
+    emulated_adapter(root, tally);
+}
+
+/// Among its tests are the programs that nobody here wrote (hw-tests/softhca/tests/programs).
+fn emulated_adapter(root: &Path, tally: &mut Tally) {
     let softhca = ["test", "--no-fail-fast", "--package", "softhca"];
     tally.tests("tests of the emulated adapter, and programs of others on it", cargo(root).args(softhca));
 }
