@@ -129,7 +129,7 @@ static void one_receiver(enum meanwhile what, int bytes, enum how how) {
                how == BLOCKING ? "blocking" : "nonblocking");
     begin_case();
     if (check.rank == 0) {
-        pass(what, 1.5);
+        pass(what, 0.5);
         for (int from = check.size - 1; from > 0; from--)
             take(from, count, bytes);
     } else {

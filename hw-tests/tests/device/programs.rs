@@ -522,12 +522,15 @@ fn named(case: &Case, ranks: usize) -> String {
 fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     let test =
         Test::new(format!("over the pml, {}", named(case, ranks)), move |site| run(site, case, ranks, Some("ibex")));
-    let is_plain = case.parameters.is_empty() && !case.threads && ranks == 2;
+    let is_plain = case.parameters.is_empty() && !case.threads && ranks == 2 && case.program != LONG;
     if is_plain { test } else { test.device_independent() }
 }
 
 /// Programs of which each device also runs what has parameters: how messages go, and how ranks meet.
 const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
+
+/// Minutes on a slow adapter, and the same numbers on any.
+const LONG: &str = "message_over_2gib";
 
 /// Whether one device is as good as another for it. Of each program one plain run is made on each, of one or two ranks.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
@@ -536,8 +539,7 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
     match case.program {
         "traffic" => !is_plain || ranks != 2,
         "events" => !is_plain || is_larger,
-        // Minutes on a slow adapter; over the PML it is sent there.
-        "message_over_2gib" => true,
+        LONG => true,
         program if program.starts_with("events") || is_larger => true,
         // What needs threads has no other run.
         program => !case.parameters.is_empty() && !ON_EACH_DEVICE.contains(&program),
