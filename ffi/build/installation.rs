@@ -9,6 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::refusal::fail;
+
 /// A release series that there are files for.
 struct Series {
     /// As its headers say it.
@@ -216,12 +218,4 @@ fn showme(wrapper: &str, option: &str) -> Vec<PathBuf> {
         ));
     }
     String::from_utf8_lossy(&output.stdout).split_whitespace().map(|word| Path::new(word).to_path_buf()).collect()
-}
-
-/// Ends the build with a message that cargo shows.
-pub(crate) fn fail(message: &str) -> ! {
-    for line in message.lines() {
-        println!("cargo::error={line}");
-    }
-    std::process::exit(1)
 }

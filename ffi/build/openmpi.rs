@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::installation::{Installation, fail};
+use crate::installation::Installation;
+use crate::refusal::fail;
 
 /// What a component uses of Open MPI, as bindgen's regular expressions.
 const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|mca_pml_base_(component|module)_t|ompi_(communicator|datatype|group|message|proc|request|status_public)_t|opal_(bitmap|class|convertor|datatype|mutex|object|proc|process_name|free_list_item)_t|ibex_.*";

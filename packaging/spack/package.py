@@ -15,12 +15,10 @@ class Ibex(Package):
 
     depends_on("c", type="build")
     depends_on("rust@1.95:", type="build")
-    depends_on("cmake", type="build")
     depends_on("pkgconfig", type="build")
     # libclang, which reads the headers of Open MPI.
     depends_on("llvm+clang", type="build")
     depends_on("hwloc")
-    depends_on("libnl")
     depends_on("openmpi@4.1.0:4.1,5.0.0:5.0")
     depends_on("rdma-core")
 

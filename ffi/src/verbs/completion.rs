@@ -5,11 +5,10 @@
 //! values. Tests: at the end of the file, and device tests in `hw-tests`.
 
 use super::Status;
-use ibverbs_sys as sys;
-use std::mem::{self, offset_of};
+use super::sys;
+use std::mem;
 
-/// The fields of `struct ibv_wc` before the first that the bindings show.
-#[repr(C)]
+/// The first fields of a `struct ibv_wc`.
 pub(super) struct Start {
     pub(super) wr_id: u64,
     pub(super) status: u32,
@@ -17,8 +16,6 @@ pub(super) struct Start {
     pub(super) vendor_err: u32,
     pub(super) byte_len: u32,
 }
-
-const _: () = assert!(size_of::<Start>() == offset_of!(sys::ibv_wc, imm_data), "as in infiniband/verbs.h");
 
 /// One work completion (`struct ibv_wc`). Status and opcode stay integers, as the adapter wrote them.
 #[derive(Clone, Copy)]
@@ -33,7 +30,7 @@ impl WorkCompletion {
         let start = Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };
         let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
         let mut completion = WorkCompletion::blank();
-        completion.set(start, immediate.unwrap_or(0).to_be(), qp_num, flags);
+        completion.set(&start, immediate.unwrap_or(0).to_be(), qp_num, flags);
         completion
     }
 
@@ -45,38 +42,40 @@ impl WorkCompletion {
 
     /// Writes what is looked at of a `struct ibv_wc`: its first fields, and of the others those given.
     #[inline]
-    pub(super) fn set(&mut self, start: Start, imm_data: u32, qp_num: u32, flags: u32) {
-        // SAFETY: an `ibv_wc` starts with those fields (compared above); every bit pattern is a value of each.
-        unsafe { (&raw mut self.0).cast::<Start>().write(start) };
-        (self.0.imm_data, self.0.qp_num, self.0.wc_flags) = (imm_data, qp_num, sys::ibv_wc_flags(flags));
+    pub(super) fn set(&mut self, start: &Start, imm_data: u32, qp_num: u32, flags: u32) {
+        let Start { wr_id, status, opcode, vendor_err, byte_len } = *start;
+        let wc = &mut self.0;
+        (wc.wr_id, wc.status, wc.opcode, wc.vendor_err, wc.byte_len) = (wr_id, status, opcode, vendor_err, byte_len);
+        wc.__bindgen_anon_1.imm_data = imm_data;
+        (wc.qp_num, wc.wc_flags) = (qp_num, flags);
     }
 
     /// The identifier given when the work request was posted.
     #[must_use]
     #[inline]
     pub fn id(&self) -> u64 {
-        self.0.wr_id()
+        self.0.wr_id
     }
 
     /// Whether it succeeded.
     #[must_use]
     #[inline]
     pub fn succeeded(&self) -> bool {
-        self.0.is_valid()
+        self.0.status == Status::SUCCESS.0
     }
 
     /// The status, and the vendor's error code.
     #[must_use]
     pub fn status(&self) -> (Status, u32) {
-        let (status, vendor) = self.0.error().unwrap_or((0, 0));
-        (Status(status), vendor)
+        let vendor = if self.succeeded() { 0 } else { self.0.vendor_err };
+        (Status(self.0.status), vendor)
     }
 
     /// Bytes received. Of a UD datagram, with the 40 bytes of the GRH.
     #[must_use]
     #[inline]
     pub fn len(&self) -> u32 {
-        self.0.len() as u32
+        self.0.byte_len
     }
 
     /// Whether no byte was received.
@@ -89,7 +88,9 @@ impl WorkCompletion {
     #[must_use]
     #[inline]
     pub fn immediate(&self) -> Option<u32> {
-        self.0.imm_data().map(u32::from_be)
+        let has_immediate = self.succeeded() && self.0.wc_flags & sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+        // SAFETY: both members of the union are integers of 32 bits.
+        has_immediate.then(|| u32::from_be(unsafe { self.0.__bindgen_anon_1.imm_data }))
     }
 
     /// The number of the local queue pair it belongs to.

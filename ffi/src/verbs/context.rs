@@ -5,8 +5,8 @@
 //! as the wire carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
 //! Tests: device tests in `hw-tests`.
 
+use super::sys;
 use super::{errno, extended};
-use ibverbs_sys as sys;
 use std::ffi::CStr;
 use std::io;
 use std::mem;
@@ -18,8 +18,18 @@ use std::sync::Arc;
 /// # Errors
 /// What `ibv_get_device_list(3)` gives: `ENOSYS` where the kernel has no RDMA support, `EPERM` without permission.
 pub fn devices() -> io::Result<Vec<String>> {
-    let list = ibverbs::devices()?;
-    Ok(list.iter().filter_map(|device| Some(device.name()?.to_string_lossy().into_owned())).collect())
+    let mut count = 0;
+    // SAFETY: `count` is valid for a write; the list is freed below.
+    let list = unsafe { sys::ibv_get_device_list(&raw mut count) };
+    if list.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `list` has `count` entries, each a valid device until the list is freed.
+    let name = |i| unsafe { device_name(*list.add(i)) };
+    let names = (0..usize::try_from(count).unwrap_or(0)).map(name).collect();
+    // SAFETY: it came from ibv_get_device_list and is freed once.
+    unsafe { sys::ibv_free_device_list(list) };
+    Ok(names)
 }
 
 /// Used GID entries of a device that are asked for at once; where a device has more, they are asked for one by one.

@@ -6,8 +6,8 @@
 //! `hw-tests`.
 
 use super::stamped::{self, Reader};
+use super::sys;
 use super::{Context, WorkCompletion, extended};
-use ibverbs_sys as sys;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 use super::mapping::{Mapped, Mapping};
 use super::pages::HugePages;
 use super::registration::{self, Relaxation};
+use super::sys;
 use super::{Access, Context, errno};
-use ibverbs_sys as sys;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

@@ -7,7 +7,7 @@
 //! in `hw-tests`.
 
 use super::errno;
-use ibverbs_sys as sys;
+use super::sys;
 use std::io;
 use std::mem::{offset_of, size_of};
 

@@ -5,7 +5,7 @@
 //! `ibv_is_fork_initialized(3)`. Tests: device tests in `hw-tests`.
 
 use super::errno;
-use ibverbs_sys as sys;
+use super::sys;
 use std::io;
 
 /// What happens to memory that an adapter uses while the process forks.

@@ -7,7 +7,7 @@
 use super::errno;
 use super::pages::{HugePages, PageKind, Pages};
 use super::registration::{self, Access, Relaxation};
-use ibverbs_sys as sys;
+use super::sys;
 use std::io;
 use std::ptr::NonNull;
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The verbs that ibex calls, made safe: objects that own what they stand for, posts and completions that cost nothing.
 //!
-//! Called by the engine only. Device listing goes through the `ibverbs` crate; the rest reaches its raw bindings
-//! (`ibverbs-sys`), because `ibverbs` 0.9 has no shared receive queue, no UD queue pair, no immediate data, no choice
-//! of port, and keeps its handles private.
+//! Called by the engine only.
 //!
 //! The memory rules that every unsafe block of this module argues from:
 //!
@@ -38,6 +36,7 @@ mod slots;
 mod srq;
 mod stamped;
 mod status;
+mod sys;
 mod ud;
 
 pub use arena::Arena;
@@ -67,7 +66,7 @@ pub mod link_layer {
 
 /// Kinds of asynchronous events (`IBV_EVENT_*`, `ibv_get_async_event(3)`).
 pub mod async_event {
-    use ibverbs_sys as sys;
+    use super::sys;
 
     /// A completion queue is broken.
     pub const CQ_ERR: u32 = sys::IBV_EVENT_CQ_ERR;
@@ -90,7 +89,7 @@ pub mod async_event {
 
 /// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`).
 pub mod atomic_cap {
-    use ibverbs_sys as sys;
+    use super::sys;
 
     /// It has none.
     pub const NONE: u32 = sys::IBV_ATOMIC_NONE;

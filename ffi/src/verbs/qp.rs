@@ -4,8 +4,8 @@
 //! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3
 //! (states). Tests: device tests in `hw-tests`.
 
+use super::sys;
 use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq, errno, srq};
-use ibverbs_sys as sys;
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};

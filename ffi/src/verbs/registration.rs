@@ -4,7 +4,7 @@
 //! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at
 //! the end of the file, and device tests in `hw-tests`.
 
-use ibverbs_sys as sys;
+use super::sys;
 use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;

@@ -4,8 +4,8 @@
 //! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work
 //! requests is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
+use super::sys;
 use super::{Arena, ProtectionDomain};
-use ibverbs_sys as sys;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //! tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};
-use ibverbs_sys as sys;
+use super::sys;
 use std::io;
 
 /// What is asked for of every completion.
@@ -120,6 +120,6 @@ impl Reader {
             *stamp = (self.completion_ts)(queue);
             (start, (self.imm_data)(queue), (self.qp_num)(queue), (self.wc_flags)(queue))
         };
-        completion.set(start, imm, qp_num, flags);
+        completion.set(&start, imm, qp_num, flags);
     }
 }

@@ -122,8 +122,8 @@ pub fn event_name(kind: u32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sys;
     use super::*;
-    use ibverbs_sys as sys;
 
     #[test]
     fn the_names_stand_at_the_numbers_of_the_header() {

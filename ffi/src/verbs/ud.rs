@@ -6,8 +6,8 @@
 //! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
 
 use super::qp::{address_vector, blank};
+use super::sys;
 use super::{Arena, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
-use ibverbs_sys as sys;
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};

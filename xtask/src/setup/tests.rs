@@ -31,26 +31,27 @@ fn missing(surroundings: &Surroundings) -> (Option<Manager>, Vec<&'static str>) 
 
 #[test]
 fn only_packages_that_dpkg_calls_installed_count_as_installed() {
-    let listing = "installed gcc\nnot-installed cmake\nconfig-files perftest\ninstalled libnl-3-dev\n";
+    let listing = "installed gcc\nnot-installed pkg-config\nconfig-files perftest\ninstalled libhwloc-dev\n";
     let installed = system::parse_installed(listing);
-    assert_eq!(installed, HashSet::from(["gcc".to_owned(), "libnl-3-dev".to_owned()]));
+    assert_eq!(installed, HashSet::from(["gcc".to_owned(), "libhwloc-dev".to_owned()]));
     let folder = Folder::new();
-    let debian = with(&folder, &[("dpkg-query", "echo installed cmake"), ("apt-get", ""), ("sudo", ""), ("cc", "")]);
+    let debian =
+        with(&folder, &[("dpkg-query", "echo installed pkg-config"), ("apt-get", ""), ("sudo", ""), ("cc", "")]);
     let (manager, missing) = missing(&debian);
     assert_eq!(manager, Some(Manager::Apt));
-    assert!(missing.contains(&"libibverbs-dev") && missing.contains(&"gcc") && !missing.contains(&"cmake"));
+    assert!(missing.contains(&"libibverbs-dev") && missing.contains(&"gcc") && !missing.contains(&"pkg-config"));
 }
 
 #[test]
 fn elsewhere_a_thing_counts_when_it_is_seen_whatever_package_it_came_in() {
     let folder = Folder::new();
-    let fedora = with(&folder, &[("dnf", ""), ("cc", &compiler("netlink")), ("cmake", ""), ("mpicc", "")]);
+    let fedora = with(&folder, &[("dnf", ""), ("cc", &compiler("infiniband")), ("pkgconf", ""), ("mpicc", "")]);
     let (manager, missing) = missing(&fedora);
     assert_eq!(manager, Some(Manager::Dnf));
-    for there in ["gcc", "cmake", "libnl-3-dev", "libnl-route-3-dev", "libopenmpi-dev"] {
+    for there in ["gcc", "pkg-config", "libibverbs-dev", "libopenmpi-dev"] {
         assert!(!missing.contains(&there), "{there}");
     }
-    for absent in ["make", "libibverbs-dev", "libhwloc-dev", "openmpi-bin"] {
+    for absent in ["libhwloc-dev", "openmpi-bin"] {
         assert!(missing.contains(&absent), "{absent}");
     }
 }
@@ -62,7 +63,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         ("dnf", "dnf install", "rdma-core-devel"),
         ("zypper", "zypper install", "openmpi4-devel"),
         ("pacman", "pacman -S --needed", "rdma-core"),
-        ("spack", "spack install", "gmake"),
+        ("spack", "spack install", "pkgconf"),
         ("conda", "conda install", "libhwloc"),
     ] {
         let surroundings = with(&Folder::new(), &[]);
@@ -73,7 +74,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
         // Two of Debian's packages are one elsewhere.
         let line = error.lines().last().unwrap();
-        assert!(line.matches("libnl").count() == 1, "{line}");
+        assert!(line.split(' ').filter(|word| *word == "rdma-core").count() <= 1, "{line}");
         fs::remove_file(folder.path().join(program)).unwrap();
     }
 }
@@ -97,7 +98,7 @@ fn where_everything_is_there_it_goes_on() {
     fs::write(clang.path().join("libclang.so.1"), "").unwrap();
     fs::create_dir(clang.path().join("libibverbs")).unwrap();
     fs::write(clang.path().join("libibverbs/libmlx5-rdmav34.so"), "").unwrap();
-    let programs = ["cc", "make", "cmake", "python3", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
+    let programs = ["cc", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
     let _ = with(&folder, &programs);
     let folders = [folder.path(), clang.path()].map(|folder| folder.to_str().unwrap());
     let surroundings = Surroundings::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);

@@ -97,24 +97,6 @@ pub(super) static THINGS: &[Thing] = &[
         ["glibc-devel", "glibc-devel", "glibc", "", "sysroot_linux-64"],
     ),
     thing(
-        "make",
-        (Build, "drives the configuration of the verbs headers"),
-        Program(&["make", "gmake"]),
-        ["make", "make", "make", "gmake", "make"],
-    ),
-    thing(
-        "cmake",
-        (Build, "configures the verbs headers"),
-        Program(&["cmake"]),
-        ["cmake", "cmake", "cmake", "cmake", "cmake"],
-    ),
-    thing(
-        "python3",
-        (Build, "needed by the configuration of the verbs headers"),
-        Program(&["python3"]),
-        ["python3", "python3", "python", "python", "python"],
-    ),
-    thing(
         "pkg-config",
         (Build, "finds libraries"),
         Program(&["pkg-config", "pkgconf"]),
@@ -131,18 +113,6 @@ pub(super) static THINGS: &[Thing] = &[
         (Build, "the verbs library"),
         header("infiniband/verbs.h", "libibverbs"),
         ["rdma-core-devel", "rdma-core-devel", "rdma-core", "rdma-core", "rdma-core"],
-    ),
-    thing(
-        "libnl-3-dev",
-        (Build, "needed by the configuration of the verbs headers"),
-        header("netlink/netlink.h", "libnl-3.0"),
-        ["libnl3-devel", "libnl3-devel", "libnl", "libnl", "libnl"],
-    ),
-    thing(
-        "libnl-route-3-dev",
-        (Build, "needed by the configuration of the verbs headers"),
-        header("netlink/route/link.h", "libnl-route-3.0"),
-        ["libnl3-devel", "libnl3-devel", "libnl", "libnl", "libnl"],
     ),
     thing(
         "libhwloc-dev",

@@ -5,9 +5,9 @@
 //! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests:
 //! device tests in `hw-tests`; of the requests at the end of the file, under Miri too, which finds what is not set.
 
+use super::super::sys;
 use super::QueuePair;
 use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan};
-use ibverbs_sys as sys;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr;

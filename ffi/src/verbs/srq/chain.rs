@@ -5,8 +5,8 @@
 //! their spans, so all are reached through the raw pointers that those come from, and through no reference. One thread
 //! at a time (`&mut`). Needs no device. Tests: at the end of the file, also under Miri.
 
+use super::super::sys;
 use crate::verbs::LocalSpan;
-use ibverbs_sys as sys;
 use std::io;
 use std::ptr::{self, NonNull};
 

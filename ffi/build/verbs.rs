@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes the bindings of libibverbs from the installed `infiniband/verbs.h`, and links it. Part of `build.rs`.
+
+use std::path::PathBuf;
+
+use crate::refusal::fail;
+
+/// Constants that the code names as members of their enumeration.
+const BITS: &str = "ibv_(access_flags|qp_attr_mask|wc_flags|send_flags)";
+const VALUES: &str = "ibv_(qp_type|qp_state|wc_opcode|wr_opcode|wc_status)";
+
+pub(crate) fn bind() {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let found = pkg_config::probe_library("libibverbs");
+    if found.is_err() {
+        // Without a description of it, it is where the compiler looks by itself.
+        println!("cargo::rustc-link-lib=ibverbs");
+    }
+    let includes = found.map(|library| library.include_paths).unwrap_or_default();
+    bindgen::Builder::default()
+        .header_contents("verbs.h", "#include <infiniband/verbs.h>")
+        .clang_args(includes.iter().map(|directory| format!("-I{}", directory.display())))
+        .allowlist_function("_?ibv_.*")
+        .allowlist_type("ibv_.*")
+        .bitfield_enum(BITS)
+        .constified_enum_module(VALUES)
+        .prepend_enum_name(false)
+        .derive_default(true)
+        .generate_comments(false)
+        .layout_tests(true)
+        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .unwrap_or_else(|error| {
+            fail(&format!(
+                "bindgen cannot read infiniband/verbs.h: {error}.\nIt is a part of rdma-core (Debian and Ubuntu: libibverbs-dev; \
+                 others: rdma-core-devel), and bindgen needs libclang (libclang-dev)."
+            ))
+        })
+        .write_to_file(out.join("verbs.rs"))
+        .expect("OUT_DIR can be written to");
+}
