@@ -5,14 +5,16 @@
 
 use super::finding::{Finding, Severity};
 use crate::facts::Facts;
+use crate::facts::openmpi::OpenMpi;
 use crate::installed;
+use std::path::PathBuf;
 
 /// Judges it.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(openmpi) = &facts.openmpi else {
         let finding = Finding::new(Severity::Error, "openmpi", "Open MPI", "there is no mpirun in PATH");
         return vec![
-            finding.expected("an Open MPI 4.1").mended("install it (apt-get install openmpi-bin), or set PATH"),
+            finding.expected("an Open MPI 4.1 or 5.0").mended("install it (apt-get install openmpi-bin), or set PATH"),
         ];
     };
     let mut findings = Vec::new();
@@ -57,13 +59,28 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             Some(_) => {}
         }
     }
+    findings.extend(lost_to_ranks(openmpi));
     findings
+}
+
+/// Open MPI itself finds the components, and the ranks that its `mpirun` starts do not.
+fn lost_to_ranks(openmpi: &OpenMpi) -> Option<Finding> {
+    let path = openmpi.elsewhere.as_ref()?;
+    let file = openmpi.components.iter().find_map(|component| component.file.as_ref())?;
+    let holds = |folder: &&PathBuf| openmpi.components.iter().any(|component| folder.join(&component.name).exists());
+    let folder = openmpi.folders.iter().find(holds).map(PathBuf::as_path).or_else(|| file.parent())?;
+    let measured = format!("mpirun has the ranks of a job look in {path} alone, as PMIx is told to");
+    let finding = Finding::new(Severity::Error, "components-of-ranks", "mpirun", measured);
+    Some(finding.expected(format!("{}, too", folder.display())).mended(format!(
+        "export OMPI_MCA_mca_base_component_path={}:SYSTEM_DEFAULT PMIX_MCA_mca_base_component_path={path}",
+        folder.display()
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::openmpi::{Component, OpenMpi};
+    use crate::facts::openmpi::Component;
 
     #[test]
     fn what_keeps_open_mpi_from_loading_ibex_is_told() {
@@ -87,5 +104,11 @@ mod tests {
         assert!(judged(vec![component(Some("/x"), false)], vec![])[0].contains("4.1.4 does not take /x"));
         assert!(judged(vec![], vec!["/y".into()])[0].contains("leads nowhere"));
         assert_eq!(judge(&Facts::default()).len(), 1);
+        let elsewhere = Some("/usr/lib/pmix".to_owned());
+        let folders = vec!["/home/a/.openmpi/components".into()];
+        let components = vec![component(Some("/home/a/lib/libibex.so"), true)];
+        let openmpi = Some(OpenMpi { folders, components, elsewhere, ..OpenMpi::default() });
+        let lost = judge(&Facts { openmpi, ..Facts::default() });
+        assert!(lost.len() == 1 && lost[0].measured.contains("look in /usr/lib/pmix alone"));
     }
 }

@@ -8,7 +8,7 @@ use crate::installed;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{env, fs};
 use which::which;
 
@@ -22,6 +22,9 @@ pub(crate) struct OpenMpi {
     pub(crate) components: Vec<Component>,
     /// Links in these folders that lead nowhere.
     pub(crate) dangling: Vec<PathBuf>,
+    /// Where the ranks of a job look instead, if `mpirun` tells them of folders that have no component of ibex.
+    #[serde(default)]
+    pub(crate) elsewhere: Option<String>,
 }
 
 /// A component of ibex in one of these folders.
@@ -53,13 +56,26 @@ pub(crate) fn look() -> Option<OpenMpi> {
         Component { name: name.to_owned(), file, is_listed: is_listed(&answer, name), of_others }
     };
     let components = COMPONENTS.into_iter().map(component).collect();
+    let has_one = |path: &String| folders_of(path, &answer).iter().any(|folder| found(folder, COMPONENTS[0]).is_some());
     Some(OpenMpi {
+        elsewhere: path_of_ranks(&mpirun, &version).filter(|path| !has_one(path)),
         mpirun,
         version,
         dangling: folders.iter().flat_map(|folder| dangling(folder)).collect(),
         folders,
         components,
     })
+}
+
+/// What a rank has as the path of components, from 5 on: `mpirun` hands `PMIx`' parameters on as Open MPI's own, and some
+/// distributions set that one. None: nothing, or no job can be started.
+fn path_of_ranks(mpirun: &Path, version: &str) -> Option<String> {
+    let major = version.split('.').next()?.parse::<u32>().ok()?;
+    let mut job = Command::new("timeout");
+    job.arg("30").arg(mpirun).args(["-n", "1", "printenv", "OMPI_MCA_mca_base_component_path"]);
+    job.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").stdin(Stdio::null());
+    let said = if major < 5 { return None } else { job.output().ok()?.stdout };
+    String::from_utf8_lossy(&said).lines().next().map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
 /// The file of a component, if the folder has one that can be opened.
@@ -102,8 +118,12 @@ fn folders(answer: &str) -> Vec<PathBuf> {
     let path =
         value(answer, "mca:mca:base:param:mca_base_component_path:value:").unwrap_or("SYSTEM_DEFAULT:USER_DEFAULT");
     // Colons are escaped in what can be parsed.
-    let path = path.replace("\\:", ":");
-    let path = path.trim_matches('"').split(':').filter(|folder| !folder.is_empty());
+    folders_of(path.replace("\\:", ":").trim_matches('"'), answer)
+}
+
+/// The folders of such a path.
+fn folders_of(path: &str, answer: &str) -> Vec<PathBuf> {
+    let path = path.split(':').filter(|folder| !folder.is_empty());
     let folder = |name: &str| match name {
         "SYSTEM_DEFAULT" => value(answer, "path:pkglibdir:").map(PathBuf::from),
         "USER_DEFAULT" => env::home_dir().map(|home| home.join(".openmpi/components")),
@@ -149,13 +169,8 @@ mod tests {
         let of_others = vec!["openmpi-5.0.7".to_owned()];
         let other = Component { name: COMPONENTS[1].to_owned(), of_others, ..Component::default() };
         let components = vec![component, other];
-        let openmpi = OpenMpi {
-            mpirun: "/usr/bin/mpirun".into(),
-            version: "4.1.4".into(),
-            folders: vec![],
-            components,
-            dangling: vec![],
-        };
+        let openmpi =
+            OpenMpi { mpirun: "/usr/bin/mpirun".into(), version: "4.1.4".into(), components, ..OpenMpi::default() };
         let text = openmpi.to_string();
         assert!(text.contains("mca_pml_ibex.so  not installed: `cargo xtask install`"), "{text}");
         assert!(text.contains("mca_btl_ibex.so  installed for Open MPI 5.0.7 only: `cargo xtask install`"), "{text}");
