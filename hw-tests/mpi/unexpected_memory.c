@@ -305,8 +305,8 @@ int main(int argc, char **argv) {
         one_receiver(PROBES, sizes[i], BLOCKING);
         one_receiver(COMPUTES, sizes[i], WINDOWED);
         one_receiver(PROBES, sizes[i], WINDOWED);
-        // Whether each hears in time that it is held back depends on who runs when.
-        for (int again = 0; again < 8; again++)
+        // Whether each hears in time that it is held back depends on who runs when; it matters where messages are long.
+        for (int again = 0; again < (i == 2 ? 8 : 1); again++)
             both_directions(sizes[i]);
     }
     one_past_many("waited_for", scaled(30000, 2000), 8);

@@ -150,9 +150,16 @@ impl Attributes {
 /// How long requests that wait may hold up the end of a connection, or of all.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, not timed,
-/// because a look must not cost a reading of the clock.
+/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, because a look
+/// must not cost a reading of the clock.
 const ASYNC_INTERVAL: u32 = 4096;
+
+/// After how many looks the clock is read, and the device asked where [`ASYNC_PERIOD`] has passed: where processes take
+/// turns on a processor, a poll takes as long as the others let it.
+const CLOCK_INTERVAL: u32 = 16;
+
+/// About as long as so many looks take that nothing holds up.
+const ASYNC_PERIOD: Duration = Duration::from_millis(5);
 
 /// As how many polls one counts that finds nothing, on the way to the next look after connections. Who has messages to
 /// take is not held up by looks; who waits, or seldom asks, answers a peer that wants to connect as soon as ever.
@@ -206,6 +213,8 @@ pub struct Port<A: Adapter = Verbs> {
     look_interval: u32,
     /// Looks until the device is asked for asynchronous events.
     until_async: u32,
+    /// When that is by the clock.
+    async_due: Duration,
     /// The place of the endpoint that the flight recorder is shown next.
     next_shown: u32,
     probes: Probes,

@@ -10,7 +10,7 @@
 //! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
 
 use super::admission::Stranger;
-use super::{ASYNC_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
+use super::{ASYNC_INTERVAL, ASYNC_PERIOD, CLOCK_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
 use crate::connect::hello::Hello;
 use crate::connect::{Carrier, Reach};
 use crate::counters::add;
@@ -47,9 +47,7 @@ impl<A: Adapter> Port<A> {
         if self.tx.peers_waiting() > 0 {
             self.tx.expect_room();
         }
-        self.until_async -= 1;
-        if self.until_async == 0 {
-            self.until_async = ASYNC_INTERVAL;
+        if self.is_async_due() {
             if flight::show(self.index(), &self.counters, COUNTS_INTERVAL) {
                 self.show_peers();
             }
@@ -61,6 +59,19 @@ impl<A: Adapter> Port<A> {
         self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };
         // A request that waits may be posted by the next look.
         if is_idle && self.tx.peers_waiting() == 0 { self.look_interval * EMPTY_POLL } else { self.look_interval }
+    }
+
+    /// Whether asynchronous events are to be asked for by this look.
+    fn is_async_due(&mut self) -> bool {
+        self.until_async -= 1;
+        if self.until_async > 0 {
+            if !self.until_async.is_multiple_of(CLOCK_INTERVAL) || self.adapter.now() < self.async_due {
+                return false;
+            }
+            self.async_due = self.adapter.now() + ASYNC_PERIOD;
+        }
+        self.until_async = ASYNC_INTERVAL;
+        true
     }
 
     /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where

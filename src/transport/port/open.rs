@@ -299,6 +299,7 @@ impl<A: Adapter> Port<A> {
             counters: Arc::new(parts.counters),
             look_interval: 1,
             until_async: ASYNC_INTERVAL,
+            async_due: Duration::ZERO,
             next_shown: 0,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             admission: Admission::new(),

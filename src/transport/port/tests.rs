@@ -297,6 +297,16 @@ fn a_device_that_dies_fails_every_connection() {
 }
 
 #[test]
+fn a_device_is_asked_for_events_after_a_time_however_few_polls_there_were() {
+    let mut pair = Pair::connected();
+    let kind = async_event::DEVICE_FATAL;
+    pair.a.script.state().async_events.push_back(AsyncEvent { kind, port: 0 });
+    pair.a.script.state().now += ASYNC_PERIOD;
+    (0..CLOCK_INTERVAL).for_each(|_| pair.a.poll());
+    assert_eq!(pair.a.failures(), 1);
+}
+
+#[test]
 fn a_port_that_finds_messages_looks_after_connections_less_often_than_one_that_waits() {
     let mut pair = Pair::connected();
     (0..2).for_each(|_| pair.b.poll());
