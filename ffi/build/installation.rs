@@ -119,7 +119,7 @@ impl Release {
             let known: Vec<_> = SERIES.iter().map(|series| series.name).collect();
             fail(&format!(
                 "The installed Open MPI is {} ({}); ibex can be built for {}.\n\
-                 Set MPICC to the mpicc of one of these.",
+                 Set MPICC to the mpicc of one of these. What was found of other releases: docs/openmpi-releases.md.",
                 self.text(),
                 self.header.display(),
                 known.join(" and ")

@@ -102,7 +102,8 @@ IBEX_MPI_T_CALLS(PMPI_T_)
  * Beyond the standard: at which time of the host's clock, that of the sources whose names begin with "host:", the clock of a source
  * showed timestamp. The truth is within error ticks of the host's clock, either way; error may be NULL.
  * MPI_T_ERR_INVALID_INDEX: no such source; MPI_T_ERR_INVALID: a negative timestamp, or nowhere to write to;
- * MPI_T_ERR_NOT_SUPPORTED: too little is known of the source's clock; MPI_T_ERR_NOT_INITIALIZED.
+ * MPI_T_ERR_NOT_SUPPORTED: too little is known of the source's clock, or the sources are those of an MPI that has events itself;
+ * MPI_T_ERR_NOT_INITIALIZED.
  */
 int ibex_source_to_host(int source_index, MPI_Count timestamp, MPI_Count *host_timestamp, MPI_Count *error);
 

@@ -147,6 +147,36 @@ fn ompi_info_shows_every_counter_with_its_class() {
 }
 
 #[test]
+fn what_another_series_lacks_is_asked_for_weakly_so_that_the_library_can_say_there_why_it_declines() {
+    // The library is bound when it is loaded, so one strong reference to these would be an error of the dynamic linker.
+    let lacking = [
+        "PMIx_Get",
+        "PMIx_Put",
+        "PMIx_Value_free",
+        "ompi_ftmpi_enabled",
+        "ompi_group_get_proc_ptr_raw",
+        "opal_convertor_set_position_nocheck",
+        "opal_pmix",
+        "opal_pmix_convert_jobid",
+        "opal_pmix_convert_status",
+        "opal_value_t_class",
+    ];
+    let mut command = Command::new("nm");
+    command.args(["--dynamic", "--undefined-only"]).arg(library());
+    let output = run(command);
+    assert!(output.status.success(), "{}", text(&output));
+    let symbols = text(&output);
+    let strong: Vec<_> = symbols
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("U "))
+        .filter(|symbol| lacking.contains(symbol))
+        .collect();
+    assert!(strong.is_empty(), "{strong:?}");
+    // The table is of this library's: it does ask for what every series has.
+    assert!(symbols.contains("U opal_version_string"), "{symbols}");
+}
+
+#[test]
 fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
     let place = Place::new("bounds");
     for (name, value, range) in [

@@ -11,6 +11,7 @@
 
 /* What another series lacks: with a strong reference the dynamic linker would refuse the library there, and ibex could not say why it
  * declines (version.rs). */
+#pragma weak opal_convertor_set_position_nocheck
 #pragma weak opal_pmix
 #pragma weak opal_value_t_class
 #pragma weak ompi_group_get_proc_ptr_raw

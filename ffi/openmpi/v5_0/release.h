@@ -13,6 +13,7 @@
 #pragma weak PMIx_Put
 #pragma weak PMIx_Value_free
 #pragma weak ompi_ftmpi_enabled
+#pragma weak opal_convertor_set_position_nocheck
 #pragma weak opal_pmix_convert_jobid
 #pragma weak opal_pmix_convert_status
 
@@ -45,6 +46,14 @@ static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
     return IBEX_EXTENDED_CONTEXTS + (uint32_t) (number % IBEX_EXTENDED_CONTEXTS);
 }
 
+/* What stands in the table of communicators where a number is being agreed on. Before 5.0.4 that is the communicator from which the
+ * new one is made, which has a number of its own. */
+#ifdef OMPI_COMM_SENTINEL
+#    define IBEX_COMM_SENTINEL ((uintptr_t) OMPI_COMM_SENTINEL)
+#else
+#    define IBEX_COMM_SENTINEL ((uintptr_t) NULL)
+#endif
+
 /* The communicator whose messages carry this number; NULL: there is none. */
 static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
 {
@@ -52,7 +61,7 @@ static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
         return ompi_comm_lookup(context);
     for (int i = 0; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
         ompi_communicator_t *comm = opal_pointer_array_get_item(&ompi_mpi_communicators, i);
-        if (comm != NULL && (uintptr_t) comm != OMPI_COMM_SENTINEL && OMPI_COMM_IS_PML_ADDED(comm) &&
+        if (comm != NULL && (uintptr_t) comm != IBEX_COMM_SENTINEL && OMPI_COMM_IS_PML_ADDED(comm) &&
             ibex_context_of(comm) == context)
             return comm;
     }

@@ -28,12 +28,18 @@ pub(super) unsafe extern "C" fn ibex_source_to_host(
     error: *mut i64,
 ) -> c_int {
     static FIRST: next_definition::NextDefinition = next_definition::NextDefinition::new(c"ibex_source_to_host");
+    static OF_THE_MPI: next_definition::NextDefinition =
+        next_definition::NextDefinition::new(c"PMPI_T_source_get_info");
     if let Some(first) = FIRST.address() {
         // SAFETY: another ibex's function of this name.
         let first: unsafe extern "C" fn(c_int, i64, *mut i64, *mut i64) -> c_int =
             unsafe { std::mem::transmute(first) };
         // SAFETY: the caller's arguments as they came.
         return unsafe { first(source_index, timestamp, host_timestamp, error) };
+    }
+    // Where the MPI has events itself, the number is of a source of its own.
+    if OF_THE_MPI.address().is_some() {
+        return Code::NotSupported.number();
     }
     let convert = || {
         initialized()?;

@@ -3,7 +3,7 @@
 //!
 //! ibex is built for one Open MPI and declines to be a component of another, but a tool that was linked with -libex may
 //! meet one that has these calls. The dynamic linker then finds ibex's where it comes first, so each call looks once
-//! whether another library after it has the `PMPI_T_` name, and hands itself on. (A tool that intercepts defines
+//! whether another library has the `PMPI_T_` name, and hands itself on. (A tool that intercepts defines
 //! `MPI_T_` names alone.) Where the MPI has an event engine, ibex's events are to be registered with that one, each
 //! port as a source of its own whose clock returns the stamp of the event under delivery, as that engine reads the
 //! source's clock when an event is raised.
@@ -43,8 +43,11 @@ impl NextDefinition {
 
     /// Another ibex that was loaded after this one is none, and hands itself on to this.
     fn of_the_mpi(&self) -> Option<NonNull<c_void>> {
-        // SAFETY: a name that ends in 0; the pseudo-handle for the libraries after the one this code is in.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        NonNull::new(found).filter(|found| !copies::is_of_ibex(*found))
+        // First those after the one this code is in; then all, as a call of ibex's own has no other of its name before it.
+        [libc::RTLD_NEXT, libc::RTLD_DEFAULT].into_iter().find_map(|libraries| {
+            // SAFETY: a name that ends in 0; the linker's pseudo-handles.
+            let found = unsafe { libc::dlsym(libraries, self.name.as_ptr()) };
+            NonNull::new(found).filter(|found| !copies::is_of_ibex(*found))
+        })
     }
 }
