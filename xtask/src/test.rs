@@ -6,7 +6,8 @@
 //! counted as skipped.
 //!
 //! What is the same with every Open MPI is tested with this machine's alone; with another (`--mpi`) what is linked with
-//! it, and the device tests. Without arguments some of these follow with Open MPI 5, where this machine's is another.
+//! it, and the device tests, all on emulated adapters and a few on soft-RoCE. Without arguments some of the former
+//! follow with Open MPI 5, where this machine's is another.
 //!
 //! [`tally`] counts. Grade: setup. Tests: at the end of this file.
 
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
     /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,
     /// irdma, `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this
     /// machine such as `mlx5_0` [default: softhca:mlx5, then softhca:minimal and soft-roce without what is the same on
-    /// every device]
+    /// every device; with --mpi softhca:mlx5, then a few of the tests on soft-roce unless --only names others]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Of the device tests only those whose name contains this; given several times, one of these
@@ -51,6 +52,32 @@ impl Arguments {
     fn are_none(&self) -> bool {
         self.device.is_none() && self.only.is_empty() && !self.device_only && self.mpi.is_none()
     }
+
+    /// On which devices tests are run, and which.
+    fn runs(&self) -> Vec<OnDevice<'_>> {
+        let only: Vec<&str> = self.only.iter().map(String::as_str).collect();
+        let whole = |device| OnDevice { device, only: only.clone(), only_device_dependent: false };
+        let usual = |device| OnDevice { only_device_dependent: device != DEVICES[0], ..whole(device) };
+        match (&self.device, self.mpi) {
+            (Some(device), _) => vec![whole(device)],
+            (None, None) => DEVICES.map(usual).to_vec(),
+            (None, Some(_)) if !only.is_empty() => vec![whole(DEVICES[0])],
+            (None, Some(_)) => {
+                let few = OnDevice { only: ON_SOFT_ROCE_WITH_MPI.to_vec(), ..whole(SOFT_ROCE) };
+                vec![whole(DEVICES[0]), few]
+            }
+        }
+    }
+}
+
+/// The tests on one device.
+#[derive(Clone, Debug, PartialEq)]
+struct OnDevice<'a> {
+    device: &'a str,
+    /// Words of the tests' names, of which one is enough; without any, all tests.
+    only: Vec<&'a str>,
+    /// Without what is the same on every device.
+    only_device_dependent: bool,
 }
 
 /// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
@@ -69,6 +96,17 @@ const ON_5: [&str; 7] = [
     "ibex_names_the_peer_that_died_during_small_traffic",
 ];
 
+/// What is tested on soft-RoCE when an Open MPI is asked for and no device: whether jobs start and talk in a guest and
+/// between two, and what a kernel's device does otherwise than an emulated one.
+const ON_SOFT_ROCE_WITH_MPI: [&str; 6] = [
+    "every_send_mode_delivers_at_every_size_on_2_ranks",
+    "what_events_show_is_what_was_sent_on_2_ranks",
+    "one-sided_transfers_land_where_they_should_on_2_ranks",
+    "a_rank_that_ends_by_kill_during_large_traffic",
+    "ibex_names_the_peer_that_died_during_small_traffic",
+    "messages_cross_between_two_nodes",
+];
+
 /// `cargo xtask test`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
@@ -77,12 +115,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         return series::again_in_debian13(&workspace);
     }
     let one_open_mpi = arguments.mpi.is_some();
-    let devices = match &arguments.device {
-        Some(name) => vec![name.as_str()],
-        None if one_open_mpi => DEVICES[..1].to_vec(),
-        None => DEVICES.to_vec(),
-    };
-    for device in &devices {
+    let runs = arguments.runs();
+    for OnDevice { device, .. } in &runs {
         // A wrong name is refused before anything is built.
         let _: hw_tests::Device = device.parse()?;
         if one_open_mpi { setup::ensure_for_one_open_mpi(device)? } else { setup::ensure_for_tests(device)? }
@@ -93,7 +127,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         (false, true) => linked_with_open_mpi(&workspace, &mut tally),
         (false, false) => without_device(&workspace, &mut tally),
     }
-    on_devices(&workspace, &devices, arguments, &mut tally);
+    on_devices(&workspace, &runs, arguments.device_only, &mut tally);
     if arguments.are_none() {
         on_open_mpi_5(&workspace, &mut tally);
     }
@@ -192,7 +226,7 @@ fn under_miri(workspace: &Workspace, tally: &mut Tally) {
     }
 }
 
-fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
+fn on_devices(workspace: &Workspace, runs: &[OnDevice<'_>], device_only: bool, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
     let Some(command) = tally.done("the command ibex and its pages", build::command(workspace)) else { return };
     let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"];
@@ -201,24 +235,24 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
             return;
         }
     }
-    if !arguments.device_only {
+    if !device_only {
         let installed = installs_and_uninstalls(workspace, &library, &command);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
-    for (index, device) in devices.iter().enumerate() {
+    for OnDevice { device, only, only_device_dependent } in runs {
         let mut tests = cargo(workspace.root());
         tests
             .args(["test", "--package", "ibex-hw-tests", "--test", "device"])
             .env("IBEX_DEVICE", device)
-            .env("IBEX_ONLY", arguments.only.join("\n"))
+            .env("IBEX_ONLY", only.join("\n"))
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
             .env("IBEX_ENGINE_TESTS", &engine)
             .env("IBEX_COMMAND", &command);
-        if index > 0 {
+        if *only_device_dependent {
             tests.env("IBEX_ONLY_DEVICE_DEPENDENT", "1");
         }
         tally.tests(&format!("device tests on {device}"), &mut tests);
@@ -245,4 +279,43 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path
         bail!("uninstall left something in {}", prefix.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(device: Option<&str>, only: &[&str], mpi: Option<Series>) -> Arguments {
+        let only = only.iter().map(|text| (*text).to_owned()).collect();
+        Arguments { device: device.map(str::to_owned), only, device_only: true, mpi }
+    }
+
+    fn devices(arguments: &Arguments) -> Vec<&str> {
+        arguments.runs().iter().map(|run| run.device).collect()
+    }
+
+    #[test]
+    fn with_an_open_mpi_a_few_tests_follow_on_soft_roce() {
+        let arguments = asked(None, &[], Some(Series::V5));
+        let runs = arguments.runs();
+        assert_eq!(devices(&arguments), ["softhca:mlx5", SOFT_ROCE]);
+        assert!(runs[0].only.is_empty() && runs[1].only == ON_SOFT_ROCE_WITH_MPI);
+        assert!(runs.iter().all(|run| !run.only_device_dependent));
+    }
+
+    #[test]
+    fn who_names_tests_or_a_device_gets_these_alone() {
+        let arguments = asked(None, &["rail"], Some(Series::V5));
+        assert_eq!(devices(&arguments), ["softhca:mlx5"]);
+        assert_eq!(arguments.runs()[0].only, ["rail"]);
+        let arguments = asked(Some(SOFT_ROCE), &["rail"], Some(Series::V5));
+        assert_eq!((devices(&arguments), arguments.runs()[0].only.clone()), (vec![SOFT_ROCE], vec!["rail"]));
+    }
+
+    #[test]
+    fn what_is_the_same_on_every_device_runs_on_the_first() {
+        let arguments = asked(None, &[], None);
+        let of_each: Vec<_> = arguments.runs().iter().map(|run| (run.device, run.only_device_dependent)).collect();
+        assert_eq!(of_each, [(DEVICES[0], false), (DEVICES[1], true), (DEVICES[2], true)]);
+    }
 }
