@@ -159,8 +159,9 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
         if let Some(components) = components {
             let path = format!("{}:SYSTEM_DEFAULT", components.display());
             variables.push(variable("OMPI_MCA_mca_base_component_path", path));
-            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own.
-            variables.push(variable("PMIX_MCA_mca_base_component_path", String::new()));
+            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own; so PMIx gets a
+            // folder without files. Of an empty name mpirun would crash when it starts processes on another host.
+            variables.push(variable("PMIX_MCA_mca_base_component_path", "/sys".to_owned()));
         }
     }
     if transport == Transport::Ucx {

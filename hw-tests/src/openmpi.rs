@@ -118,8 +118,9 @@ impl Series {
 
     /// What a job has in its environment: root may start it, and Open MPI looks for components in that folder, too.
     ///
-    /// 5 hands the folder on to PMIx and PRRTE, which say of each file there that it is none of theirs; an empty list
-    /// of PMIx's own goes before that.
+    /// 5 hands the folder on to PMIx and PRRTE, which say of each file there that it is none of theirs; a folder of
+    /// PMIx's own goes before that, `/sys`, in which there are no files. Of an empty name 5's mpirun would crash when it
+    /// starts processes on another node.
     #[must_use]
     pub fn environment(components: &Path) -> [(String, String); 4] {
         let path = format!("{}:SYSTEM_DEFAULT", components.display());
@@ -127,7 +128,7 @@ impl Series {
             ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
             ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             ("OMPI_MCA_mca_base_component_path", &path),
-            ("PMIX_MCA_mca_base_component_path", ""),
+            ("PMIX_MCA_mca_base_component_path", "/sys"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
     }

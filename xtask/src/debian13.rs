@@ -134,7 +134,7 @@ impl Rust {
 
 /// Makes a root beside its place, and puts it there when it is whole.
 fn make(recipe: &Recipe, folder: &Path, root: &Path) -> Result<()> {
-    step(&format!("Making a Debian 13 root with Open MPI 5 (once; some minutes, 1.6 GB) in {}", root.display()));
+    step(&format!("Making a Debian 13 root with Open MPI 5 (once; some minutes, 1.9 GB) in {}", root.display()));
     let unfinished = folder.join("unfinished");
     remove_all_in(folder)?;
     let mut make = mmdebstrap::command()?;

@@ -98,9 +98,10 @@ pub(crate) fn ensure_for_root() -> Result<()> {
     ensure(&Surroundings::here(), THINGS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
-/// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters.
+/// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters and on
+/// soft-RoCE.
 pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
-    let needed = needed(None, &[Need::OpenMpi, Need::Device, Need::Bench]);
+    let needed = needed(Some(SOFT_ROCE), &[Need::OpenMpi, Need::Device, Need::Bench]);
     needed.into_iter().map(|thing| thing.name).collect()
 }
 

@@ -6,23 +6,25 @@
 //! counted as skipped.
 //!
 //! What is the same with every Open MPI is tested with this machine's alone; with another (`--mpi`) what is linked with
-//! it, and the device tests. Without arguments some of these follow with Open MPI 5, where this machine's is another.
+//! it, and the device tests, all on emulated adapters and a few on soft-RoCE. Without arguments some of the former
+//! follow with Open MPI 5, where this machine's is another.
 //!
-//! Grade: setup. Tests: at the end of this file.
+//! [`tally`] counts. Grade: setup. Tests: at the end of this file.
 
-use crate::command::{cargo, output, shown, step};
+mod tally;
+
+use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
 use crate::{build, install, miri, readers, series, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use hw_tests::openmpi::Series;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use tally::Tally;
 
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -30,7 +32,7 @@ pub(crate) struct Arguments {
     /// Run the device tests on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,
     /// irdma, `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this
     /// machine such as `mlx5_0` [default: softhca:mlx5, then softhca:minimal and soft-roce without what is the same on
-    /// every device]
+    /// every device; with --mpi softhca:mlx5, then a few of the tests on soft-roce unless --only names others]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Of the device tests only those whose name contains this; given several times, one of these
@@ -50,6 +52,32 @@ impl Arguments {
     fn are_none(&self) -> bool {
         self.device.is_none() && self.only.is_empty() && !self.device_only && self.mpi.is_none()
     }
+
+    /// On which devices tests are run, and which.
+    fn runs(&self) -> Vec<OnDevice<'_>> {
+        let only: Vec<&str> = self.only.iter().map(String::as_str).collect();
+        let whole = |device| OnDevice { device, only: only.clone(), only_device_dependent: false };
+        let usual = |device| OnDevice { only_device_dependent: device != DEVICES[0], ..whole(device) };
+        match (&self.device, self.mpi) {
+            (Some(device), _) => vec![whole(device)],
+            (None, None) => DEVICES.map(usual).to_vec(),
+            (None, Some(_)) if !only.is_empty() => vec![whole(DEVICES[0])],
+            (None, Some(_)) => {
+                let few = OnDevice { only: ON_SOFT_ROCE_WITH_MPI.to_vec(), ..whole(SOFT_ROCE) };
+                vec![whole(DEVICES[0]), few]
+            }
+        }
+    }
+}
+
+/// The tests on one device.
+#[derive(Clone, Debug, PartialEq)]
+struct OnDevice<'a> {
+    device: &'a str,
+    /// Words of the tests' names, of which one is enough; without any, all tests.
+    only: Vec<&'a str>,
+    /// Without what is the same on every device.
+    only_device_dependent: bool,
 }
 
 /// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
@@ -68,6 +96,17 @@ const ON_5: [&str; 7] = [
     "ibex_names_the_peer_that_died_during_small_traffic",
 ];
 
+/// What is tested on soft-RoCE when an Open MPI is asked for and no device: whether jobs start and talk in a guest and
+/// between two, and what a kernel's device does otherwise than an emulated one.
+const ON_SOFT_ROCE_WITH_MPI: [&str; 6] = [
+    "every_send_mode_delivers_at_every_size_on_2_ranks",
+    "what_events_show_is_what_was_sent_on_2_ranks",
+    "one-sided_transfers_land_where_they_should_on_2_ranks",
+    "a_rank_that_ends_by_kill_during_large_traffic",
+    "ibex_names_the_peer_that_died_during_small_traffic",
+    "messages_cross_between_two_nodes",
+];
+
 /// `cargo xtask test`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
@@ -76,12 +115,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         return series::again_in_debian13(&workspace);
     }
     let one_open_mpi = arguments.mpi.is_some();
-    let devices = match &arguments.device {
-        Some(name) => vec![name.as_str()],
-        None if one_open_mpi => DEVICES[..1].to_vec(),
-        None => DEVICES.to_vec(),
-    };
-    for device in &devices {
+    let runs = arguments.runs();
+    for OnDevice { device, .. } in &runs {
         // A wrong name is refused before anything is built.
         let _: hw_tests::Device = device.parse()?;
         if one_open_mpi { setup::ensure_for_one_open_mpi(device)? } else { setup::ensure_for_tests(device)? }
@@ -92,7 +127,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         (false, true) => linked_with_open_mpi(&workspace, &mut tally),
         (false, false) => without_device(&workspace, &mut tally),
     }
-    on_devices(&workspace, &devices, arguments, &mut tally);
+    on_devices(&workspace, &runs, arguments.device_only, &mut tally);
     if arguments.are_none() {
         on_open_mpi_5(&workspace, &mut tally);
     }
@@ -191,7 +226,7 @@ fn under_miri(workspace: &Workspace, tally: &mut Tally) {
     }
 }
 
-fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, tally: &mut Tally) {
+fn on_devices(workspace: &Workspace, runs: &[OnDevice<'_>], device_only: bool, tally: &mut Tally) {
     let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
     let Some(command) = tally.done("the command ibex and its pages", build::command(workspace)) else { return };
     let folders = ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"];
@@ -200,24 +235,24 @@ fn on_devices(workspace: &Workspace, devices: &[&str], arguments: &Arguments, ta
             return;
         }
     }
-    if !arguments.device_only {
+    if !device_only {
         let installed = installs_and_uninstalls(workspace, &library, &command);
         tally.done("install and uninstall with Open MPI's own ompi_info", installed);
     }
     let Some(engine) = tally.timed("tests of the engine, built", || build::test_program(workspace, "engine")) else {
         return;
     };
-    for (index, device) in devices.iter().enumerate() {
+    for OnDevice { device, only, only_device_dependent } in runs {
         let mut tests = cargo(workspace.root());
         tests
             .args(["test", "--package", "ibex-hw-tests", "--test", "device"])
             .env("IBEX_DEVICE", device)
-            .env("IBEX_ONLY", arguments.only.join("\n"))
+            .env("IBEX_ONLY", only.join("\n"))
             .env("IBEX_COMPONENTS", workspace.components())
             .env("IBEX_PROGRAMS", workspace.programs())
             .env("IBEX_ENGINE_TESTS", &engine)
             .env("IBEX_COMMAND", &command);
-        if index > 0 {
+        if *only_device_dependent {
             tests.env("IBEX_ONLY_DEVICE_DEPENDENT", "1");
         }
         tally.tests(&format!("device tests on {device}"), &mut tests);
@@ -246,220 +281,41 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path
     Ok(())
 }
 
-/// What was run so far.
-#[derive(Debug, Default, PartialEq)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped: u64,
-    /// Names of what failed.
-    failures: Vec<String>,
-    /// How long each part took that runs a command.
-    took: Vec<(String, Duration)>,
-}
-
-impl Tally {
-    fn good(&self) -> bool {
-        self.failed == 0 && self.passed > 0
-    }
-
-    /// Runs a part that either succeeds or not.
-    fn part(&mut self, name: &str, command: &mut Command) {
-        step(&format!("{name}: {}", shown(command)));
-        self.timed(name, || crate::command::run(command));
-    }
-
-    /// Does and counts a part that takes its time, and gives what it made.
-    fn timed<T>(&mut self, name: &str, part: impl FnOnce() -> Result<T>) -> Option<T> {
-        let started = Instant::now();
-        let done = part();
-        self.took.push((name.to_owned(), started.elapsed()));
-        self.done(name, done)
-    }
-
-    /// Counts a part, and gives what it made.
-    fn done<T>(&mut self, name: &str, done: Result<T>) -> Option<T> {
-        match done {
-            Ok(made) => {
-                self.passed += 1;
-                Some(made)
-            }
-            Err(error) => {
-                println!("{name}: {error:#}");
-                self.fail(name.to_owned());
-                None
-            }
-        }
-    }
-
-    /// Says and counts a part that cannot be run here.
-    fn skip(&mut self, what: &str) {
-        println!("skip {what}");
-        self.skipped += 1;
-    }
-
-    fn fail(&mut self, name: String) {
-        self.failed += 1;
-        self.failures.push(name);
-    }
-
-    /// Runs a test program of Rust's, shows its output, and counts its results.
-    fn tests(&mut self, name: &str, command: &mut Command) {
-        step(&format!("{name}: {}", shown(command)));
-        let before = (self.passed, self.failed);
-        let started = Instant::now();
-        let ended = self.count_output_of(command);
-        self.took.push((name.to_owned(), started.elapsed()));
-        let said_failed = self.failed > before.1;
-        match ended {
-            Ok(true) if self.passed > before.0 => {}
-            Ok(true) => self.fail(format!("{name}: not one test ran")),
-            // What failed is counted already where the output said so; a crash or a failed build says nothing.
-            Ok(false) if said_failed => {}
-            Ok(false) => self.fail(name.to_owned()),
-            Err(error) => self.fail(format!("{name}: {error:#}")),
-        }
-    }
-
-    /// Whether the program succeeded.
-    fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
-        lines_of(command, |line| self.count(line))
-    }
-
-    /// Runs `cargo xtask test`, shows its output, and counts what its last line counts.
-    fn all_of(&mut self, name: &str, command: &mut Command) {
-        let mut inner = Self::default();
-        let started = Instant::now();
-        let ended = inner.last_line_of(command);
-        self.took.push((name.to_owned(), started.elapsed()));
-        match ended {
-            Ok(success) => {
-                self.passed += inner.passed;
-                self.failed += inner.failed;
-                self.skipped += inner.skipped;
-                let named = inner.failures.into_iter().map(|failure| format!("{name}: {failure}"));
-                self.failures.extend(named);
-                // It ended before it could count.
-                if !success && inner.failed == 0 {
-                    self.fail(name.to_owned());
-                }
-            }
-            Err(error) => self.fail(format!("{name}: {error:#}")),
-        }
-    }
-
-    fn last_line_of(&mut self, command: &mut Command) -> Result<bool> {
-        lines_of(command, |line| {
-            if let Some(failure) = line.strip_prefix("FAILED: ") {
-                self.failures.push(failure.to_owned());
-            }
-            if line.contains(" passed, ") && line.contains(" failed, ") && line.contains(" skipped in ") {
-                self.passed = number_before(line, " passed");
-                self.failed = number_before(line, " failed");
-                self.skipped = number_before(line, " skipped");
-            }
-        })
-    }
-
-    /// Counts what a line of a test program says.
-    fn count(&mut self, line: &str) {
-        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-            self.failures.push(name.trim_end().to_owned());
-        }
-        if line.starts_with("skip ") {
-            self.skipped += 1;
-        }
-        if let Some(results) = line.strip_prefix("test result: ") {
-            self.passed += number_before(results, " passed");
-            self.failed += number_before(results, " failed");
-            self.skipped += number_before(results, " ignored");
-        }
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
-    }
-}
-
-/// Runs a command, shows what it writes to its standard output and gives it line by line; says whether it succeeded.
-fn lines_of(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
-    let line = shown(command);
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
-    let stdout = child.stdout.take().context("standard output is a pipe")?;
-    for text in BufReader::new(stdout).split(b'\n') {
-        let text = String::from_utf8_lossy(&text?).into_owned();
-        println!("{text}");
-        take(&text);
-    }
-    Ok(child.wait()?.success())
-}
-
-/// The number that stands before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
-fn number_before(text: &str, word: &str) -> u64 {
-    let before = text.split(word).next().unwrap_or("");
-    before.rsplit(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_results_of_test_programs_are_added_up() {
-        let mut tally = Tally::default();
-        tally.count("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        tally.count("test a::b       ... FAILED");
-        tally
-            .count("test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
-        tally.count("skip pt2pt: the device has no timestamps");
-        assert_eq!(tally.to_string(), "15 passed, 1 failed, 2 skipped");
-        assert_eq!(tally.failures, ["a::b"]);
-        assert!(!tally.good());
+    fn asked(device: Option<&str>, only: &[&str], mpi: Option<Series>) -> Arguments {
+        let only = only.iter().map(|text| (*text).to_owned()).collect();
+        Arguments { device: device.map(str::to_owned), only, device_only: true, mpi }
+    }
+
+    fn devices(arguments: &Arguments) -> Vec<&str> {
+        arguments.runs().iter().map(|run| run.device).collect()
     }
 
     #[test]
-    fn a_part_that_cannot_be_run_is_no_success() {
-        let mut tally = Tally::default();
-        tally.skip("the tests under Miri: there is no rustup");
-        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
-        assert!(!tally.good());
+    fn with_an_open_mpi_a_few_tests_follow_on_soft_roce() {
+        let arguments = asked(None, &[], Some(Series::V5));
+        let runs = arguments.runs();
+        assert_eq!(devices(&arguments), ["softhca:mlx5", SOFT_ROCE]);
+        assert!(runs[0].only.is_empty() && runs[1].only == ON_SOFT_ROCE_WITH_MPI);
+        assert!(runs.iter().all(|run| !run.only_device_dependent));
     }
 
     #[test]
-    fn a_test_program_that_runs_no_test_is_a_failure() {
-        let mut tally = Tally::default();
-        tally.tests("nothing", &mut Command::new("true"));
-        assert_eq!(tally.failures, ["nothing: not one test ran"]);
+    fn who_names_tests_or_a_device_gets_these_alone() {
+        let arguments = asked(None, &["rail"], Some(Series::V5));
+        assert_eq!(devices(&arguments), ["softhca:mlx5"]);
+        assert_eq!(arguments.runs()[0].only, ["rail"]);
+        let arguments = asked(Some(SOFT_ROCE), &["rail"], Some(Series::V5));
+        assert_eq!((devices(&arguments), arguments.runs()[0].only.clone()), (vec![SOFT_ROCE], vec!["rail"]));
     }
 
     #[test]
-    fn of_a_run_with_another_open_mpi_its_last_line_is_counted_and_its_failures_are_named() {
-        let says = |text: &str, status: u8| {
-            let mut tally = Tally::default();
-            let script = format!("echo 'test result: ok. 9 passed; 0 failed'; printf '{text}'; exit {status}");
-            tally.all_of("with 5", Command::new("sh").args(["-c", &script]));
-            (tally.to_string(), tally.failures)
-        };
-        let (counted, failures) = says("FAILED: a\\n4 passed, 1 failed, 2 skipped in 7 s\\n", 1);
-        assert_eq!((counted.as_str(), failures), ("4 passed, 1 failed, 2 skipped", vec!["with 5: a".to_owned()]));
-        let (counted, failures) = says("", 1);
-        assert_eq!((counted.as_str(), failures), ("0 passed, 1 failed, 0 skipped", vec!["with 5".to_owned()]));
-    }
-
-    #[test]
-    fn a_test_program_that_crashes_is_a_failure_even_if_its_tests_passed() {
-        let mut tally = Tally::default();
-        tally.tests(
-            "crash",
-            Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101"]),
-        );
-        assert_eq!((tally.passed, tally.failed), (2, 1));
-    }
-
-    #[test]
-    fn nothing_at_all_is_not_a_success() {
-        assert!(!Tally::default().good());
+    fn what_is_the_same_on_every_device_runs_on_the_first() {
+        let arguments = asked(None, &[], None);
+        let of_each: Vec<_> = arguments.runs().iter().map(|run| (run.device, run.only_device_dependent)).collect();
+        assert_eq!(of_each, [(DEVICES[0], false), (DEVICES[1], true), (DEVICES[2], true)]);
     }
 }

@@ -7,6 +7,7 @@
 //! interrupted download is made again. Tests: at the end of this file.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -139,6 +140,7 @@ fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
     let archive = first_named(&partial, package).context("apt-get download left no file")?;
     output_of(Command::new("dpkg").arg("-x").arg(&archive).arg(&partial))?;
     fs::remove_file(&archive).context("remove the package file")?;
+    name_libraries_twice(&partial)?;
     let modules = first_named(&partial.join("lib/modules"), "").context("the package has no modules")?;
     let release = modules.file_name().unwrap_or_default();
     output_of(Command::new("depmod").env("PATH", crate::vm::SYSTEM_PATH).arg("-b").arg(&partial).arg(release))
@@ -149,6 +151,18 @@ fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
         fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
     }
     fs::rename(&partial, &folder).with_context(|| format!("name {}", folder.display()))
+}
+
+/// Gives `lib` of a kernel's folder the name `usr/lib` as well, or the reverse: Debian 12 has modules in the one, Debian 13
+/// in the other, and so have their `depmod`s.
+fn name_libraries_twice(folder: &Path) -> anyhow::Result<()> {
+    let (old, new) = (folder.join("lib"), folder.join("usr/lib"));
+    let (name, target) = if new.join("modules").exists() { (&old, "usr/lib") } else { (&new, "../lib") };
+    if name.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder.join("usr")).with_context(|| format!("make usr in {}", folder.display()))?;
+    symlink(target, name).with_context(|| format!("make the link {}", name.display()))
 }
 
 fn output_of(command: &mut Command) -> anyhow::Result<String> {
@@ -193,6 +207,20 @@ mod tests {
     fn meta_packages_and_nothing_give_no_kernel() {
         assert_eq!(chosen(&["linux-image-amd64", "linux-image-6.12-amd64"]), None);
         assert_eq!(chosen(&[]), None);
+    }
+
+    #[test]
+    fn modules_are_found_by_the_name_of_either_release() {
+        let folder = std::env::temp_dir().join(format!("hw-tests-modules-of-{}", std::process::id()));
+        for there in ["lib", "usr/lib"] {
+            fs::create_dir_all(folder.join(there).join("modules/6.12.1")).unwrap();
+            name_libraries_twice(&folder).unwrap();
+            for name in ["lib/modules", "usr/lib/modules"] {
+                let found = first_named(&folder.join(name), "").unwrap();
+                assert_eq!(found, folder.join(name).join("6.12.1"), "where they lie in {there}");
+            }
+            fs::remove_dir_all(&folder).unwrap();
+        }
     }
 
     #[test]

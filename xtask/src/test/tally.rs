@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `cargo xtask test` ran so far: how many tests passed, failed and were skipped, which failed, and how long each part
+//! took.
+//!
+//! It runs the commands of the parts, shows what they print, and counts it. Called by [`super`]. Grade: setup. Tests: at
+//! the end of this file.
+
+use crate::command::{shown, step};
+use anyhow::{Context, Result};
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What was run so far.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    /// Names of what failed.
+    pub(super) failures: Vec<String>,
+    /// How long each part took that runs a command.
+    pub(super) took: Vec<(String, Duration)>,
+}
+
+impl Tally {
+    /// Whether something ran, and nothing failed.
+    pub(super) fn good(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    /// Runs a part that either succeeds or not.
+    pub(super) fn part(&mut self, name: &str, command: &mut Command) {
+        step(&format!("{name}: {}", shown(command)));
+        self.timed(name, || crate::command::run(command));
+    }
+
+    /// Does and counts a part that takes its time, and gives what it made.
+    pub(super) fn timed<T>(&mut self, name: &str, part: impl FnOnce() -> Result<T>) -> Option<T> {
+        let started = Instant::now();
+        let done = part();
+        self.took.push((name.to_owned(), started.elapsed()));
+        self.done(name, done)
+    }
+
+    /// Counts a part, and gives what it made.
+    pub(super) fn done<T>(&mut self, name: &str, done: Result<T>) -> Option<T> {
+        match done {
+            Ok(made) => {
+                self.passed += 1;
+                Some(made)
+            }
+            Err(error) => {
+                println!("{name}: {error:#}");
+                self.fail(name.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Says and counts a part that cannot be run here.
+    pub(super) fn skip(&mut self, what: &str) {
+        println!("skip {what}");
+        self.skipped += 1;
+    }
+
+    fn fail(&mut self, name: String) {
+        self.failed += 1;
+        self.failures.push(name);
+    }
+
+    /// Runs a test program of Rust's, shows its output, and counts its results.
+    pub(super) fn tests(&mut self, name: &str, command: &mut Command) {
+        step(&format!("{name}: {}", shown(command)));
+        let before = (self.passed, self.failed);
+        let started = Instant::now();
+        let ended = self.count_output_of(command);
+        self.took.push((name.to_owned(), started.elapsed()));
+        let said_failed = self.failed > before.1;
+        match ended {
+            Ok(true) if self.passed > before.0 => {}
+            Ok(true) => self.fail(format!("{name}: not one test ran")),
+            // What failed is counted already where the output said so; a crash or a failed build says nothing.
+            Ok(false) if said_failed => {}
+            Ok(false) => self.fail(name.to_owned()),
+            Err(error) => self.fail(format!("{name}: {error:#}")),
+        }
+    }
+
+    /// Whether the program succeeded.
+    fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
+        lines_of(command, |line| self.count(line))
+    }
+
+    /// Runs `cargo xtask test`, shows its output, and counts what its last line counts.
+    pub(super) fn all_of(&mut self, name: &str, command: &mut Command) {
+        let mut inner = Self::default();
+        let started = Instant::now();
+        let ended = inner.last_line_of(command);
+        self.took.push((name.to_owned(), started.elapsed()));
+        match ended {
+            Ok(success) => {
+                self.passed += inner.passed;
+                self.failed += inner.failed;
+                self.skipped += inner.skipped;
+                let named = inner.failures.into_iter().map(|failure| format!("{name}: {failure}"));
+                self.failures.extend(named);
+                // It ended before it could count.
+                if !success && inner.failed == 0 {
+                    self.fail(name.to_owned());
+                }
+            }
+            Err(error) => self.fail(format!("{name}: {error:#}")),
+        }
+    }
+
+    fn last_line_of(&mut self, command: &mut Command) -> Result<bool> {
+        lines_of(command, |line| {
+            if let Some(failure) = line.strip_prefix("FAILED: ") {
+                self.failures.push(failure.to_owned());
+            }
+            if line.contains(" passed, ") && line.contains(" failed, ") && line.contains(" skipped in ") {
+                self.passed = number_before(line, " passed");
+                self.failed = number_before(line, " failed");
+                self.skipped = number_before(line, " skipped");
+            }
+        })
+    }
+
+    /// Counts what a line of a test program says.
+    fn count(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.trim_end().to_owned());
+        }
+        if line.starts_with("skip ") {
+            self.skipped += 1;
+        }
+        if let Some(results) = line.strip_prefix("test result: ") {
+            self.passed += number_before(results, " passed");
+            self.failed += number_before(results, " failed");
+            self.skipped += number_before(results, " ignored");
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// Runs a command, shows what it writes to its standard output and gives it line by line; says whether it succeeded.
+fn lines_of(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
+    let line = shown(command);
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    let stdout = child.stdout.take().context("standard output is a pipe")?;
+    for text in BufReader::new(stdout).split(b'\n') {
+        let text = String::from_utf8_lossy(&text?).into_owned();
+        println!("{text}");
+        take(&text);
+    }
+    Ok(child.wait()?.success())
+}
+
+/// The number that stands before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
+fn number_before(text: &str, word: &str) -> u64 {
+    let before = text.split(word).next().unwrap_or("");
+    before.rsplit(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_of_test_programs_are_added_up() {
+        let mut tally = Tally::default();
+        tally.count("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        tally.count("test a::b       ... FAILED");
+        tally
+            .count("test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        tally.count("skip pt2pt: the device has no timestamps");
+        assert_eq!(tally.to_string(), "15 passed, 1 failed, 2 skipped");
+        assert_eq!(tally.failures, ["a::b"]);
+        assert!(!tally.good());
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_run_is_no_success() {
+        let mut tally = Tally::default();
+        tally.skip("the tests under Miri: there is no rustup");
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
+        assert!(!tally.good());
+    }
+
+    #[test]
+    fn a_test_program_that_runs_no_test_is_a_failure() {
+        let mut tally = Tally::default();
+        tally.tests("nothing", &mut Command::new("true"));
+        assert_eq!(tally.failures, ["nothing: not one test ran"]);
+    }
+
+    #[test]
+    fn of_a_run_with_another_open_mpi_its_last_line_is_counted_and_its_failures_are_named() {
+        let says = |text: &str, status: u8| {
+            let mut tally = Tally::default();
+            let script = format!("echo 'test result: ok. 9 passed; 0 failed'; printf '{text}'; exit {status}");
+            tally.all_of("with 5", Command::new("sh").args(["-c", &script]));
+            (tally.to_string(), tally.failures)
+        };
+        let (counted, failures) = says("FAILED: a\\n4 passed, 1 failed, 2 skipped in 7 s\\n", 1);
+        assert_eq!((counted.as_str(), failures), ("4 passed, 1 failed, 2 skipped", vec!["with 5: a".to_owned()]));
+        let (counted, failures) = says("", 1);
+        assert_eq!((counted.as_str(), failures), ("0 passed, 1 failed, 0 skipped", vec!["with 5".to_owned()]));
+    }
+
+    #[test]
+    fn a_test_program_that_crashes_is_a_failure_even_if_its_tests_passed() {
+        let mut tally = Tally::default();
+        tally.tests(
+            "crash",
+            Command::new("sh").args(["-c", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; exit 101"]),
+        );
+        assert_eq!((tally.passed, tally.failed), (2, 1));
+    }
+
+    #[test]
+    fn nothing_at_all_is_not_a_success() {
+        assert!(!Tally::default().good());
+    }
+}
