@@ -153,7 +153,8 @@ fn top(site: &mut Site) -> Result<()> {
          kill -0 $job 2>/dev/null || {{ cat {name}/seen; exit 9; }}; done; \
          cat {name}/seen; {top}; kill $job; wait $job; {top}"
     );
-    let arguments = ["--tests", "latency", "--sizes", "8", "--seconds-per-row", "600"];
+    // Of latency a row ends after so many messages, however long it may take.
+    let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
     let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
     let outcome = launch.with("btl_ibex_flight_recorder", &name).run(site)?;
     let said = |text: &str| outcome.stdout.contains(text);
