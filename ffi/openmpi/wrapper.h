@@ -18,6 +18,7 @@
 #include "opal/mca/mca.h"
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
+#include "opal/memoryhooks/memory_internal.h"
 #include "opal/util/output.h"
 #include "opal/util/proc.h"
 

@@ -15,6 +15,7 @@ pub mod messages;
 pub mod modex;
 pub mod process;
 pub mod release;
+pub mod unmapped;
 pub mod variable;
 pub mod version;
 

@@ -3,12 +3,12 @@
 //!
 //! Called by plugin-abi's `memory`, which gives the two callbacks that register and deregister with the adapter. The
 //! cache keeps registrations after their last use and drops them when the memory is unmapped or freed, or when the
-//! adapter runs out. Grade: pending (a hit in the cache is a tree search). Threads: any, the cache has its own lock.
+//! adapter runs out. What Open MPI does not hear of is `unmapped`'s. Grade: pending (a hit in the cache is a tree search). Threads: any, the cache has its own lock.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::sys;
+use super::{sys, unmapped};
 
 /// Called by the cache to register `size` bytes at `base`; fills what follows the base of the registration.
 pub type Register =
@@ -50,7 +50,9 @@ impl Cache {
         };
         // SAFETY: the component copies the resources and the name (rcache_grdma_component.c, grdma_init).
         let module = unsafe { sys::mca_rcache_base_module_create(c"grdma".as_ptr(), context, &raw mut resources) };
-        NonNull::new(module).map(Cache)
+        let cache = NonNull::new(module).map(Cache)?;
+        unmapped::cache_made();
+        Some(cache)
     }
 
     /// The registration that covers `size` bytes at `base` with at least `access`, from the cache or made now.
@@ -100,5 +102,6 @@ impl Drop for Cache {
     fn drop(&mut self) {
         // SAFETY: the module is on Open MPI's list since `create` and leaves it here, once.
         unsafe { sys::mca_rcache_base_module_destroy(self.0.as_ptr()) };
+        unmapped::cache_gone();
     }
 }

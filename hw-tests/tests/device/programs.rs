@@ -259,6 +259,19 @@ static CASES: &[Case] = &[
         ranks: &[2, 3],
         ..PLAIN
     },
+    Case { sentence: "no registration outlives its memory", program: "freed_memory", ..PLAIN },
+    Case {
+        sentence: "no registration outlives its memory where UCX has patched the system's calls before Open MPI",
+        program: "freed_memory",
+        arguments: &["--ucx", "before"],
+        ..PLAIN
+    },
+    Case {
+        sentence: "no registration outlives its memory where UCX patches the system's calls after Open MPI",
+        program: "freed_memory",
+        arguments: &["--ucx", "after"],
+        ..PLAIN
+    },
     Case { sentence: "connections are made and taken down many times", program: "connect_cycles", ..PLAIN },
     Case { sentence: "strangers who connect over tcp disturb no job", program: "strangers", ..PLAIN },
     Case { sentence: "a short message in steady state allocates nothing", program: "allocations", ..PLAIN },
@@ -486,6 +499,7 @@ static OVER_THE_PML: &[&str] = &[
     "linked_list",
     "first_contact",
     "fork_exec",
+    "freed_memory",
     "connect_cycles",
     "allocations",
     "message_over_2gib",

@@ -18,7 +18,7 @@ use engine::events;
 use engine::flight::{self, Kind, NOBODY};
 use engine::transport::{Atomics, Port};
 use ibex_ffi::openmpi::cache::Cache;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{sys, unmapped};
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 
 use super::guard::fence;
@@ -191,6 +191,7 @@ unsafe extern "C" fn register(
         // SAFETY: the context given at creation; freed only after the cache.
         let registrar = unsafe { &*context.cast::<Registrar>() };
         let registration = registration.cast::<Registration>();
+        unmapped::listen();
         // SAFETY: the cache fills Open MPI's part before it calls.
         let asked = unsafe { (*registration).base.access_flags };
         // SAFETY: the cache registers whole pages that its caller says are mapped (M3); it takes the registration back

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other pages.
+// A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer held in an
+// earlier round, or never sees what came. Memory goes by sbrk, as where malloc shrinks the heap, by munmap, and by madvise.
+// The registrations that are taken back are counted too, where a transport counts them, as an emulated adapter has no pages of
+// its own.
+//
+// With --ucx UCX is loaded, as by a component of Open MPI that uses it: it patches the functions that unmap memory, and one
+// more than Open MPI does. Runs with 2 or more ranks.
+//
+// usage: freed_memory [--rounds N] [--ucx before|after]     (default 12 times IBEX_TEST_SCALE; before or after MPI_Init)
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { LONG = 4 << 20, WARM_UP = 3 };
+static const char *const counter = "btl_ibex_deregistrations";
+
+enum way { HEAP, UNMAPPED, DISCARDED };
+static const char *const ways[] = {"by a heap that shrinks", "by munmap", "by madvise"};
+
+// ---- UCX' hooks -----------------------------------------------------------------------------------------------------
+
+// Where UCX is loaded, it patches them at once.
+static void install_hooks_of_ucx(void) {
+    if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL)) {
+        fprintf(stderr, "freed_memory: %s\n", dlerror());
+        exit(CHECK_USAGE_EXIT);
+    }
+}
+
+// ---- the transport's count ------------------------------------------------------------------------------------------
+
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+
+static void find_counter(void) {
+    int provided, index, elements;
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_pvar_session_create(&session));
+    if (MPI_T_pvar_get_index(counter, MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS)
+        MPI_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &elements));
+}
+
+static long taken_back(void) {
+    unsigned long long values[16] = {0}, sum = 0; // one of each port
+    if (handle != MPI_T_PVAR_HANDLE_NULL)
+        MPI_OK(MPI_T_pvar_read(session, handle, values));
+    for (int i = 0; i < 16; i++)
+        sum += values[i];
+    return (long)sum;
+}
+
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
+static unsigned char *taken(enum way way, unsigned char *before) {
+    if (way == DISCARDED && before)
+        return before;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (before ? MAP_FIXED : 0);
+    unsigned char *memory = way == HEAP ? sbrk(LONG) : mmap(before, LONG, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (memory == MAP_FAILED) {
+        fprintf(stderr, "freed_memory: no memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+// Returns whether its pages have gone. Of the heap only the end can go: what malloc has taken behind it stays.
+static bool given_back(enum way way, unsigned char *memory) {
+    switch (way) {
+    case HEAP:
+        return (unsigned char *)sbrk(0) == memory + LONG && sbrk(-LONG) != (void *)-1;
+    case UNMAPPED:
+        return munmap(memory, LONG) == 0;
+    default:
+        return madvise(memory, LONG, MADV_DONTNEED) == 0;
+    }
+}
+
+static void exchange(unsigned char *out, unsigned char *in, int round) {
+    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
+    pattern_fill(out, LONG, (uint64_t)(check.rank * 1000 + round));
+    memset(in, 0, LONG);
+    MPI_OK(MPI_Sendrecv(out, LONG, MPI_BYTE, right, 1, in, LONG, MPI_BYTE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    pattern_check("message in memory that was freed before", in, LONG, (uint64_t)(left * 1000 + round));
+}
+
+static void rounds_of(enum way way, int rounds) {
+    unsigned char *out = NULL, *in = NULL, *out_before, *in_before;
+    int gone = 0, again = 0;
+    long counted = taken_back();
+    for (int round = 0; round < rounds; round++) {
+        out_before = out, in_before = in;
+        out = taken(way, out);
+        in = taken(way, in);
+        again += out == out_before && in == in_before;
+        exchange(out, in, round);
+        // What is above goes first, as the heap shrinks from its end.
+        unsigned char *upper = out > in ? out : in, *lower = out > in ? in : out;
+        gone += given_back(way, upper);
+        gone += given_back(way, lower);
+    }
+    printf("freed_memory: rank %d, %s: %d of %d buffers gone, %d rounds at the same addresses, %ld registrations taken back\n",
+           check.rank, ways[way], gone, 2 * rounds, again, taken_back() - counted);
+    check_true("buffers went back to the kernel", gone > 0);
+    check_true("their addresses were used again", again > 0);
+    // The last round's are taken back when the next memory is registered.
+    if (handle != MPI_T_PVAR_HANDLE_NULL && taken_back() - counted < gone - 2)
+        check_fail("registrations taken back: expected at least %d, got %ld", gone - 2, taken_back() - counted);
+}
+
+// What Open MPI allocates for its first long messages is not to lie behind the buffers in the heap.
+static void warm_up(void) {
+    unsigned char *out = taken(UNMAPPED, NULL), *in = taken(UNMAPPED, NULL);
+    for (int round = 0; round < WARM_UP; round++)
+        exchange(out, in, round);
+    munmap(out, LONG);
+    munmap(in, LONG);
+}
+
+int main(int argc, char **argv) {
+    bool before = false, after = false;
+    int rounds = 0;
+    for (int i = 1; i + 1 < argc; i++) {
+        before |= strcmp(argv[i], "--ucx") == 0 && strcmp(argv[i + 1], "before") == 0;
+        after |= strcmp(argv[i], "--ucx") == 0 && strcmp(argv[i + 1], "after") == 0;
+        if (strcmp(argv[i], "--rounds") == 0)
+            rounds = atoi(argv[i + 1]);
+    }
+    if (before)
+        install_hooks_of_ucx();
+    check_start(&argc, &argv, 2);
+    if (after)
+        install_hooks_of_ucx();
+    find_counter();
+    warm_up();
+    for (enum way way = HEAP; way <= DISCARDED; way++) {
+        check_case("messages in memory that goes %s", ways[way]);
+        rounds_of(way, rounds ? rounds : scaled(12, 4));
+        check_end_case();
+    }
+    return check_finish();
+}
