@@ -3,7 +3,7 @@
 //!
 //! Where the process records a trace, that of the whole job is read as far as it is written. Where it does not, its file
 //! of the flight recorder tells what it has counted (`counted.rs`). The process itself is not asked, and pays nothing.
-//! Grade: setup. Tests: below; tests/live.rs.
+//! Grade: setup. Tests: below; in tests/; with a device, `hw-tests/tests/device/flight.rs`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The flight recorder: that a file stays where something fails, is named, and tells of it; that none stays otherwise;
-//! and what `ibex top` shows of a job that runs.
+//! and what `ibex top` and `ibex explain --live` show of a job that runs.
 //!
 //! `IBEX_COMMAND` names the program. Each test has a folder of its own in shared memory, as other jobs have theirs
 //! there. Setup grade; one test at a time.
@@ -18,13 +18,14 @@ type Run = fn(&mut Site) -> Result<()>;
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    let tests: [(&str, Run); 6] = [
+    let tests: [(&str, Run); 7] = [
         ("the flight recorder tells of a peer that died", peer_dies),
         ("the flight recorder tells of a request that failed", request_fails),
         ("the flight recorder of a process that is killed stays", all_die),
         ("a job that ends well leaves no file of its flight recorder", leaves_nothing),
         ("a job without a place for the flight recorder goes on", goes_on_without),
         ("top shows what the processes of a job count", top),
+        ("explain tells of a process that runs, recorded or not", explain),
     ];
     let over = |face: &str, name: &str| if face.is_empty() { name.to_owned() } else { format!("{face}, {name}") };
     let under_ob1 = tests.into_iter().map(|(name, run)| Test::on_emulated(over("", name), run));
@@ -161,5 +162,42 @@ fn top(site: &mut Site) -> Result<()> {
     ensure!(outcome.status() == 0, "top did not show both ranks: {outcome}");
     ensure!(said("\"program\": \"ibex_mpi_bench\"") && said("\"rates\"") && said("\"events_dropped\""), "{outcome}");
     ensure!(said("RANK") && said("softhca0:1") && said("No process of ibex runs here"), "{outcome}");
+    Ok(())
+}
+
+/// Asks for a rank's receipt until it says what is looked for, then ends the job.
+fn explain(site: &mut Site) -> Result<()> {
+    let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
+    let asked = |start: &str, sought: &str| -> Result<(Folder, Launch)> {
+        let (folder, command) = (Folder::new()?, command()?);
+        let name = folder.name();
+        let script = format!(
+            "{start} \"$@\" & job=$!; \
+             until pid=$(ls {name} | sed -n 's/^ibex-flight[.].*[.]//p' | head -n 1) && [ -n \"$pid\" ] && \
+             {command} explain --live $pid --folder {name} --json >{name}/.log.seen 2>{name}/.log.why && \
+             grep -q '{sought}' {name}/.log.seen; do \
+             kill -0 $job 2>/dev/null || {{ cat {name}/.log.seen {name}/.log.why; exit 9; }}; done; \
+             cat {name}/.log.seen; kill $pid; wait $job; exit 0"
+        );
+        let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
+        Ok((folder, launch.with("btl_ibex_flight_recorder", &name)))
+    };
+    let (folder, launch) = asked("", "\"requests\": [1-9]")?;
+    let outcome = launch.run(site)?;
+    let said = |text: &str| outcome.stdout.contains(text);
+    ensure!(outcome.status() == 0, "what a process counts was not told: {outcome}");
+    ensure!(said("\"state\": \"ready\"") && said("\"port\": \"softhca") && said("\"inline_sent\""), "{outcome}");
+    drop(folder);
+    let trace = env::temp_dir().join(format!("ibex-explain-live-{}", std::process::id()));
+    let start = format!("{} trace -o {} --", command()?, trace.display());
+    // There are messages in the second look at the latest.
+    let recorded = asked(&start, "\"bytes\": [1-9]").and_then(|(folder, launch)| Ok((folder, launch.run(site)?)));
+    let _ = fs::remove_dir_all(&trace);
+    let (_, outcome) = recorded?;
+    ensure!(outcome.status() == 0, "what a process records was not told: {outcome}");
+    ensure!(
+        outcome.stdout.contains("This is the job so far") && outcome.stdout.contains("\"up_to_bytes\""),
+        "{outcome}"
+    );
     Ok(())
 }
