@@ -207,6 +207,7 @@ mod tests {
     fn one_rank_is_counted_and_the_other_is_not() {
         let (words, file) = command(place(), Count::of_short_blocking(Transport::Openib)).unwrap();
         let line = words.join(" ");
+        assert_eq!(line.matches("valgrind").count(), 1, "{line}");
         assert!(line.ends_with(" -- /t/mpi/ibex_mpi_instructions 1000 8"), "{line}");
         assert!(line.contains(&format!("--callgrind-out-file={} ", file.display())), "{line}");
         let of_rank = |rank: &str| {

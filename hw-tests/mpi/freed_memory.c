@@ -3,8 +3,7 @@
 // Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other pages.
 // A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer held in an
 // earlier round, or never sees what came. Memory goes by sbrk, as where malloc shrinks the heap, by munmap, and by madvise.
-// The registrations that are taken back are counted too, where a transport counts them, as an emulated adapter has no pages of
-// its own.
+// The registrations that ibex takes back are counted too, as an emulated adapter has no pages of its own.
 //
 // With --ucx UCX is loaded, as by a component of Open MPI that uses it: it patches the functions that unmap memory, and one
 // more than Open MPI does. Runs with 2 or more ranks.
@@ -12,13 +11,14 @@
 // usage: freed_memory [--rounds N] [--ucx before|after]     (default 12 times IBEX_TEST_SCALE; before or after MPI_Init)
 #define _GNU_SOURCE
 #include "check.h"
+#include "counts.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum { LONG = 4 << 20, WARM_UP = 3 };
-static const char *const counter = "btl_ibex_deregistrations";
+static const char *const taken_back = "btl_ibex_deregistrations";
 
 enum way { HEAP, UNMAPPED, DISCARDED };
 static const char *const ways[] = {"by a heap that shrinks", "by munmap", "by madvise"};
@@ -31,28 +31,6 @@ static void install_hooks_of_ucx(void) {
         fprintf(stderr, "freed_memory: %s\n", dlerror());
         exit(CHECK_USAGE_EXIT);
     }
-}
-
-// ---- the transport's count ------------------------------------------------------------------------------------------
-
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
-
-static void find_counter(void) {
-    int provided, index, elements;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    MPI_OK(MPI_T_pvar_session_create(&session));
-    if (MPI_T_pvar_get_index(counter, MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS)
-        MPI_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &elements));
-}
-
-static long taken_back(void) {
-    unsigned long long values[16] = {0}, sum = 0; // one of each port
-    if (handle != MPI_T_PVAR_HANDLE_NULL)
-        MPI_OK(MPI_T_pvar_read(session, handle, values));
-    for (int i = 0; i < 16; i++)
-        sum += values[i];
-    return (long)sum;
 }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
@@ -92,7 +70,7 @@ static void exchange(unsigned char *out, unsigned char *in, int round) {
 static void rounds_of(enum way way, int rounds) {
     unsigned char *out = NULL, *in = NULL, *out_before, *in_before;
     int gone = 0, again = 0;
-    long counted = taken_back();
+    long long counted = (long long)count_of(taken_back);
     for (int round = 0; round < rounds; round++) {
         out_before = out, in_before = in;
         out = taken(way, out);
@@ -104,13 +82,14 @@ static void rounds_of(enum way way, int rounds) {
         gone += given_back(way, upper);
         gone += given_back(way, lower);
     }
-    printf("freed_memory: rank %d, %s: %d of %d buffers gone, %d rounds at the same addresses, %ld registrations taken back\n",
-           check.rank, ways[way], gone, 2 * rounds, again, taken_back() - counted);
+    counted = (long long)count_of(taken_back) - counted;
+    printf("freed_memory: rank %d, %s: %d of %d buffers gone, %d rounds at the same addresses, %lld registrations taken back\n",
+           check.rank, ways[way], gone, 2 * rounds, again, counted);
     check_true("buffers went back to the kernel", gone > 0);
     check_true("their addresses were used again", again > 0);
     // The last round's are taken back when the next memory is registered.
-    if (handle != MPI_T_PVAR_HANDLE_NULL && taken_back() - counted < gone - 2)
-        check_fail("registrations taken back: expected at least %d, got %ld", gone - 2, taken_back() - counted);
+    if (counted < gone - 2)
+        check_fail("registrations taken back: expected at least %d, got %lld", gone - 2, counted);
 }
 
 // What Open MPI allocates for its first long messages is not to lie behind the buffers in the heap.
@@ -136,12 +115,13 @@ int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
     if (after)
         install_hooks_of_ucx();
-    find_counter();
+    counts_open(&taken_back, 1);
     warm_up();
     for (enum way way = HEAP; way <= DISCARDED; way++) {
         check_case("messages in memory that goes %s", ways[way]);
         rounds_of(way, rounds ? rounds : scaled(12, 4));
         check_end_case();
     }
+    counts_close();
     return check_finish();
 }

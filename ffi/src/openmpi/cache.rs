@@ -3,7 +3,8 @@
 //!
 //! Called by plugin-abi's `memory`, which gives the two callbacks that register and deregister with the adapter. The
 //! cache keeps registrations after their last use and drops them when the memory is unmapped or freed, or when the
-//! adapter runs out. What Open MPI does not hear of is `unmapped`'s. Grade: pending (a hit in the cache is a tree search). Threads: any, the cache has its own lock.
+//! adapter runs out. What Open MPI's hooks do not see go, `unmapped` tells them of. Grade: pending (a hit in the cache is a
+//! tree search). Threads: any, the cache has its own lock.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -50,9 +51,7 @@ impl Cache {
         };
         // SAFETY: the component copies the resources and the name (rcache_grdma_component.c, grdma_init).
         let module = unsafe { sys::mca_rcache_base_module_create(c"grdma".as_ptr(), context, &raw mut resources) };
-        let cache = NonNull::new(module).map(Cache)?;
-        unmapped::cache_made();
-        Some(cache)
+        NonNull::new(module).map(Cache).inspect(|_| unmapped::cache_made())
     }
 
     /// The registration that covers `size` bytes at `base` with at least `access`, from the cache or made now.

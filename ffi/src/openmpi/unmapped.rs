@@ -8,19 +8,20 @@
 //! process no longer has: messages would carry what once was there. So ibex listens to UCX (`ucm_set_event_handler` of
 //! `ucm/api/ucm.h`), and hands on to Open MPI what it hears.
 //!
-//! Called by `cache`. Grade: setup; [`listen`] is one load once there is nothing more to do. Threads: any. Tests:
-//! `hw-tests/mpi/freed_memory.c`.
+//! Called by `cache`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is one load once
+//! there is nothing more to do. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
-use std::mem::transmute;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use libloading::os::unix::{Library, RTLD_LAZY};
 
 use super::sys;
 
 /// Where UCX has its hooks, in all its releases.
-const LIBRARY: &std::ffi::CStr = c"libucm.so.0";
+const LIBRARY: &str = "libucm.so.0";
 /// `UCM_EVENT_VM_UNMAPPED`: however it goes, and before it does.
 const UNMAPPED: c_int = 1 << 17;
 /// `UCM_EVENT_FLAG_NO_INSTALL`: only if UCX itself has patched something.
@@ -35,6 +36,9 @@ struct Range {
     size: usize,
 }
 
+const SET: &[u8] = b"ucm_set_event_handler\0";
+const UNSET: &[u8] = b"ucm_unset_event_handler\0";
+
 type Handler = unsafe extern "C" fn(c_int, *mut Range, *mut c_void);
 type SetHandler = unsafe extern "C" fn(c_int, c_int, Handler, *mut c_void) -> c_int;
 type UnsetHandler = unsafe extern "C" fn(c_int, Handler, *mut c_void);
@@ -46,18 +50,9 @@ static STATE: Mutex<State> = Mutex::new(State { caches: 0, ucx: None });
 struct State {
     /// Caches that there are. With the last one the handler goes, as ibex may be unloaded then.
     caches: usize,
-    /// Set while UCX has the handler.
-    ucx: Option<Ucx>,
+    /// UCX' library, held while it has the handler.
+    ucx: Option<Library>,
 }
-
-/// UCX' library, held while it has the handler.
-struct Ucx {
-    library: NonNull<c_void>,
-    unset: UnsetHandler,
-}
-
-// SAFETY: a handle of the dynamic linker and a function of a library; both may be used by any thread.
-unsafe impl Send for Ucx {}
 
 /// There is one more cache.
 pub(super) fn cache_made() {
@@ -73,11 +68,12 @@ pub(super) fn cache_gone() {
         return;
     }
     LISTENS.store(false, Ordering::Relaxed);
-    if let Some(Ucx { library, unset }) = state.ucx.take() {
-        // SAFETY: UCX' own function, with what its counterpart was given. It waits for handlers that run.
-        unsafe { unset(UNMAPPED, unmapped, null_mut()) };
-        // SAFETY: opened by `Ucx::find`, once.
-        unsafe { libc::dlclose(library.as_ptr()) };
+    if let Some(ucx) = state.ucx.take() {
+        // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
+        if let Ok(unset) = unsafe { ucx.get::<UnsetHandler>(UNSET) } {
+            // SAFETY: as it was set. UCX waits for handlers that run.
+            unsafe { unset(UNMAPPED, unmapped, null_mut()) };
+        }
     }
 }
 
@@ -92,33 +88,23 @@ pub fn listen() {
 fn listen_if_loaded() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     if state.ucx.is_none() && state.caches > 0 {
-        state.ucx = Ucx::find();
+        state.ucx = with_handler();
         LISTENS.store(state.ucx.is_some(), Ordering::Relaxed);
     }
 }
 
-impl Ucx {
-    /// UCX where it is loaded, with the handler set.
-    fn find() -> Option<Ucx> {
-        // SAFETY: a terminated name; nothing is loaded by this.
-        let library = NonNull::new(unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })?;
-        // SAFETY: a terminated name, of an open library.
-        let symbol = |name: &std::ffi::CStr| NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) });
-        let found = symbol(c"ucm_set_event_handler").zip(symbol(c"ucm_unset_event_handler"));
-        let is_set = found.filter(|(set, _)| {
-            // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
-            let set: SetHandler = unsafe { transmute(set.as_ptr()) };
-            // SAFETY: the handler lives until `cache_gone` takes it away.
-            unsafe { set(UNMAPPED | NO_INSTALL, PRIORITY, unmapped, null_mut()) == 0 }
-        });
-        let Some((_, unset)) = is_set else {
-            // SAFETY: opened above.
-            unsafe { libc::dlclose(library.as_ptr()) };
-            return None;
-        };
-        // SAFETY: as for the other one.
-        Some(Ucx { library, unset: unsafe { transmute::<*mut c_void, UnsetHandler>(unset.as_ptr()) } })
-    }
+/// UCX where it is loaded, with the handler set.
+fn with_handler() -> Option<Library> {
+    // SAFETY: nothing is loaded by this, and so nothing of it runs.
+    let ucx = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
+    // What could not be taken away is not set.
+    // SAFETY: as below.
+    unsafe { ucx.get::<UnsetHandler>(UNSET) }.ok()?;
+    // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
+    let set = *unsafe { ucx.get::<SetHandler>(SET) }.ok()?;
+    // SAFETY: the handler lives until `cache_gone` takes it away.
+    let code = unsafe { set(UNMAPPED | NO_INSTALL, PRIORITY, unmapped, null_mut()) };
+    (code == 0).then_some(ucx)
 }
 
 /// UCX' handler, called where malloc may hold its lock: nothing here allocates.

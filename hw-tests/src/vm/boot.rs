@@ -28,6 +28,8 @@ use crate::pace;
 
 const FOLDER_PREFIX: &str = "ibex-fabric-";
 /// `init.sh` starts the other processors, and says why so late; the kernel then must not have patched its locks away.
+/// Nor may it look whether its clock is steady: where it is found not to be, on a busy machine, the kernel patches itself
+/// while it runs, which the translator gets wrong.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet mitigations=off panic=-1 random.trust_cpu=on maxcpus=1 noreplace-smp tsc=reliable";
 /// How many times a boot is tried: see `init.sh` on the translator.

@@ -143,6 +143,14 @@ fn goes_on_without(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
+/// Two ranks that send until the script ends them, with the flight recorder's files in this folder. Not the test
+/// `latency`: of that a row ends after so many messages, however long it may take.
+fn goes_on_inside(script: String, folder: &str) -> Launch {
+    let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
+    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
+    launch.with("btl_ibex_flight_recorder", folder)
+}
+
 /// Looks until both ranks show that they send, then lets the job end.
 fn top(site: &mut Site) -> Result<()> {
     let folder = Folder::new()?;
@@ -154,10 +162,7 @@ fn top(site: &mut Site) -> Result<()> {
          kill -0 $job 2>/dev/null || {{ cat {name}/seen; exit 9; }}; done; \
          cat {name}/seen; {top}; kill $job; wait $job; {top}"
     );
-    // Of latency a row ends after so many messages, however long it may take.
-    let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
-    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
-    let outcome = launch.with("btl_ibex_flight_recorder", &name).run(site)?;
+    let outcome = goes_on_inside(script, &name).run(site)?;
     let said = |text: &str| outcome.stdout.contains(text);
     ensure!(outcome.status() == 0, "top did not show both ranks: {outcome}");
     ensure!(said("\"program\": \"ibex_mpi_bench\"") && said("\"rates\"") && said("\"events_dropped\""), "{outcome}");
@@ -167,7 +172,6 @@ fn top(site: &mut Site) -> Result<()> {
 
 /// Asks for a rank's receipt until it says what is looked for, then ends the job.
 fn explain(site: &mut Site) -> Result<()> {
-    let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
     let asked = |start: &str, sought: &str| -> Result<(Folder, Launch)> {
         let (folder, command) = (Folder::new()?, command()?);
         let name = folder.name();
@@ -179,8 +183,7 @@ fn explain(site: &mut Site) -> Result<()> {
              kill -0 $job 2>/dev/null || {{ cat {name}/.log.seen {name}/.log.why; exit 9; }}; done; \
              cat {name}/.log.seen; kill $pid; wait $job; exit 0"
         );
-        let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
-        Ok((folder, launch.with("btl_ibex_flight_recorder", &name)))
+        Ok((folder, goes_on_inside(script, &name)))
     };
     let (folder, launch) = asked("", "\"requests\": [1-9]")?;
     let outcome = launch.run(site)?;
