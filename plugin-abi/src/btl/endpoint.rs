@@ -74,9 +74,14 @@ pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held by who makes ranges: what one test gives back another would be given at once.
+    static RANGES: Mutex<()> = Mutex::new(());
 
     #[test]
     fn an_endpoint_survives_the_way_through_open_mpi() {
+        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         let range = EndpointRange::new().expect("addresses");
         for index in [0, 1, 70_000, (1 << 24) - 2] {
             let pointer = range.pointer(EndpointId::from_index(index));
@@ -88,6 +93,7 @@ mod tests {
 
     #[test]
     fn no_endpoint_has_the_address_of_anything_else() {
+        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         let ranges = [EndpointRange::new().expect("addresses"), EndpointRange::new().expect("addresses")];
         let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
         for range in &ranges {
@@ -107,6 +113,7 @@ mod tests {
 
     #[test]
     fn a_range_is_given_back() {
+        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
         let start = EndpointRange::new().expect("addresses").start.as_ptr().addr();
         let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
         let wanted = format!("{start:x}-{:x} ---p", start + LENGTH);
