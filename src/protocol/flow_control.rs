@@ -70,6 +70,14 @@ pub struct Limits {
     pub window: u32,
 }
 
+impl Limits {
+    /// Whether messages pend beside so many bytes that wait for the port. Beside none they never do, whatever the
+    /// bound: a message that pends goes on when one that waits has gone.
+    fn is_too_much(&self, waiting: u64) -> bool {
+        waiting > 0 && waiting >= self.waiting
+    }
+}
+
 /// What to say to a peer: the number of the word, and whether the peer is held back from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
@@ -217,7 +225,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     fn way_of_next(&mut self, peer: P, context: u32) -> Way {
         let known = self.peers.get(&peer).copied().unwrap_or_default();
         if !known.is_held_back {
-            return if known.waiting >= self.limits.waiting { Way::Pends } else { Way::Free };
+            return if self.limits.is_too_much(known.waiting) { Way::Pends } else { Way::Free };
         }
         let window = self.limits.window;
         let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
@@ -325,8 +333,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         if known.waiting == 0 && known.pending == 0 && known.heard.is_none() {
             self.peers.remove(&peer);
         }
-        let has_room = known.pending > 0 && !known.is_held_back && known.waiting < self.limits.waiting;
-        if has_room { self.pending_of(peer) } else { Vec::new() }
+        let has_room = !self.limits.is_too_much(known.waiting);
+        if has_room && known.pending > 0 && !known.is_held_back { self.pending_of(peer) } else { Vec::new() }
     }
 
     /// Of a queue with nothing in it nothing is kept, and its window is again what it was.

@@ -107,6 +107,17 @@ fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
 }
 
 #[test]
+fn nothing_pends_for_a_port_that_nothing_waits_for_whatever_the_bound() {
+    let mut outgoing = Outgoing::<u8, u32>::new(Limits { waiting: 0, ..LIMITS });
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    outgoing.waits(PEER, 20);
+    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
+    outgoing.pend(PEER, 0, 1);
+    assert_eq!(outgoing.went(PEER, 20), [0]);
+    assert_eq!(outgoing.next(PEER, 0), Some((1, Way::Free)));
+}
+
+#[test]
 fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
     let mut kept = Kept::new(LIMITS);
     assert_eq!([60, 40, 1].map(|bytes| kept.keep(bytes)), [false, false, true]);
@@ -174,6 +185,11 @@ enum Back {
 /// Bytes that a message takes at the receiver, and one that is announced.
 const BYTES: u64 = 10;
 
+/// Any bounds, the least of each included.
+fn limits() -> impl Strategy<Value = Limits> {
+    (0..150_u64, 0..50_u64, 1..4_u32).prop_map(|(kept, waiting, window)| Limits { kept, waiting, window })
+}
+
 /// A sender and a receiver with one communicator, and what is on the way between them.
 struct Model {
     outgoing: Outgoing<u8, (i32, u32)>,
@@ -198,10 +214,10 @@ fn tag_of(message: Forth) -> i32 {
 }
 
 impl Model {
-    fn new() -> Self {
+    fn new(limits: Limits) -> Self {
         Model {
-            outgoing: Outgoing::new(LIMITS),
-            kept: Kept::new(LIMITS),
+            outgoing: Outgoing::new(limits),
+            kept: Kept::new(limits),
             port: VecDeque::new(),
             forth: VecDeque::new(),
             back: VecDeque::new(),
@@ -367,9 +383,10 @@ proptest! {
 
     #[test]
     fn no_receive_waits_for_a_message_that_was_sent_and_none_overtakes_another(
+        limits in limits(),
         steps in prop::collection::vec(step(), 0..300),
     ) {
-        let (mut model, mut wanted, mut sent) = (Model::new(), HashMap::new(), HashMap::new());
+        let (mut model, mut wanted, mut sent) = (Model::new(limits), HashMap::new(), HashMap::new());
         for one in steps {
             model.step(one);
             match one {
@@ -389,10 +406,11 @@ proptest! {
 
     #[test]
     fn a_flood_that_nobody_receives_is_bounded_and_all_of_it_comes_in_order_afterwards(
+        limits in limits(),
         count in 1..400_u32,
         way_back in 1..10_u32,
     ) {
-        let mut model = Model::new();
+        let mut model = Model::new(limits);
         for number in 0..count {
             model.step(Step::Send { tag: 1 });
             model.step(Step::Post);
@@ -403,7 +421,7 @@ proptest! {
         }
         model.settle();
         // The bound, what went before the sender heard of it, and a window.
-        let most = LIMITS.kept + BYTES * u64::from(way_back + 2 + LIMITS.window);
+        let most = limits.kept + BYTES * u64::from(way_back + 2 + limits.window);
         prop_assert!(model.most_kept <= most, "{} bytes", model.most_kept);
         for _ in 0..count {
             model.step(Step::Receive { tag: 1 });
