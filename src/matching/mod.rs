@@ -154,9 +154,13 @@ impl<R: Copy, U> Matching<R, U> {
         self.unexpected.get_mut(at)
     }
 
-    /// Takes a posted receive back. `None` if it has been matched or cancelled.
-    pub fn cancel(&mut self, handle: ReceiveHandle) -> Option<R> {
-        self.posted.cancel(handle.0)
+    /// Takes the posted receive of this request back. False: it has been matched or cancelled. Of a handle that another
+    /// communicator gave nothing is known here, so the request is compared as well.
+    pub fn cancel(&mut self, handle: ReceiveHandle, request: R) -> bool
+    where
+        R: PartialEq,
+    {
+        self.posted.cancel(handle.0, request)
     }
 
     /// Whether it is the turn of a message that carries a number; one that carries none is in its turn. The numbers of

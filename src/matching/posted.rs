@@ -103,10 +103,13 @@ impl<R: Copy> Posted<R> {
         if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
     }
 
-    /// Takes out the receive with this handle, if it is there.
-    pub(super) fn cancel(&mut self, handle: Handle) -> Option<R> {
-        let at = self.slab.resolve(handle)?;
-        Some(self.remove(at))
+    /// Takes out the receive with this handle, if it is there and this request's.
+    pub(super) fn cancel(&mut self, handle: Handle, request: R) -> bool
+    where
+        R: PartialEq,
+    {
+        let at = self.slab.resolve(handle).filter(|at| self.slab.at(*at).payload.request == request);
+        at.map(|at| self.remove(at)).is_some()
     }
 
     /// The receives, in posting order within each side.

@@ -422,15 +422,17 @@ impl Communicator {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
-    /// Takes a posted receive back. False: it has been matched.
+    /// Takes a posted receive back. False: it has been matched. A request whose receive was matched at once has the name
+    /// of one that it was before, perhaps in another communicator, where that name is another's by now: so the request
+    /// is compared as well.
     ///
     /// # Safety
-    /// The caller has entered the PML; the name is what `post` gave this request.
+    /// The caller has entered the PML; the name is the last that `post` gave this request.
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
             // SAFETY: this function's rule.
             let queues = unsafe { self.queues() };
-            let is_taken = queues.cancel(ReceiveHandle::from_bits(name)).is_some();
+            let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);
             return is_taken;
         }
@@ -585,5 +587,51 @@ mod tests {
         post(&comm, Pattern::new(1, 1), 4);
         // SAFETY: as above. Another receive has the place now.
         assert!(!unsafe { comm.cancel(name, request(3)) });
+    }
+    /// Numbers that are the same in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % bound
+        }
+    }
+
+    #[test]
+    fn a_receive_that_was_matched_at_once_cancels_no_other_whatever_its_request_was_before() {
+        const REQUESTS: usize = 6;
+        let any = Pattern::new(ANY_SOURCE, ANY_TAG);
+        for seed in 0..300 {
+            let mut random = Random(seed);
+            let comms = [communicator(), communicator()];
+            // Of each communicator what waits, in order; of each request its communicator, and its name, which is left
+            // as it was when the receive is matched at once.
+            let mut waiting: [Vec<usize>; 2] = Default::default();
+            let mut of = [0; REQUESTS];
+            let mut names = [0; REQUESTS];
+            for _ in 0..200 {
+                let (at, one) = (random.below(2), random.below(REQUESTS));
+                match random.below(4) {
+                    0 if waiting.iter().all(|requests| !requests.contains(&one)) => {
+                        of[one] = at;
+                        names[one] = post(&comms[at], any, one + 1);
+                        waiting[at].push(one);
+                    }
+                    1 if waiting.iter().all(|requests| !requests.contains(&one)) => of[one] = at,
+                    2 => {
+                        let expected = (!waiting[at].is_empty()).then(|| waiting[at].remove(0));
+                        assert_eq!(taken(&comms[at], 0, 7), expected.map(|one| request(one + 1)), "seed {seed}");
+                    }
+                    _ => {
+                        let place = waiting[of[one]].iter().position(|waits| *waits == one);
+                        // SAFETY: nobody else uses it.
+                        let is_cancelled = unsafe { comms[of[one]].cancel(names[one], request(one + 1)) };
+                        assert_eq!(is_cancelled, place.is_some(), "seed {seed}");
+                        place.map(|place| waiting[of[one]].remove(place));
+                    }
+                }
+            }
+        }
     }
 }
