@@ -115,9 +115,19 @@ void ibex_convertor_destruct(opal_convertor_t *convertor)
     OBJ_DESTRUCT(convertor);
 }
 
-ompi_message_t *ibex_message_alloc(void)
+ompi_message_t *ibex_message_alloc(ompi_communicator_t *comm)
 {
-    return ompi_message_alloc();
+    ompi_message_t *message = ompi_message_alloc();
+    if (NULL != message) {
+        message->comm = comm;
+        OBJ_RETAIN(comm);
+    }
+    return message;
+}
+
+void ibex_communicator_release(ompi_communicator_t *comm)
+{
+    OBJ_RELEASE(comm);
 }
 
 void ibex_message_return(ompi_message_t *message)

@@ -96,9 +96,12 @@ int ibex_convertor_send(opal_convertor_t *convertor, const ompi_datatype_t *data
 int ibex_convertor_receive(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, void *buffer);
 void ibex_convertor_destruct(opal_convertor_t *convertor);
 
-/* A message of MPI_Mprobe, taken from Open MPI's list and given back to it. */
-ompi_message_t *ibex_message_alloc(void);
+/* A message of MPI_Mprobe, taken from Open MPI's list and given back to it. It has a reference to its communicator (MPI 3.1,
+ * 6.4.3: MPI_Comm_free leaves it alive as long as anything pends), which outlives the giving back: who received it releases it,
+ * and the communicator may end there, which calls the PML. */
+ompi_message_t *ibex_message_alloc(ompi_communicator_t *comm);
 void ibex_message_return(ompi_message_t *message);
+void ibex_communicator_release(ompi_communicator_t *comm);
 ompi_message_t *ibex_message_null(void);
 
 /* Whether the job is started with fault tolerance. */

@@ -99,13 +99,15 @@ impl Found {
         unsafe { say(status, &found) };
     }
 
-    /// The message as MPI holds it; null: there is no memory for it.
-    fn message(&self, comm: *mut sys::ompi_communicator_t) -> *mut sys::ompi_message_t {
-        // SAFETY: from Open MPI's list.
-        let message = unsafe { sys::ibex_message_alloc() };
+    /// The message as MPI holds it, with a reference to its communicator; null: there is no memory for it.
+    ///
+    /// # Safety
+    /// A live communicator.
+    unsafe fn message(&self, comm: *mut sys::ompi_communicator_t) -> *mut sys::ompi_message_t {
+        // SAFETY: from Open MPI's list; this function's rule.
+        let message = unsafe { sys::ibex_message_alloc(comm) };
         // SAFETY: null, or just taken.
         if let Some(message) = unsafe { message.as_mut() } {
-            message.comm = comm;
             message.req_ptr = std::ptr::without_provenance_mut(self.handle.unwrap_or_default() as usize);
             message.peer = self.envelope.source();
             message.count = self.length;
