@@ -83,6 +83,11 @@ pub trait TakesMessages {
 
     /// Who is asked of requests that have succeeded.
     fn requests(&mut self) -> &mut Self::Requests;
+
+    /// Most polls since the last look after connections have found something: who waits for this port alone should let
+    /// others go on. The port is borrowed meanwhile.
+    #[inline]
+    fn is_busy(&mut self) {}
 }
 
 /// Who may take requests that have succeeded where the port finds them.

@@ -211,6 +211,8 @@ pub struct Port<A: Adapter = Verbs> {
     // Setup.
     /// Polls between this look and the last one.
     look_interval: u32,
+    /// Polls until the last look, and those of them that found nothing.
+    polls_at_look: [u64; 2],
     /// Looks until the device is asked for asynchronous events.
     until_async: u32,
     /// When that is by the clock.

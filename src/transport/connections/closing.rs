@@ -59,6 +59,11 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.is_empty()
     }
 
+    /// Whether a queue pair of this number was of this endpoint, and is not destroyed.
+    pub(crate) fn has(&self, of: EndpointId, number: u32) -> bool {
+        self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
+    }
+
     /// Takes a queue pair in error that was `of` this endpoint, to be waited for until `end`.
     pub(crate) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
         self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });

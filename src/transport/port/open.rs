@@ -298,6 +298,7 @@ impl<A: Adapter> Port<A> {
             exceptional: Vec::new(),
             counters: Arc::new(parts.counters),
             look_interval: 1,
+            polls_at_look: [0; 2],
             until_async: ASYNC_INTERVAL,
             async_due: Duration::ZERO,
             next_shown: 0,

@@ -13,6 +13,7 @@ use crate::transport::connections::failure::Cause;
 use crate::transport::watch;
 use crate::transport::work_request::{EndpointId, Immediate, WrId};
 use ibex_ffi::verbs::{Status, WorkCompletion};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What came of a poll that might take messages directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +64,10 @@ impl<A: Adapter> Port<A> {
     }
 
     #[inline(always)]
-    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
-        self.count_down();
+    fn poll_with<const STAMPED: bool>(&mut self, batch: &mut Batch, mut takes: impl TakesMessages) -> Polled {
+        if self.count_down() && self.is_busy() {
+            takes.is_busy();
+        }
         let mut count = 0;
         let is_first = self.undelivered.is_empty();
         if is_first || self.deliver_held(batch) {
@@ -76,13 +79,25 @@ impl<A: Adapter> Port<A> {
         Polled { taken: count, reported: batch.completions().len() }
     }
 
-    /// Looks after connections every so many polls; of such as find nothing an empty one counts as [`EMPTY_POLL`].
+    /// Looks after connections every so many polls; of such as find nothing an empty one counts as [`EMPTY_POLL`]. True:
+    /// this was such a look.
     #[inline]
-    fn count_down(&mut self) {
+    fn count_down(&mut self) -> bool {
         self.countdown -= 1;
-        if self.countdown == 0 {
+        let is_due = self.countdown == 0;
+        if is_due {
             self.countdown = self.look_after_connections();
         }
+        is_due
+    }
+
+    /// Whether most polls since the last look have found something.
+    #[cold]
+    fn is_busy(&mut self) -> bool {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let now = [count(&self.counters.polls), count(&self.counters.empty_polls)];
+        let [polls, empty] = std::mem::replace(&mut self.polls_at_look, now);
+        now[1] - empty < (now[0] - polls) / 2
     }
 
     /// Gives the receive slots of a batch back, once the callbacks of its messages are done, and empties it.
@@ -123,18 +138,19 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it
-    /// is from holds only if it came by that endpoint's queue pair.
+    /// is from holds only if it came by that endpoint's queue pair, or by one that another has replaced since.
     #[must_use]
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
-        self.connections.get(named).filter(|connection| connection.number() == qp_num).map(|_| named)
+        let connection = self.connections.get(named)?;
+        (connection.number() == qp_num || self.closing.has(named, qp_num)).then_some(named)
     }
 
     /// Takes completions while nobody can be told of them: they wait for the next polls, but for requests that have
     /// succeeded and of which `done` takes the token.
     #[cold]
     pub(super) fn take_ahead(&mut self, done: &mut dyn FnMut(Token) -> bool) {
-        self.count_down();
+        let _ = self.count_down();
         let mut held = std::mem::take(&mut self.undelivered);
         let mut batch = Batch::default();
         loop {

@@ -2,6 +2,8 @@
 //! The end of a connection over an adapter that loses what is not polled of a queue pair that is destroyed.
 
 use super::*;
+use crate::transport::connections::connection::Connection;
+use crate::transport::work_request::Immediate;
 
 /// Slots that the port counts as posted, slots that wait to be posted, and slots that the adapter really has.
 fn slots(side: &Side) -> (usize, usize, usize) {
@@ -134,4 +136,22 @@ fn the_end_of_the_port_waits_for_no_flush() {
     assert_eq!(pair.a.script.living(), 0);
     pair.a.poll();
     assert_eq!(pair.a.ended(), [(2, FLUSHED)]);
+}
+
+#[test]
+fn who_sent_a_message_is_known_though_its_queue_pair_was_replaced_before_it_is_dealt_with() {
+    let mut pair = Pair::connected();
+    let immediate = Immediate::new(0, Immediate::endpoint_bits(pair.b.peer.index()));
+    let number = |side: &Side| side.port.connections.get(side.peer).map(Connection::number).expect("connected");
+    let (index, before) = (pair.b.script.connected().expect("they are connected"), number(&pair.b));
+    pair.b.script.deliver(index, 8, Some(immediate.0)).expect("the receiver is ready");
+    pair.a.part();
+    pair.a.send(2).expect("it may wait");
+    pair.carry();
+    let after = number(&pair.b);
+    assert_ne!(before, after, "it was replaced");
+    assert_eq!([before, after].map(|number| pair.b.port.sender(immediate, number)), [Some(pair.b.peer); 2]);
+    pair.b.script.flush();
+    (0..8).for_each(|_| pair.b.poll());
+    assert_eq!(pair.b.port.sender(immediate, before), None, "it is destroyed");
 }
