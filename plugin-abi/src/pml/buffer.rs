@@ -99,6 +99,11 @@ impl SendBuffers {
         self.large.made > 0
     }
 
+    /// Whether one of them can be taken now without more memory.
+    pub(crate) fn has_free_large(&self) -> bool {
+        !self.large.free.is_empty()
+    }
+
     /// # Safety
     /// It was taken from here, and the adapter is through with it.
     #[inline]

@@ -106,6 +106,9 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
 
 /// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has
 /// those told of that are left, so that it can wait for them.
+///
+/// A request with a callback is one of Open MPI's own parts', and nobody but its callback frees it before it is
+/// complete. So it is there until the callback has returned, and after that if the callback has left it to be completed.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {
@@ -117,13 +120,22 @@ pub(crate) fn tell(pml: &Pml) {
         state.finished.first = r.next;
         // From here on who frees it gives it back himself.
         r.set_finished(true);
-        let owner = r.owner;
+        let callback = r.base().req_complete_cb.take();
+        if r.owner == Owner::Nobody {
+            give_back(state, request);
+            continue;
+        }
         drop(state);
-        if owner == Owner::Nobody {
-            release(pml, request);
-        } else {
-            // SAFETY: finished, its status filled in. It may be gone when this returns.
+        // SAFETY: finished, its status filled in. It may be gone when this returns anything but 0.
+        let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
+        if !is_taken && let Some(_state) = pml.enter() {
+            // SAFETY: left to be completed, so that nobody has freed it, which takes entering the PML.
+            let r = unsafe { &mut *request.as_ptr() };
+            // One that the callback has set anew is for the next time; without one this calls nothing.
+            let next = r.base().req_complete_cb.take();
+            // SAFETY: as above.
             unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
+            r.base().req_complete_cb = next;
         }
     }
 }

@@ -31,6 +31,7 @@ use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::tag::Tag;
@@ -123,6 +124,8 @@ pub(crate) struct State {
     pub(crate) handed_on: HandedOn,
     /// Operations of the BTL's that a poll has found done.
     pub(crate) operations: OperationChain,
+    /// When a blocking call that never waits lets others go on.
+    pub(crate) busy: Busy,
     /// A peer is lost, and the job is to be ended.
     pub(crate) has_failed: bool,
     /// Something of the above is to be done once nothing is entered.
@@ -297,6 +300,7 @@ impl Pml {
             finished: Chain::EMPTY,
             handed_on: HandedOn::default(),
             operations: OperationChain::EMPTY,
+            busy: Busy::default(),
             has_failed: false,
             has_more: false,
         };
@@ -361,9 +365,9 @@ impl Pml {
             Some(mut state) => deal(&mut state),
             None => {
                 // SAFETY: this thread is inside, so it is its own call, and as above.
-                if let Some(state) = unsafe { self.within.load(Ordering::Relaxed).as_mut() } {
-                    deal(state);
-                }
+                let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
+                // A message that is dropped is one that somebody waits for.
+                deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
             }
         }
     }

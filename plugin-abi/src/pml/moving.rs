@@ -12,13 +12,14 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::Header;
+use engine::protocol::header::{Header, MAX_SIZE};
 use engine::transport::{Cause, Failure, Token, Unposted, WhenDiverted};
 
 use super::buffer::{Content, SendBuffer};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::rails;
+use super::request::Request;
 use super::several::Peer;
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
@@ -208,39 +209,31 @@ pub(crate) unsafe fn send_buffer_again(
 ) -> bool {
     // SAFETY: this function's rule.
     let (start, content) = unsafe { ((*buffer.as_ptr()).start(), (*buffer.as_ptr()).content) };
+    // SAFETY: this function's rule.
+    let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
     let is_sent = match content {
-        // SAFETY: this function's rule.
-        Content::Piece(_) => unsafe { send_piece_again(pml, state, to, (start, length), content) },
-        Content::Silent | Content::Message(_) => {
-            // SAFETY: this function's rule.
-            let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
-            let token = if let Content::Message(request) = content { token::sent(request) } else { Token(0) };
-            queue(pml, to, (bytes.into(), length), token)
-        }
+        Content::Piece(request) => send_piece_again(pml, to, bytes, request),
+        Content::Message(request) => queue(pml, to, (bytes.into(), length), token::sent(request)),
+        Content::Silent => queue(pml, to, (bytes.into(), length), Token(0)),
     };
     // SAFETY: this function's rule.
     unsafe { state.buffers[from.rail()].give_back(buffer) };
     is_sent
 }
 
-/// # Safety
-/// The bytes may be read.
-unsafe fn send_piece_again(
-    pml: &Pml,
-    state: &mut State,
-    to: Link,
-    (start, length): (*const u8, u32),
-    content: Content,
-) -> bool {
+/// Sends a piece from ordinary memory, as shorter ones: a piece is longer than what may wait so, and the other port may
+/// have no send buffer free. The last of them stands for the piece.
+fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
-    let Some(mut port) = rail.enter() else { return false };
-    let Some(buffer) = state.buffers[to.rail()].take_large(&mut port) else { return false };
-    // SAFETY: just taken: ours alone, and all ports' are of one size (R2); this function's rule.
-    unsafe { (*buffer.as_ptr()).start().copy_from_nonoverlapping(start, length as usize) };
-    // SAFETY: filled, ours alone.
-    let transmitted = unsafe { transmit::send(&mut port, to, buffer, length as usize, content) };
-    transmit::note(pml, rail, &mut port, to, transmitted);
-    transmitted != Transmitted::Failed
+    let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
+    let room = rail.eager_limit - MAX_SIZE;
+    let last = data.len().saturating_sub(1) / room;
+    data.chunks(room).enumerate().all(|(index, data)| {
+        let header = Header::Fragment { receive, offset: offset + (index * room) as u64 }.encode();
+        let bytes: Arc<[u8]> = [header.as_slice(), data].concat().into();
+        let length = bytes.len() as u32;
+        queue(pml, to, (bytes, length), if index == last { token::sent(request) } else { Token(0) })
+    })
 }
 
 /// Lets a message wait at a port.

@@ -12,7 +12,7 @@ use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
 use super::backlog::{Payload, Then};
-use super::buffer::{Content, SendBuffer};
+use super::buffer::{Content, SendBuffer, SendBuffers};
 use super::datatype::{Convertor, Extent};
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
@@ -92,7 +92,7 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let counted = unsafe { resume::counted(r) };
     // SAFETY: as above.
     unsafe { flight::answered(r, sender, true) };
-    let sending = Transfer::Sending { state: Sending::new(memory.length, MOST), receiver };
+    let sending = Transfer::Sending { state: Sending::new(memory.length, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         let link = r.link;
@@ -106,18 +106,18 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     resume::answered(pml, state, counted);
 }
 
-/// Sends as many pieces as may be under way now.
+/// Sends as many pieces as may be under way now. One that finds no buffer waits for one, in [`State::starved`].
 ///
 /// # Safety
-/// A send of the PML's whose pieces are wanted.
-pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+/// A send of the PML's whose pieces are wanted, and which does not wait for a buffer.
+unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     if let Some(to) = r.link.as_local() {
         // SAFETY: this function's rule.
         return unsafe { send_locally(pml, state, request, to) };
     }
-    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+    while let Transfer::Sending { state: sending, receiver, is_starved } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let link = rails::route(pml, state, r.link);
         let Some(rail) = pml.rails().get(link.rail()) else { return };
@@ -125,6 +125,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         let Some(buffer) = state.buffers[link.rail()].take_large(&mut port) else {
             drop(port);
             if state.buffers[link.rail()].has_large() {
+                *is_starved = true;
                 state.starved.push_back(request);
             } else {
                 // SAFETY: this function's rule.
@@ -169,7 +170,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
 unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Sending { state: sending, receiver } = &mut r.transfer else { return };
+    let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer else { return };
     let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
     let header = Header::Fragment { receive: receiver.0, offset }.encode();
     let header = header.as_slice();
@@ -211,7 +212,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
     let r = unsafe { &mut *request.as_ptr() };
     let Some(shared) = pml.shared_memory() else { return };
     let room = shared.room();
-    while let Transfer::Sending { state: sending, receiver } = &mut r.transfer {
+    while let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let header = Header::Fragment { receive: receiver.0, offset };
         let (length, payload) = if r.extent.start.is_null() {
@@ -271,26 +272,43 @@ unsafe fn pack(
     length
 }
 
-/// The adapter is through with a piece: others can go.
+/// The adapter is through with a piece, whose buffer is free: others can go, first those that waited for one.
 ///
 /// # Safety
 /// The piece was of this request.
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Sending { state: sending, .. } = &mut r.transfer else { return };
+    let Transfer::Sending { state: sending, is_starved, .. } = &mut r.transfer else { return };
     if sending.done() {
         r.transfer = Transfer::None;
         r.convertor = None;
         // SAFETY: all is sent, and nothing waits for a buffer.
         unsafe { finish(state, request) };
-    } else {
-        // SAFETY: pieces are wanted.
+    } else if state.starved.is_empty() {
+        // SAFETY: pieces are wanted, and it does not wait.
         unsafe { send(pml, state, request) };
+    } else if !*is_starved && sending.next_offset().is_some() {
+        *is_starved = true;
+        state.starved.push_back(request);
     }
-    // One that found no buffer can have one now.
-    if let Some(starved) = state.starved.pop_front() {
-        // SAFETY: its pieces are wanted: it waits for a buffer.
-        unsafe { send(pml, state, starved) };
+    feed_starved(pml, state);
+}
+
+/// Sends pieces of those that wait for a buffer, each once, as long as a port has a free one. A request stands there at
+/// most once, and not any more when it is finished.
+pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
+    for _ in 0..state.starved.len() {
+        if !state.buffers.iter().any(SendBuffers::has_free_large) {
+            return;
+        }
+        let Some(request) = state.starved.pop_front() else { return };
+        // SAFETY: a request is alive as long as its pieces are wanted.
+        let transfer = unsafe { &mut (*request.as_ptr()).transfer };
+        if let Transfer::Sending { is_starved, .. } = transfer {
+            *is_starved = false;
+        }
+        // SAFETY: as above; it was taken out.
+        unsafe { send(pml, state, request) };
     }
 }

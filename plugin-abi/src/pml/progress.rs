@@ -126,6 +126,9 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
     let mut count = 0;
     if let Some(shared) = pml.shared_memory() {
         count = local::poll(pml, state, shared);
+        if count > 0 {
+            state.has_more |= state.busy.polled(1);
+        }
         if !state.rails.are_due() {
             return count;
         }
@@ -164,6 +167,9 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool>(pml: &Pml, state: &mut State
     done + reported
 }
 
+/// About as many polls as a busy port makes between two looks after connections.
+const BETWEEN_LOOKS: u32 = 256;
+
 /// Takes whole messages that meet their receive where the port finds them.
 struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
     state: &'a mut State,
@@ -194,6 +200,11 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
             merging::count(self.state, self.rail, arrived.immediate);
         }
         is_taken
+    }
+
+    #[cold]
+    fn is_busy(&mut self) {
+        self.state.has_more |= self.state.busy.polled(BETWEEN_LOOKS);
     }
 }
 
@@ -269,10 +280,13 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             if !moving::goes_on(pml, state, Link::new(rail, peer)) {
                 transmit::failed(state);
             }
+            pieces::feed_starved(pml, state);
             false
         }
         Completion::LinkChanged { is_up } => {
             moving::link_changed(pml, state, rail, is_up);
+            // What waits for a buffer of a port that is down can go by another.
+            pieces::feed_starved(pml, state);
             false
         }
     }
@@ -350,6 +364,25 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
 pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {
         leave_for_more(pml, state);
+    }
+}
+
+/// [`leave`] by a blocking call, which lets Open MPI's other parts go on where it has kept the process busy for long.
+#[inline]
+pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
+    if state.has_more {
+        leave_call_for_more(pml, state);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
+    let is_due = state.busy.take_due();
+    leave_for_more(pml, state);
+    if is_due {
+        // SAFETY: nothing is entered.
+        unsafe { sys::opal_progress() };
     }
 }
 
@@ -445,8 +478,8 @@ pub(crate) fn fill_in() {
 unsafe fn handle(port: u8, batch: &Batch, index: usize) {
     let (Some(completion), Some(pml)) = (batch.completions().get(index), pml()) else { return };
     let Some(rail) = pml.rails().iter().position(|rail| rail.port().index() == port) else { return };
-    // Another thread may be inside; this one is not, as nothing is called from there.
-    let Some(mut state) = pml.enter() else { return };
+    // Another thread may be inside; this one is not.
+    let mut state = pml.enter().expect("no face hands on what it has polled while this thread is inside the PML");
     handle_own(pml, &mut state, rail, completion);
     leave(pml, state);
 }
@@ -457,7 +490,7 @@ pub(crate) fn until(pml: &Pml, mut holds: impl FnMut() -> bool) {
     while !holds() {
         let Some(mut state) = pml.enter() else { return };
         let count = poll(pml, &mut state);
-        leave(pml, state);
+        leave_call(pml, state);
         if count == 0 {
             idle.nothing_happened();
         }

@@ -18,7 +18,7 @@ use super::finish::{self, finish};
 use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
 use super::places::Offers;
-use super::progress::{Idle, leave, poll_here, until};
+use super::progress::{Idle, leave, leave_call, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
 use super::{offering, passage, returning, watch};
@@ -214,7 +214,10 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
         // SAFETY: just filled in.
         unsafe { take(pml, &mut state, request, handle) };
         // SAFETY: a blocking call's own.
-        unsafe { wait::<true>(pml, state, request, true, status) }
+        let error = unsafe { wait::<true>(pml, state, request, true, status) };
+        // SAFETY: the message's reference; nothing is entered, and the request is given back.
+        unsafe { sys::ibex_communicator_release(wanted.comm) };
+        error
     })
 }
 
@@ -241,11 +244,14 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
             take(pml, &mut state, request, handle);
         }
         leave(pml, state);
+        // SAFETY: the message's reference; the request has had one of its own since.
+        unsafe { sys::ibex_communicator_release(wanted.comm) };
         sys::OPAL_SUCCESS
     })
 }
 
-/// What a message of a matched probe is received as; the message itself is given back, and its handle made null.
+/// What a message of a matched probe is received as; the message itself is given back, and its handle made null. Its
+/// reference to the communicator is the caller's, to be released when the receive has ended or has one of its own.
 ///
 /// # Safety
 /// `message` is a handle of a message that `probe` made.
@@ -452,7 +458,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
             if is_finished() {
                 break;
             }
-            leave(pml, state);
+            leave_call(pml, state);
             if count == 0 && idle.nothing_happened() && !TOLD {
                 // SAFETY: this function's rule; posted.
                 unsafe { offer(pml, request) };
@@ -481,7 +487,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
     }
     // SAFETY: finished, and the caller's own.
     unsafe { state.requests.give_back(request) };
-    leave(pml, state);
+    leave_call(pml, state);
     error
 }
 

@@ -61,8 +61,8 @@ pub(crate) enum Transfer {
     None,
     /// The peer is to answer: it finishes the message or wants pieces. `counted`: among those that flow control counts.
     Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
-    /// Pieces are being sent.
-    Sending { state: Sending, receiver: TransferId },
+    /// Pieces are being sent. `is_starved`: it waits for a send buffer ([`super::instance::State::starved`]).
+    Sending { state: Sending, receiver: TransferId, is_starved: bool },
     /// The message is being read.
     Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
     /// The message is being read by several ports.

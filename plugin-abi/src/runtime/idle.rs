@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a call that waits lets Open MPI's own progress engine go on.
+//! When a blocking call lets Open MPI's own progress engine go on: [`Idle`] where it waits, [`Busy`] where there is always
+//! something for it to do.
 //!
-//! Used by the waits of the PML and by `btl/flush.rs`. Grade: hot. Threads: a wait's own.
+//! Used by the waits of the PML and by `btl/flush.rs`. Grade: hot. Threads: a wait's own; who has entered the PML.
+//! Tests: below, and `steady_traffic.c` in `hw-tests/mpi`.
 
 use ibex_ffi::openmpi::sys;
 
@@ -31,5 +33,44 @@ impl Idle {
             return true;
         }
         false
+    }
+}
+
+/// What a process has polled that found something. Blocking calls that never wait do not let nonblocking collectives and
+/// other transports go on, so one does after so many polls.
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    polls: u32,
+    is_due: bool,
+}
+
+/// Polls between two calls of Open MPI's progress engine, which costs a tenth of a poll then.
+const BUSY_POLLS: u32 = 4096;
+
+impl Busy {
+    /// So many polls have found something. True: Open MPI's progress engine is due.
+    pub(crate) fn polled(&mut self, polls: u32) -> bool {
+        self.polls += polls;
+        if self.polls >= BUSY_POLLS {
+            (self.polls, self.is_due) = (0, true);
+        }
+        self.is_due
+    }
+
+    /// Whether Open MPI's progress engine is to be called now.
+    pub(crate) fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_progress_engine_is_called_once_in_so_many_busy_polls() {
+        let mut busy = Busy::default();
+        let due = (0..3 * BUSY_POLLS).filter(|_| busy.polled(1) && busy.take_due()).count();
+        assert_eq!((due, busy.take_due()), (3, false));
     }
 }
