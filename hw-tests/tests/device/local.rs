@@ -21,6 +21,8 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("pt2pt_modes", &[2, 3], &[], 1.0),
     ("pt2pt_matching", &[2, 4], &[], 1.0),
     ("pt2pt_datatypes", &[2], &[], 1.0),
+    ("strided_sends", &[3], &[], 1.0),
+    ("pending_receives", &[2], &[], 1.0),
     ("pt2pt_truncation", &[2], &[], 1.0),
     ("pt2pt_requests", &[2], &[], 0.3),
     ("pt2pt_flood", &[2, 4], &[], 0.3),
@@ -39,11 +41,20 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
 const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
 
 /// Programs that are run so as well.
-const OF_HELD_BACK: &[&str] =
-    &["pt2pt_modes", "pt2pt_matching", "traffic", "collectives", "communicators", "threads", "unexpected_memory"];
+const OF_HELD_BACK: &[&str] = &[
+    "pt2pt_modes",
+    "pt2pt_matching",
+    "pending_receives",
+    "traffic",
+    "collectives",
+    "communicators",
+    "threads",
+    "unexpected_memory",
+];
 
 /// Those that depend on how a long message goes.
-const OF_LONG_MESSAGES: &[&str] = &["pt2pt_modes", "pt2pt_datatypes", "pt2pt_truncation", "traffic"];
+const OF_LONG_MESSAGES: &[&str] =
+    &["pt2pt_modes", "pt2pt_datatypes", "pending_receives", "pt2pt_truncation", "traffic"];
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {

@@ -129,6 +129,19 @@ static CASES: &[Case] = &[
         scale: 0.3,
         ..PLAIN
     },
+    Case {
+        sentence: "many long messages with gaps to several ranks at once all arrive",
+        program: "strided_sends",
+        ranks: &[2, 3, 4],
+        scale: 4.0,
+        ..PLAIN
+    },
+    Case {
+        sentence: "receives that are cancelled, probed for or left in a freed communicator have what they should",
+        program: "pending_receives",
+        ranks: &[2, 3],
+        ..PLAIN
+    },
     Case { sentence: "messages with gaps arrive in their places", program: "pt2pt_datatypes", ranks: &[2, 3], ..PLAIN },
     Case { sentence: "thousands of requests complete", program: "pt2pt_requests", ranks: &[2, 4], ..PLAIN },
     Case {
@@ -402,6 +415,14 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
     Case {
+        sentence: "random traffic is matched as MPI says when nothing unexpected may be kept",
+        program: "traffic",
+        arguments: &["--seed", "450"],
+        parameters: &[("pml_ibex_unexpected_memory", "0")],
+        ranks: &[2, 3],
+        ..PLAIN
+    },
+    Case {
         sentence: "random traffic of several threads is matched as MPI says when senders are held back",
         program: "traffic",
         arguments: &["--threads", "4", "--seed", "500"],
@@ -484,6 +505,8 @@ static OVER_THE_PML: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
     "pt2pt_datatypes",
+    "strided_sends",
+    "pending_receives",
     "traffic",
     "pt2pt_requests",
     "pt2pt_flood",

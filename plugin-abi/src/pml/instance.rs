@@ -359,16 +359,14 @@ impl Pml {
             // meanwhile.
             return deal(unsafe { &mut *within });
         }
-        match self.enter() {
-            // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from
-            // here.
-            Some(mut state) => deal(&mut state),
-            None => {
-                // SAFETY: this thread is inside, so it is its own call, and as above.
-                let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
-                // A message that is dropped is one that somebody waits for.
-                deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
-            }
+        // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from here.
+        if let Some(mut state) = self.enter() {
+            deal(&mut state);
+        } else {
+            // SAFETY: this thread is inside, so it is its own call, and as above.
+            let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
+            // A message that is dropped is one that somebody waits for.
+            deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
         }
     }
 

@@ -3,7 +3,7 @@
 //! something for it to do.
 //!
 //! Used by the waits of the PML and by `btl/flush.rs`. Grade: hot. Threads: a wait's own; who has entered the PML.
-//! Tests: below, and `steady_traffic.c` in `hw-tests/mpi`.
+//! Tests: below.
 
 use ibex_ffi::openmpi::sys;
 
