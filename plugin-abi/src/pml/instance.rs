@@ -416,3 +416,42 @@ impl Drop for Pml {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pml(threads: bool) -> Pml {
+        let functions = RequestFunctions { start: None, free: None, cancel: None };
+        let settings = Settings {
+            eager_limit: 0,
+            local_eager_limit: 0,
+            is_verbose: false,
+            unexpected_memory: 0,
+            receiver_first: 0,
+            threads,
+            functions,
+        };
+        Pml::new(Vec::new(), &settings)
+    }
+
+    #[test]
+    fn what_is_called_back_has_the_state_of_the_call_it_came_from() {
+        for threads in [false, true] {
+            let pml = pml(threads);
+            let mut state = pml.enter().expect("nobody is inside");
+            let mut is_dealt_with = false;
+            let place = std::ptr::from_mut(&mut *state);
+            pml.within(&mut state, || pml.with_state(|state| is_dealt_with = std::ptr::eq(state, place)));
+            assert!(is_dealt_with);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the shared-memory BTL calls back only where it was called from `within`")]
+    fn a_message_that_nobody_can_take_is_not_dropped_silently() {
+        let pml = pml(false);
+        let _state = pml.enter().expect("nobody is inside");
+        pml.with_state(|_| ());
+    }
+}

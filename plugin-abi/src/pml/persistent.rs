@@ -138,7 +138,7 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
             leave(pml, state);
         }
         // SAFETY: filled in, and nothing of it is under way.
-        Role::Send(_) => unsafe { send::begin(pml, request) },
+        Role::Send(_) => return unsafe { send::begin(pml, request) },
     }
     sys::OPAL_SUCCESS
 }

@@ -296,7 +296,10 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
         Err(code) => return code,
     };
     // SAFETY: just made.
-    unsafe { begin(pml, request) };
+    let code = unsafe { begin(pml, request) };
+    if code != sys::OPAL_SUCCESS {
+        return code;
+    }
     if is_watched {
         // SAFETY: this call's own.
         unsafe { end_watched(pml, request, outgoing.tag) };
@@ -338,8 +341,7 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     // SAFETY: the out parameter.
     unsafe { place.write(Request::as_raw(request)) };
     // SAFETY: just made.
-    unsafe { begin(pml, request) };
-    sys::OPAL_SUCCESS
+    unsafe { begin(pml, request) }
 }
 
 /// Sends a copy of a message, in the memory that the program has attached. Tools know it by `id`.
@@ -353,8 +355,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int
             // SAFETY: just made.
             unsafe { watch::set_id(request, id) };
             // SAFETY: just made.
-            unsafe { begin(pml, request) };
-            sys::OPAL_SUCCESS
+            unsafe { begin(pml, request) }
         }
         Err(code) => code,
     }
@@ -469,11 +470,11 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 }
 
 /// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call
-/// has it.
+/// has it. An error: the PML was entered further up the stack, and nothing is begun.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.
-pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
+pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) -> c_int {
     // SAFETY: this function's rule.
     let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
     // SAFETY: this function's rule.
@@ -483,7 +484,7 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     }
     // SAFETY: MPI's arguments.
     let link = unsafe { peer::link(pml, comm, to) };
-    let Some(mut state) = pml.enter() else { return };
+    let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     match link {
         // SAFETY: this function's rule.
         Some(link) => unsafe {
@@ -497,4 +498,5 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);
+    sys::OPAL_SUCCESS
 }

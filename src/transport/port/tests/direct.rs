@@ -86,3 +86,47 @@ fn a_request_is_taken_behind_a_message_that_was_left() {
     assert_eq!((polled.taken, lengths(&batch), asked), (0, vec![1], vec![1, 7]));
     assert_eq!(pair.b.ended(), []);
 }
+
+/// Takes all messages, and counts how often it is told that the port is busy.
+struct Busy<'a>(&'a mut u32);
+
+impl TakesMessages for Busy<'_> {
+    type Requests = Self;
+
+    fn requests(&mut self) -> &mut Self {
+        self
+    }
+
+    fn takes(&mut self, _: Arrived) -> bool {
+        true
+    }
+
+    fn is_busy(&mut self) {
+        *self.0 += 1;
+    }
+}
+
+impl TakesRequests for Busy<'_> {
+    fn takes_request(&mut self, _: Token) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_port_is_busy_while_most_polls_find_a_message_and_not_while_they_find_none() {
+    let mut pair = Pair::connected();
+    let (mut batch, mut looks) = (Batch::new(), 0);
+    let mut rounds = |pair: &mut Pair, messages: u32| {
+        looks = 0;
+        for round in 0..8 * EMPTY_POLL {
+            if round % 4 < messages {
+                deliver(&pair.b, &[1]);
+            }
+            let _ = pair.b.port.poll_direct(&mut batch, Busy(&mut looks));
+        }
+        looks
+    };
+    assert_eq!(rounds(&mut pair, 0), 0);
+    assert!((5..=8).contains(&rounds(&mut pair, 4)));
+    assert!(rounds(&mut pair, 1) <= 1, "but for the look after what was before");
+}
