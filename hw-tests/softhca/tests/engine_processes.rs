@@ -8,10 +8,7 @@ mod engine_support;
 
 use std::{
     io::{BufRead, BufReader, Write},
-    os::fd::AsRawFd,
-    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -92,14 +89,6 @@ fn settings() -> Settings {
 #[ignore = "started by the other tests of this file, as their second process"]
 fn the_other_side() {
     let (part, folder) = (std::env::var(PART).unwrap(), std::env::var(PLACE).unwrap());
-    if part == "flag" {
-        let flags = flags(folder.as_ref());
-        for turn in 1..=FLAG_TURNS {
-            await_flag(&flags[0], turn);
-            flags[16].store(turn, Ordering::Release);
-        }
-        return;
-    }
     let side = Side::new(&join(folder.as_ref()), BYTES, &settings());
     side.init(&settings());
     for i in 0..64 {
@@ -204,69 +193,4 @@ fn what_a_killed_process_held_is_free_for_the_next() {
     let hca = join(&folder.0);
     let side = Side::new(&hca, BYTES, &settings());
     assert_eq!(side.send_cq.poll(&mut [Wc::default()]), Ok(0));
-}
-
-const FLAG_TURNS: u32 = 40_000;
-
-/// Two words on cache lines of their own, in a file that both processes map.
-fn flags(folder: &Path) -> &'static [AtomicU32; 32] {
-    let path = folder.join("flags");
-    let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap();
-    file.set_len(4096).unwrap();
-    let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, which nothing else uses.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, shared, file.as_raw_fd(), 0) };
-    assert_ne!(at, libc::MAP_FAILED);
-    // SAFETY: the mapping is larger than the array, zeroed, and never unmapped.
-    unsafe { &*at.cast() }
-}
-
-fn await_flag(flag: &AtomicU32, turn: u32) {
-    while flag.load(Ordering::Acquire) != turn {
-        std::hint::spin_loop();
-    }
-}
-
-/// Half a round trip of a bare flag, in nanoseconds: the best of 20 series.
-fn bare_flag() -> f64 {
-    let folder = Folder::new("flag");
-    let flags = flags(&folder.0);
-    let mut other = Other::start("flag", &folder);
-    let mut best = f64::MAX;
-    let mut turn = 0;
-    for _ in 0..20 {
-        let began = Instant::now();
-        for _ in 0..FLAG_TURNS / 20 {
-            turn += 1;
-            flags[0].store(turn, Ordering::Release);
-            await_flag(&flags[16], turn);
-        }
-        best = best.min(began.elapsed().as_secs_f64() * 1e9 / f64::from(FLAG_TURNS / 20) / 2.0);
-    }
-    other.child.wait().unwrap();
-    best
-}
-
-#[test]
-#[ignore = "a measurement: run it with --release --nocapture"]
-fn latency_against_a_bare_flag() {
-    println!("bare flag, half a round trip: {:.0} ns", bare_flag());
-    let folder = Folder::new("latency");
-    let mut other = Other::start("echo", &folder);
-    let side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
-    other.connect(&side, &settings());
-    let mut best = f64::MAX;
-    for _ in 0..20 {
-        let began = Instant::now();
-        for _ in 0..2000 {
-            side.recv(7, BYTES, 64);
-            side.send(8, 0, 8);
-            wait(&side.recv_cq);
-            wait(&side.send_cq);
-        }
-        best = best.min(began.elapsed().as_secs_f64() / 4000.0 * 1e9);
-    }
-    println!("8 B send and receive, half a round trip: {best:.0} ns");
-    side.send(9, 0, 1);
-    other.child.wait().unwrap();
 }
