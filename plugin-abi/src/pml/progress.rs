@@ -109,12 +109,11 @@ fn catch_up(pml: &Pml, state: &mut State) -> usize {
 /// As [`poll`], a batch, made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
-    match pml.only_rail() {
-        Some(rail) => poll_rail::<false, TOLD, false>(pml, state, 0, rail),
-        None => {
-            cold_path();
-            pml.poll_more()(pml, state)
-        }
+    if let Some(rail) = pml.only_rail() {
+        poll_rail::<false, TOLD, false>(pml, state, 0, rail)
+    } else {
+        cold_path();
+        pml.poll_more()(pml, state)
     }
 }
 

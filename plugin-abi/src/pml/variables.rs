@@ -29,7 +29,8 @@ struct Row {
 enum Value {
     Level(Of),
     Most(Of),
-    Counter(fn(&Shown) -> u64),
+    Messages,
+    Attempts,
 }
 
 impl Value {
@@ -37,7 +38,7 @@ impl Value {
         match self {
             Value::Level(_) => Class::Level,
             Value::Most(_) => Class::HighWatermark,
-            Value::Counter(_) => Class::Counter,
+            Value::Messages | Value::Attempts => Class::Counter,
         }
     }
 
@@ -84,13 +85,13 @@ static ROWS: [Row; 8] = [
     Row {
         name: "unexpected_messages_all",
         help: "Messages that were unexpected when they arrived, in a communicator.",
-        value: Value::Counter(|shown| shown.messages()),
+        value: Value::Messages,
     },
     Row {
         name: "match_attempts",
         help: "Entries of both queues that were compared with a message or a receive, in a communicator; a receive that waits alone is in \
                neither.",
-        value: Value::Counter(|shown| shown.attempts()),
+        value: Value::Attempts,
     },
 ];
 
@@ -151,7 +152,8 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
                     shown.now(of)
                 }
             },
-            Value::Counter(read) => read(shown),
+            Value::Messages => shown.messages(),
+            Value::Attempts => shown.attempts(),
         });
         // SAFETY: room for one value of the registered type.
         unsafe {
