@@ -157,7 +157,11 @@ impl Thread {
     #[cold]
     pub(super) fn put_off(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let may_be_taken = MULTITHREADED.load(Ordering::SeqCst) && !self.is_delivering() && !self.has_staged();
-        if !(may_be_taken && Delivery::new(self).put_where_all_have_room(instance, recipients)) {
+        let is_put = may_be_taken && {
+            let _delivery = Delivery::new(self);
+            put_where_all_have_room(instance, recipients)
+        };
+        if !is_put {
             self.stage(instance, safety, recipients);
         }
     }
@@ -217,9 +221,9 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         {
-            let mut delivery = Delivery::new(self);
+            let _delivery = Delivery::new(self);
             while let Some((instance, _, recipients)) = self.pop_staged() {
-                delivery.put(&instance, recipients);
+                put(&instance, recipients);
             }
         }
         DELIVERING.remove(&self.counter);
@@ -266,25 +270,6 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Puts an event into the buffer of every registration that wants it; those without room lose it.
-    #[cold]
-    fn put(&mut self, instance: &EventInstance, recipients: Recipients) {
-        let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
-        wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
-    }
-
-    /// The same, where all have room. False: one has none, and nothing is done.
-    #[cold]
-    fn put_where_all_have_room(&mut self, instance: &EventInstance, recipients: Recipients) -> bool {
-        let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return true };
-        let has_room = |registration: &Registration| registration.waiting() < registration.room() as u64;
-        let have_room = wanting(&list, instance, recipients).all(has_room);
-        if have_room {
-            wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
-        }
-        have_room
-    }
-
     /// Delivers what waits in the thread.
     #[inline]
     pub(super) fn deliver_staged(&mut self) {
@@ -315,6 +300,26 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance) {
         registration.count_dropped(instance.source, 1);
     }
     interest_mask::set_pending(interest_mask::BUFFERS);
+}
+
+/// Puts an event into the buffer of every registration that wants it; those without room lose it. Within a
+/// delivery.
+#[cold]
+fn put(instance: &EventInstance, recipients: Recipients) {
+    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
+    wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
+}
+
+/// The same, where all have room. False: one has none, and nothing is done.
+#[cold]
+fn put_where_all_have_room(instance: &EventInstance, recipients: Recipients) -> bool {
+    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return true };
+    let has_room = |registration: &Registration| registration.waiting() < registration.room() as u64;
+    let have_room = wanting(&list, instance, recipients).all(has_room);
+    if have_room {
+        wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
+    }
+    have_room
 }
 
 /// Those of a list that want an event.
