@@ -36,6 +36,44 @@ uint32_t ibex_interface_of_others(bool is_pml)
     return 0;
 }
 
+/* The handle whose place in a variable's list this is. */
+static mca_base_pvar_handle_t *handle_of(volatile opal_list_item_t *place)
+{
+    return (mca_base_pvar_handle_t *) ((char *) place - offsetof(mca_base_pvar_handle_t, list2));
+}
+
+#define FOR_EACH_PLACE(place, pvar)                                                                                                    \
+    for (volatile opal_list_item_t *place = (pvar)->bound_handles.opal_list_sentinel.opal_list_next;                                   \
+         place != &(pvar)->bound_handles.opal_list_sentinel; place = place->opal_list_next)
+
+enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *value)
+{
+    FOR_EACH_PLACE(place, pvar) {
+        const mca_base_pvar_handle_t *handle = handle_of(place);
+        if (value == handle->tmp_value)
+            return IBEX_PVAR_READ;
+        if (value == handle->current_value)
+            return IBEX_PVAR_RESET;
+    }
+    return IBEX_PVAR_MADE;
+}
+
+void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t most)
+{
+    FOR_EACH_PLACE(place, pvar) {
+        const mca_base_pvar_handle_t *handle = handle_of(place);
+        if (handle->obj_handle != object)
+            continue;
+        if (pvar->type == MCA_BASE_VAR_TYPE_UNSIGNED_INT) {
+            unsigned *value = handle->current_value;
+            *value = *value < most ? (unsigned) most : *value;
+        } else {
+            unsigned long long *value = handle->current_value;
+            *value = *value < most ? most : *value;
+        }
+    }
+}
+
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor)
 {
     OBJ_CONSTRUCT(descriptor, mca_btl_base_descriptor_t);

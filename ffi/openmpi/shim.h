@@ -13,6 +13,15 @@ int ibex_modex_get(const char *key, const opal_process_name_t *name, void **byte
  * is none. */
 uint32_t ibex_interface_of_others(bool is_pml);
 
+/* What Open MPI wants of a watermark's value, which it asks for without saying: its handles stand for one tool each, but share the
+ * variable. By where the value is to be put: a handle that is not in the variable's list is being made; its current value is what a
+ * reset sets, its temporary one what a read compares with that. Open MPI's lock for tools is held. */
+enum ibex_pvar_wanted { IBEX_PVAR_MADE, IBEX_PVAR_RESET, IBEX_PVAR_READ };
+enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *value);
+
+/* Raises each handle's value of a watermark of this object to `most`, where it is less. As above. */
+void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t most);
+
 /* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
 

@@ -49,6 +49,7 @@ static MPI_T_pvar_handle handle_of(int variable, MPI_Comm of) {
         check_int("class", variables[variable].class, class);
         check_true("datatype", datatype == (variables[variable].is_long ? MPI_UNSIGNED_LONG_LONG : MPI_UNSIGNED));
         check_int("bind", MPI_T_BIND_MPI_COMM, bind);
+        check_int("read-only", variables[variable].class == MPI_T_PVAR_CLASS_LEVEL, readonly);
         MPI_OK(PMPI_T_pvar_handle_alloc(session, index, &of, &allocated, &count));
         check_int("count", 1, count);
     }
@@ -159,13 +160,85 @@ static void each_variable(const char *how, bool is_first) {
         MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG + 1, comm, MPI_STATUS_IGNORE));
         check_int("none", 0, read_of(UNEXPECTED, handles[UNEXPECTED]) + read_of(BYTES, handles[BYTES]));
         check_int("the most bytes", LONG + 8, read_of(BYTES_MOST, handles[BYTES_MOST]));
-        check_int("the most messages", MESSAGES, read_of(UNEXPECTED_MOST, handles[UNEXPECTED_MOST]));
+        check_int("the most messages", is_first ? MESSAGES : 3 * MESSAGES, read_of(UNEXPECTED_MOST, handles[UNEXPECTED_MOST]));
     } else {
         MPI_OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
     }
     for (int i = 0; i < VARIABLES; i++)
         MPI_OK(PMPI_T_pvar_handle_free(session, &handles[i]));
     MPI_OK(PMPI_T_pvar_handle_free(session, &elsewhere));
+    check_end_case();
+}
+
+static void send_more(int first, int many) {
+    for (int i = first; i < first + many && check.rank == 0; i++)
+        MPI_OK(MPI_Send(&i, 1, MPI_INT, 1, TAG + i, comm));
+    meet();
+}
+
+static void receive(int first, int many) {
+    for (int i = first, got; i < first + many && check.rank == 1; i++)
+        MPI_OK(PMPI_Recv(&got, 1, MPI_INT, 0, TAG + i, comm, MPI_STATUS_IGNORE));
+}
+
+// A handle of a watermark begins where it is reset; that of another session does not, nor does that of another variable.
+static void a_watermark_is_reset(const char *how) {
+    MPI_T_pvar_session another;
+    MPI_T_pvar_handle most, of_other_session, of_bytes, all, now;
+    MPI_T_pvar_session mine = session;
+    check_case("the value after a reset is the current level%s", how);
+    MPI_OK(PMPI_T_pvar_session_create(&another));
+    most = handle_of(UNEXPECTED_MOST, comm);
+    of_bytes = handle_of(BYTES_MOST, comm);
+    all = handle_of(ALL, comm);
+    now = handle_of(UNEXPECTED, comm);
+    session = another;
+    of_other_session = handle_of(UNEXPECTED_MOST, comm);
+    session = mine;
+    send_more(0, 3 * MESSAGES);
+    receive(0, 2 * MESSAGES);
+    if (check.rank == 1) {
+        check_int("before", 3 * MESSAGES, read_of(UNEXPECTED_MOST, most));
+        long long bytes = read_of(BYTES_MOST, of_bytes);
+        MPI_OK(PMPI_T_pvar_reset(session, most));
+        check_int("reset", MESSAGES, read_of(UNEXPECTED_MOST, most));
+        check_int("another variable", bytes, read_of(BYTES_MOST, of_bytes));
+        MPI_OK(PMPI_T_pvar_reset(session, all));
+        check_int("a counter", 0, read_of(ALL, all));
+        check_true("a level cannot be reset", PMPI_T_pvar_reset(session, now) != MPI_SUCCESS);
+    }
+    meet();
+    send_more(3 * MESSAGES, 2);
+    receive(2 * MESSAGES, MESSAGES + 2);
+    if (check.rank == 1) {
+        check_int("more came, and all went", MESSAGES + 2, read_of(UNEXPECTED_MOST, most));
+        check_int("a counter has them", 2, read_of(ALL, all));
+        MPI_OK(PMPI_T_pvar_reset(session, most));
+        check_int("there are none now", 0, read_of(UNEXPECTED_MOST, most));
+        session = another;
+        check_int("of another session", 3 * MESSAGES, read_of(UNEXPECTED_MOST, of_other_session));
+        session = mine;
+    }
+    // All that can be reset are, with one call; the other session's is as it was. Then one is written.
+    meet();
+    send_more(0, 4);
+    receive(0, 4);
+    if (check.rank == 1) {
+        check_int("four", 4, read_of(UNEXPECTED_MOST, most));
+        MPI_OK(PMPI_T_pvar_reset(session, MPI_T_PVAR_ALL_HANDLES));
+        check_int("all at once", 0, read_of(UNEXPECTED_MOST, most) + read_of(BYTES_MOST, of_bytes) + read_of(ALL, all));
+        MPI_OK(PMPI_T_pvar_write(session, most, &(unsigned){7}));
+        check_int("written", 7, read_of(UNEXPECTED_MOST, most));
+        session = another;
+        check_int("of another session", 3 * MESSAGES, read_of(UNEXPECTED_MOST, of_other_session));
+        session = mine;
+    }
+    MPI_OK(PMPI_T_pvar_handle_free(session, &most));
+    MPI_OK(PMPI_T_pvar_handle_free(session, &of_bytes));
+    MPI_OK(PMPI_T_pvar_handle_free(session, &all));
+    MPI_OK(PMPI_T_pvar_handle_free(session, &now));
+    MPI_OK(PMPI_T_pvar_handle_free(another, &of_other_session));
+    MPI_OK(PMPI_T_pvar_session_free(&another));
     check_end_case();
 }
 
@@ -184,6 +257,7 @@ int main(int argc, char **argv) {
     meet();
     long_queues("");
     each_variable("", true);
+    a_watermark_is_reset("");
     check_int("index", MPI_SUCCESS, MPI_T_event_get_index("ibex_comm_msg_arrived", &index));
     check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
     check_int("callback", MPI_SUCCESS,
@@ -191,6 +265,7 @@ int main(int argc, char **argv) {
     meet();
     long_queues(", while another listens to events");
     each_variable(", while another listens to events", false);
+    a_watermark_is_reset(", while another listens to events");
     check_true("it has heard of messages", check.rank == 0 || events >= MESSAGES);
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
     MPI_OK(PMPI_T_pvar_handle_free(session, &handle));

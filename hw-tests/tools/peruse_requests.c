@@ -367,6 +367,23 @@ static void messages_to_oneself(void) {
     expect_of("receive", told[0].id, "APRBECN");
     expect_of("send", told[4].id, "ABECN");
     expect_of("message", message, "am");
+    expect("its transfer has begun before it arrives", "A()PABa[]RmBEECCNN");
+    ids_are_of_one_thing();
+    count = 0;
+    check_end_case();
+
+    check_case("a message to oneself whose receive comes late");
+    MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
+    expect("a copy is kept", "ABa[]iECN");
+    MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
+    expect("received", "ABa[]iECNA()rUBECN");
+    ids_are_of_one_thing();
+    count = 0;
+    MPI_OK(MPI_Issend(sent, 2, MPI_INT, check.rank, TAG, comm, &request));
+    expect("it stays where it is", "ABa[]i");
+    MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    expect("received from there", "ABa[]iA()rUBEECCNN");
     ids_are_of_one_thing();
     count = 0;
     check_end_case();

@@ -139,7 +139,8 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
 }
 
 /// Delivers what waits in this thread and what the ports' sources hold, waiting until it is due: for who is about to
-/// stop listening, so that what has happened is shown. Takes a fifth of a millisecond at most, while more keeps coming.
+/// stop listening, so that what has happened is shown; also what another thread is just delivering. Takes a fifth of a
+/// millisecond at most, while more keeps coming.
 /// From within a callback it does nothing.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
@@ -150,6 +151,11 @@ pub(super) fn catch_up_wholly(safety: Safety) {
     catch_up_within(safety, LONGEST_HELD_NS);
 }
 
+/// The ports' sources.
+fn ports() -> impl Iterator<Item = &'static PortSource> {
+    (0..source::count()).filter_map(|index| SourceId(index as u16).source().port())
+}
+
 #[cold]
 fn catch_up_within(safety: Safety, nanoseconds: u64) {
     let clock = HostClock::get();
@@ -158,7 +164,8 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
         // Looked at before: a thread that had to wait for a processor delivers what has become due.
         let is_last = clock.now() >= limit;
         deliver(0, safety);
-        if is_last || !interest_mask::is_pending(PORTS) || thread::is_delivering() {
+        let more_is_held = interest_mask::is_pending(PORTS) || ports().any(PortSource::is_delivered);
+        if is_last || !more_is_held || thread::is_delivering() {
             return;
         }
         std::hint::spin_loop();
@@ -174,10 +181,7 @@ pub fn catch_up_all(safety: Safety) {
     // After the limit once more: another thread may have been at it since before, and have looked too early.
     let mut rounds = 0;
     while rounds < 2 && !thread::is_delivering() {
-        let is_held = (0..source::count()).any(|index| {
-            let port = SourceId(index as u16).source().port();
-            port.is_some_and(PortSource::holds_events)
-        });
+        let is_held = ports().any(PortSource::holds_events);
         if is_held {
             rounds += u32::from(clock.now() >= limit);
             deliver(0, safety);

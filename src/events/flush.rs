@@ -29,7 +29,7 @@ pub fn deliver_pending(safety: Safety) {
 }
 
 /// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come (a matter
-/// of milliseconds) and for a thread that empties buffers, so the caller holds nothing that a callback may want. False,
+/// of milliseconds) and for threads that deliver, so the caller holds nothing that a callback may want. False,
 /// and nothing is done, from within a callback.
 #[must_use]
 pub fn flush(safety: Safety) -> bool {
@@ -37,6 +37,8 @@ pub fn flush(safety: Safety) -> bool {
         return false;
     }
     deliver::catch_up_wholly(safety);
+    // What they have taken from a port is delivered then.
+    deliver::wait_for_callbacks();
     while !deliver_now(safety) {
         std::thread::yield_now();
     }

@@ -18,13 +18,13 @@ use super::thread::{self, Delivery, Thread};
 
 /// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can
 /// be within a callback of it any more, `on_free` is called, once: before this returns where that is possible, else
-/// from a later delivery. May be called from within one of its own callbacks. `safety` says what a callback must be fit
+/// from a later delivery, which is one that asks as much of callbacks, if what waits is for one of those. May be called from within one of its own callbacks. `safety` says what a callback must be fit
 /// for here.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
 pub fn free(registration: &Registration, safety: Safety, on_free: Option<FreeCallback>) -> Result<(), AlreadyFreed> {
-    registry::remove(registration, on_free)?;
+    registry::remove(registration, safety, on_free)?;
     finish_freed(safety);
     Ok(())
 }
@@ -53,13 +53,15 @@ pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
 }
 
 /// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in
-/// use.
+/// use, or has something for a callback that may be called where it was freed, and not here.
 fn finish(thread: &Thread, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
     let registration = std::sync::Arc::clone(&pending.entry.registration);
     {
         let mut delivery = Delivery::new(thread);
         drain(&mut delivery, &pending.entry, safety, usize::MAX);
-        if registration.draining.load(Ordering::SeqCst) {
+        let calls = &pending.entry.calls;
+        let is_for_elsewhere = calls.fit(safety).is_none() && calls.fit(pending.safety).is_some();
+        if registration.draining.load(Ordering::SeqCst) || (is_for_elsewhere && !registration.ring.is_empty()) {
             return Some(pending);
         }
         // No callback is fit for this place: nobody will have the rest.

@@ -206,6 +206,11 @@ impl PortSource {
         self.locked().reorder.len() > 0
     }
 
+    /// Whether a thread delivers what it has held.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.delivering.load(Ordering::SeqCst)
+    }
+
     /// Delivers those that are due, through `deliver`, unless another thread is at it, which then delivers them. With
     /// `all`, those too that are not due. Returns whether some are still held. No lock is held while `deliver` runs.
     pub(super) fn deliver(&self, all: bool, mut deliver: impl FnMut(&EventInstance)) -> bool {

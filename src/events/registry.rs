@@ -52,6 +52,8 @@ pub(super) struct PendingFree {
     pub(super) entry: Entry,
     pub(super) grace_period: GracePeriod,
     pub(super) on_free: Option<FreeCallback>,
+    /// What callbacks must be fit for where it was freed.
+    pub(super) safety: Safety,
 }
 
 struct Registry {
@@ -199,7 +201,11 @@ pub fn set_active(registration: &Registration, active: bool) -> Result<(), Alrea
 ///
 /// # Errors
 /// [`AlreadyFreed`].
-pub(super) fn remove(registration: &Registration, on_free: Option<FreeCallback>) -> Result<(), AlreadyFreed> {
+pub(super) fn remove(
+    registration: &Registration,
+    safety: Safety,
+    on_free: Option<FreeCallback>,
+) -> Result<(), AlreadyFreed> {
     let old = {
         let mut registry = registry();
         let index =
@@ -211,7 +217,7 @@ pub(super) fn remove(registration: &Registration, on_free: Option<FreeCallback>)
         registry.set_messages_registered();
         let old = registry.renew(registration.event_type);
         let grace_period = DELIVERING.grace_period();
-        registry.pending_frees.push(PendingFree { entry, grace_period, on_free });
+        registry.pending_frees.push(PendingFree { entry, grace_period, on_free, safety });
         interest_mask::set_pending(interest_mask::FREES);
         old
     };

@@ -4,7 +4,8 @@
 //! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised
 //! and not yet delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a
 //! lock (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered,
-//! callbacks do not nest and none runs under a lock of ibex.
+//! callbacks do not nest and none runs under a lock of ibex. Where there are several threads, what is staged waits in
+//! the registrations' buffers instead, for whichever delivers next: its own may come back late, or end.
 //!
 //! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes
 //! to). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
@@ -21,8 +22,8 @@ use super::event_type::{Safety, TypeId};
 use super::instance::EventInstance;
 use super::interest_mask;
 use super::quiescence::{DeliveryCounter, GracePeriod};
-use super::registration::Recipients;
-use super::registry::{self, DELIVERING, LIST_VERSIONS, Snapshot};
+use super::registration::{Recipients, Registration};
+use super::registry::{self, DELIVERING, Entry, LIST_VERSIONS, Snapshot};
 use super::source;
 use super::source_info::SourceId;
 use super::sync::Arc;
@@ -151,9 +152,23 @@ impl Thread {
         self.staged.try_borrow().is_ok_and(|staged| !staged.is_empty())
     }
 
+    /// Lets an event wait for the next delivery: in this thread where it is the only one, or where it delivers or has
+    /// earlier ones, which must go first.
+    #[cold]
+    pub(super) fn put_off(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
+        let may_be_taken = MULTITHREADED.load(Ordering::SeqCst) && !self.is_delivering() && !self.has_staged();
+        let is_put = may_be_taken && {
+            let _delivery = Delivery::new(self);
+            put_where_all_have_room(instance, recipients)
+        };
+        if !is_put {
+            self.stage(instance, safety, recipients);
+        }
+    }
+
     /// Lets an event wait in the thread.
     #[cold]
-    pub(super) fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
+    fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
             if staged.is_empty() {
                 interest_mask::add_staging_thread();
@@ -205,8 +220,11 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        while let Some((instance, _, recipients)) = self.pop_staged() {
-            drop_instance(&instance, recipients);
+        {
+            let _delivery = Delivery::new(self);
+            while let Some((instance, _, recipients)) = self.pop_staged() {
+                put(&instance, recipients);
+            }
         }
         DELIVERING.remove(&self.counter);
         if !self.shared {
@@ -246,13 +264,8 @@ impl<'a> Delivery<'a> {
             {
                 source.count_delivered();
                 callback(instance, registration, needed);
-            } else if registration.ring.push(instance, registration.used).is_ok() {
-                source.count_buffered();
-                interest_mask::set_pending(interest_mask::BUFFERS);
             } else {
-                source.count_dropped();
-                registration.count_dropped(instance.source, 1);
-                interest_mask::set_pending(interest_mask::BUFFERS);
+                put_into_buffer(registration, instance);
             }
         }
     }
@@ -275,13 +288,57 @@ impl Drop for Delivery<'_> {
     }
 }
 
+/// Puts an event into a registration's buffer; one without room loses it. By the control flow of the event's source,
+/// within a delivery.
+#[inline]
+fn put_into_buffer(registration: &Registration, instance: &EventInstance) {
+    let source = instance.source.source();
+    if registration.ring.push(instance, registration.used).is_ok() {
+        source.count_buffered();
+    } else {
+        source.count_dropped();
+        registration.count_dropped(instance.source, 1);
+    }
+    interest_mask::set_pending(interest_mask::BUFFERS);
+}
+
+/// Puts an event into the buffer of every registration that wants it; those without room lose it. Within a
+/// delivery.
+#[cold]
+fn put(instance: &EventInstance, recipients: Recipients) {
+    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
+    wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
+}
+
+/// The same, where all have room. False: one has none, and nothing is done.
+#[cold]
+fn put_where_all_have_room(instance: &EventInstance, recipients: Recipients) -> bool {
+    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return true };
+    let has_room = |registration: &Registration| registration.waiting() < registration.room() as u64;
+    let have_room = wanting(&list, instance, recipients).all(has_room);
+    if have_room {
+        wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
+    }
+    have_room
+}
+
+/// Those of a list that want an event.
+fn wanting<'list>(
+    list: &'list [Entry],
+    instance: &EventInstance,
+    recipients: Recipients,
+) -> impl Iterator<Item = &'list Registration> {
+    let registrations = list.iter().map(|entry| &*entry.registration);
+    registrations.filter(move |registration| registration.wants(instance, recipients))
+}
+
 /// All who want the event lose it.
 #[cold]
 pub(super) fn drop_instance(instance: &EventInstance, recipients: Recipients) {
-    let Some(snapshot) = registry::snapshot(instance.event_type) else { return };
-    for entry in snapshot.list.iter().filter(|entry| entry.registration.wants(instance, recipients)) {
+    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
+    for registration in wanting(&list, instance, recipients) {
         instance.source.source().count_dropped_later(1);
-        entry.registration.count_dropped(instance.source, 1);
+        registration.count_dropped(instance.source, 1);
+        interest_mask::set_pending(interest_mask::BUFFERS);
     }
-    interest_mask::set_pending(interest_mask::BUFFERS);
 }

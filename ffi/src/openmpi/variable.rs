@@ -74,7 +74,7 @@ pub enum Class {
     Aggregate,
     /// How much of a resource is in use now.
     Level,
-    /// The most that was ever in use.
+    /// The most that was in use.
     HighWatermark,
 }
 
@@ -104,7 +104,51 @@ pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *
 pub type Notify =
     unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
 
-/// A read-only, always running performance variable.
+/// What Open MPI wants of a watermark's value.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wanted {
+    /// The first value of a handle.
+    First,
+    /// The value of a handle that is reset; of the object's other handles the most so far is kept
+    /// ([`raise_watermarks`]).
+    Reset,
+    /// The most since any of the object's handles was reset, for Open MPI to compare with what the handle has.
+    Most,
+}
+
+/// What is wanted of a watermark whose value is to be put here.
+///
+/// # Safety
+/// Within a [`Read`] of this variable, with its arguments.
+#[must_use]
+pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: *const c_void) -> Wanted {
+    // SAFETY: this function's rule: Open MPI holds the lock of the variable's handles.
+    match unsafe { sys::ibex_pvar_wanted(variable, value) } {
+        sys::IBEX_PVAR_MADE => Wanted::First,
+        sys::IBEX_PVAR_RESET => Wanted::Reset,
+        _ => Wanted::Most,
+    }
+}
+
+/// Keeps the most that a watermark has been in each of an object's handles, as it is about to begin anew in one.
+///
+/// # Safety
+/// Within a [`Read`] or a [`Write`] of this variable, with its object.
+pub unsafe fn raise_watermarks(variable: *const sys::mca_base_pvar_t, object: *const c_void, most: u64) {
+    // SAFETY: this function's rule, as above; a watermark's handles have values of its type.
+    unsafe { sys::ibex_pvar_raise(variable, object, most) };
+}
+
+/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI keeps the value of
+/// the handle itself.
+pub type Write = unsafe extern "C" fn(*mut sys::mca_base_pvar_t, *const c_void, *mut c_void) -> c_int;
+
+unsafe extern "C" fn ignore_written(_: *mut sys::mca_base_pvar_t, _: *const c_void, _: *mut c_void) -> c_int {
+    sys::OPAL_SUCCESS
+}
+
+/// An always running performance variable. One that Open MPI resets, for each handle by itself, is not read-only: all
+/// but levels.
 #[derive(Clone, Copy, Debug)]
 pub struct Performance<'a> {
     /// Its name, without the component's.
@@ -121,6 +165,8 @@ pub struct Performance<'a> {
     pub bind: Bind,
     /// Reads it.
     pub read: Read,
+    /// What else is to be done where a tool writes it.
+    pub write: Option<Write>,
     /// How many values it has; `None`: one.
     pub notify: Option<Notify>,
     /// What `read` finds in the variable's `ctx`.
@@ -133,7 +179,7 @@ pub struct Performance<'a> {
 /// The OPAL code of the refusal.
 ///
 /// # Safety
-/// `component` as for [`control`]; `read` and `notify` are callable from any thread until the component is closed.
+/// `component` as for [`control`]; `read`, `write` and `notify` are callable from any thread until the component is closed.
 pub unsafe fn performance(component: *const sys::mca_base_component_t, variable: &Performance) -> Result<(), i32> {
     let name = CString::new(variable.name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let help = CString::new(variable.help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
@@ -151,7 +197,11 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
         Bind::NoObject => sys::MCA_BASE_VAR_BIND_NO_OBJECT,
         Bind::Communicator => sys::MCA_BASE_VAR_BIND_MPI_COMM,
     };
-    // SAFETY: the texts are copied by the callee; the callback is this function's rule.
+    let flags = match variable.class {
+        Class::Level => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        Class::Counter | Class::Aggregate | Class::HighWatermark => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+    };
+    // SAFETY: the texts are copied by the callee; the callbacks are this function's rule.
     let code = unsafe {
         sys::mca_base_component_pvar_register(
             component,
@@ -162,9 +212,9 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
             width,
             std::ptr::null_mut(),
             bind as c_int,
-            sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+            flags,
             Some(variable.read),
-            None,
+            variable.write.or(Some(ignore_written)),
             variable.notify,
             variable.context,
         )

@@ -50,7 +50,7 @@ pub struct ClassSize {
 
 /// The types that ibex shares with Open MPI by value, or reads, with both their sizes.
 #[must_use]
-pub fn class_sizes() -> [ClassSize; 13] {
+pub fn class_sizes() -> [ClassSize; 14] {
     macro_rules! class {
         ($type:ident, $class:ident) => {
             ClassSize {
@@ -68,6 +68,7 @@ pub fn class_sizes() -> [ClassSize; 13] {
         class!(opal_convertor_t, opal_convertor_t_class),
         class!(opal_proc_t, opal_proc_t_class),
         class!(mca_base_pvar_t, mca_base_pvar_t_class),
+        class!(mca_base_pvar_handle_t, mca_base_pvar_handle_t_class),
         class!(opal_free_list_item_t, opal_free_list_item_t_class),
         class!(opal_mutex_t, opal_mutex_t_class),
         class!(ompi_communicator_t, ompi_communicator_t_class),

@@ -89,7 +89,7 @@ fn progress_several<const WATCHED: bool>() -> c_int {
 #[inline(never)]
 fn progress_watched() -> c_int {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    watch::show_arrived();
+    faces::show_arrived();
     events::deliver_due(SAFETY);
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);

@@ -189,16 +189,16 @@ impl Communicator {
         if self.is_watched() { &self.aside } else { &self.first }
     }
 
-    /// How long the queues of a communicator are and were. Any thread.
+    /// How long the queues of a communicator are and were; `None`: this face does not have it. Any thread.
     ///
     /// # Safety
-    /// A live communicator, which `pml_del_comm` is not called for meanwhile.
-    pub(crate) unsafe fn shown_of(comm: *mut sys::ompi_communicator_t) -> Shown {
+    /// A live communicator, which `pml_del_comm` is not called for while what is returned is used.
+    pub(crate) unsafe fn shown_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<Shown<'call>> {
         // SAFETY: this function's rule; put there before MPI's caller has the communicator.
         let communicator = unsafe { (*comm).c_pml_comm };
         // SAFETY: as for `of`; of what it is made of atomics are read.
-        let communicator = unsafe { communicator.cast::<c_void>().cast::<Communicator>().as_ref() };
-        communicator.map_or_else(Shown::default, |of| of.lengths.show(of.place().is_taken()))
+        let communicator = unsafe { communicator.cast::<c_void>().cast::<Communicator>().as_ref() }?;
+        Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }
 
     /// Keeps a message that no receive was there for.

@@ -251,6 +251,7 @@ fn make(threads: bool) -> Option<Pml> {
         receiver_first,
         threads,
         functions: FUNCTIONS,
+        poll_more: progress::poll_more::<false>,
     };
     let request = Request {
         tunables: &tunables,

@@ -5,13 +5,18 @@
 //! the BTL's costs no allocation. Called by `progress`. Grade: hot where the other face is in use. Threads: who has
 //! entered the PML.
 
+use engine::events::{PolledBatch, SourceId};
 use engine::transport::Batch;
 
-/// What was polled from a rail, linked with what was polled after it.
+/// What was polled from a rail, linked with what was polled after it. The batch is first, so that a poll has its
+/// address.
+#[repr(C)]
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) batch: Batch,
     pub(crate) rail: usize,
+    /// While a tool listens: that events of it are yet to be raised, on the source of its port.
+    pub(crate) polled: Option<(SourceId, PolledBatch)>,
     pub(crate) next: Option<Box<Taken>>,
 }
 

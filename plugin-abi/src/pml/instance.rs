@@ -52,7 +52,12 @@ pub(crate) struct Settings {
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
     pub(crate) functions: RequestFunctions,
+    /// What polls where there is not one rail alone.
+    pub(crate) poll_more: PollMore,
 }
+
+/// Polls all there is to poll, by who has entered the PML. Returns how many events there were.
+pub(crate) type PollMore = fn(&Pml, &mut State) -> usize;
 
 /// A port that the PML uses.
 pub(crate) struct Rail {
@@ -74,8 +79,12 @@ pub(crate) struct Rail {
 /// The PML.
 pub(crate) struct Pml {
     rails: Box<[Rail]>,
-    /// The first of them, where it is all there is to poll. Written while MPI is initialised.
-    only_rail: Cell<Option<NonNull<Rail>>>,
+    /// Whether there is one, and no shared memory to poll as well. Written while MPI is initialised.
+    has_one_rail: Cell<bool>,
+    /// That one, while no tool listens; else null.
+    only_rail: AtomicPtr<Rail>,
+    /// A [`PollMore`]: what polls where that is null.
+    poll_more: AtomicPtr<()>,
     /// The way to processes of this host, if that is not a rail; else null.
     shared_memory: AtomicPtr<SharedMemory>,
     /// The longest message that is sent at once by shared memory, bytes.
@@ -307,15 +316,17 @@ impl Pml {
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
-        let only_rail = if let [only] = &*rails { Some(NonNull::from(only)) } else { None };
-        Pml {
+        let is_alone = rails.len() == 1;
+        let pml = Pml {
             rails,
-            only_rail: Cell::new(only_rail),
+            has_one_rail: Cell::new(is_alone),
+            only_rail: AtomicPtr::default(),
+            poll_more: AtomicPtr::default(),
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
             offers: match settings.receiver_first {
-                _ if settings.threads || only_rail.is_none() => Offers::Never,
+                _ if settings.threads || !is_alone => Offers::Never,
                 0 => Offers::Never,
                 1 => Offers::WhileUseful,
                 _ => Offers::Always,
@@ -323,12 +334,32 @@ impl Pml {
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,
-        }
+        };
+        pml.poll_by(settings.poll_more, false);
+        pml
+    }
+
+    /// Has this called to poll; and also where there is one rail alone, if `is_for_one`. Any thread.
+    pub(crate) fn poll_by(&self, poll_more: PollMore, is_for_one: bool) {
+        let is_passed_by = is_for_one || !self.has_one_rail();
+        let only_rail = if is_passed_by { null_mut() } else { self.rails.as_ptr().cast_mut() };
+        // Relaxed, here and where they are read: nothing else is read on the strength of it but what is there since
+        // this was made.
+        self.poll_more.store(poll_more as *mut (), Ordering::Relaxed);
+        self.only_rail.store(only_rail, Ordering::Relaxed);
+    }
+
+    /// What polls where there is no [`Self::only_rail`].
+    #[inline(always)]
+    pub(crate) fn poll_more(&self) -> PollMore {
+        // SAFETY: a function of this type, and no other: of `poll_by`.
+        unsafe { std::mem::transmute::<*mut (), PollMore>(self.poll_more.load(Ordering::Relaxed)) }
     }
 
     /// From here on processes of this host are reached by shared memory. Once, while MPI is initialised: one thread.
     pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
-        self.only_rail.set(None);
+        self.has_one_rail.set(false);
+        self.only_rail.store(null_mut(), Ordering::Relaxed);
         self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
     }
 
@@ -370,11 +401,17 @@ impl Pml {
         }
     }
 
-    /// The rail, where it is all there is to poll.
+    /// Whether one rail is all there is to poll.
+    #[inline(always)]
+    pub(crate) fn has_one_rail(&self) -> bool {
+        self.has_one_rail.get()
+    }
+
+    /// The rail, where it is all there is to poll, and no tool asks when something was completed.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
         // SAFETY: in the box that this has, as long as it lives.
-        self.only_rail.get().map(|rail| unsafe { rail.as_ref() })
+        unsafe { self.only_rail.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Whether there are several rails.

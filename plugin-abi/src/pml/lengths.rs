@@ -11,24 +11,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 struct Level {
     now: AtomicU64,
+    /// The greatest since a tool has had it begin anew.
     most: AtomicU64,
+    /// The greatest before that.
+    most_before: AtomicU64,
 }
 
 impl Level {
     fn set(&self, value: u64) {
-        self.now.store(value, Ordering::Relaxed);
-        self.has_been(value);
+        self.set_with(value, 0);
     }
 
-    fn has_been(&self, value: u64) {
-        if value > self.most.load(Ordering::Relaxed) {
-            self.most.store(value, Ordering::Relaxed);
+    /// It is that, and a moment ago it was so many more. What it was before counts as well: a tool that has the greatest
+    /// begin anew just now may have read the number before it.
+    fn set_with(&self, value: u64, more: u64) {
+        let greatest = (value + more).max(self.now.load(Ordering::Relaxed));
+        self.now.store(value, Ordering::Relaxed);
+        if greatest > self.most.load(Ordering::Relaxed) {
+            self.most.store(greatest, Ordering::Relaxed);
         }
     }
 
-    fn show(&self) -> [u64; 2] {
-        [&self.now, &self.most].map(|of| of.load(Ordering::Relaxed))
+    /// The number, with so many more that are not counted in it, and the greatest since a tool has had it begin anew.
+    fn show(&self, more: u64) -> [u64; 2] {
+        let now = self.now.load(Ordering::Relaxed) + more;
+        [now, now.max(self.most.load(Ordering::Relaxed))]
     }
+
+    /// The greatest that it has ever been.
+    fn most_ever(&self, more: u64) -> u64 {
+        self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))
+    }
+
+    /// Has the greatest begin anew. Returns what it was. Any thread, one at a time.
+    fn begin_anew(&self, more: u64) -> u64 {
+        let most = self.most.swap(0, Ordering::SeqCst).max(self.show(more)[0]);
+        self.most_before.store(most.max(self.most_before.load(Ordering::Relaxed)), Ordering::Relaxed);
+        most
+    }
+}
+
+/// What of the queues is a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Receives that wait.
+    Posted,
+    /// Messages that are unexpected.
+    Unexpected,
+    /// Bytes of those.
+    Bytes,
 }
 
 /// The lengths of a communicator's queues.
@@ -41,26 +72,10 @@ pub(crate) struct Lengths {
     attempts: AtomicU64,
 }
 
-/// What they were at a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// Receives that wait, and the most that have.
-    pub(crate) posted: [u32; 2],
-    /// Messages that are unexpected, and the most that were.
-    pub(crate) unexpected: [u32; 2],
-    /// Bytes of those, and the most.
-    pub(crate) bytes: [u64; 2],
-    /// Messages that have been unexpected.
-    pub(crate) messages: u64,
-    /// Entries that were compared.
-    pub(crate) attempts: u64,
-}
-
 impl Lengths {
     /// So many receives are in the queue; and one is in none, if `has_first`.
     pub(crate) fn posted(&self, now: u32, has_first: bool) {
-        self.posted.now.store(u64::from(now), Ordering::Relaxed);
-        self.posted.has_been(u64::from(now) + u64::from(has_first));
+        self.posted.set_with(u64::from(now), u64::from(has_first));
     }
 
     /// A message is unexpected, of so many.
@@ -80,18 +95,56 @@ impl Lengths {
     pub(crate) fn searched(&self, attempts: u32) {
         self.attempts.store(self.attempts.load(Ordering::Relaxed) + u64::from(attempts), Ordering::Relaxed);
     }
+}
 
-    /// What they are now, with a receive more or not that is in no queue. Any thread.
-    pub(crate) fn show(&self, has_first: bool) -> Shown {
-        let [in_queue, most] = self.posted.show();
-        let posted = in_queue + u64::from(has_first);
-        Shown {
-            posted: [posted, posted.max(most)].map(|of| of as u32),
-            unexpected: self.unexpected.show().map(|of| of as u32),
-            bytes: self.bytes.show(),
-            messages: self.messages.load(Ordering::Relaxed),
-            attempts: self.attempts.load(Ordering::Relaxed),
+/// The lengths of a communicator's queues as tools see them, with a receive more or not that is in no queue. Any thread;
+/// those that change something one at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    pub(crate) lengths: &'a Lengths,
+    pub(crate) has_first: bool,
+}
+
+impl Shown<'_> {
+    fn level(&self, of: Of) -> (&Level, u64) {
+        match of {
+            Of::Posted => (&self.lengths.posted, u64::from(self.has_first)),
+            Of::Unexpected => (&self.lengths.unexpected, 0),
+            Of::Bytes => (&self.lengths.bytes, 0),
         }
+    }
+
+    pub(crate) fn now(&self, of: Of) -> u64 {
+        let (level, more) = self.level(of);
+        level.show(more)[0]
+    }
+
+    /// The most since it began anew.
+    pub(crate) fn most(&self, of: Of) -> u64 {
+        let (level, more) = self.level(of);
+        level.show(more)[1]
+    }
+
+    /// The most since the communicator was made.
+    pub(crate) fn most_ever(&self, of: Of) -> u64 {
+        let (level, more) = self.level(of);
+        level.most_ever(more)
+    }
+
+    /// Has the most begin anew. Returns what it was.
+    pub(crate) fn begin_anew(&self, of: Of) -> u64 {
+        let (level, more) = self.level(of);
+        level.begin_anew(more)
+    }
+
+    /// Messages that have been unexpected.
+    pub(crate) fn messages(&self) -> u64 {
+        self.lengths.messages.load(Ordering::Relaxed)
+    }
+
+    /// Entries that were compared.
+    pub(crate) fn attempts(&self) -> u64 {
+        self.lengths.attempts.load(Ordering::Relaxed)
     }
 }
 
@@ -99,10 +152,15 @@ impl Lengths {
 mod tests {
     use super::*;
 
+    fn levels(lengths: &Lengths, has_first: bool) -> [[u64; 2]; 3] {
+        let shown = Shown { lengths, has_first };
+        [Of::Posted, Of::Unexpected, Of::Bytes].map(|of| [shown.now(of), shown.most(of)])
+    }
+
     #[test]
     fn the_greatest_stays_and_a_receive_in_no_queue_counts_while_it_is_there() {
         let lengths = Lengths::default();
-        assert_eq!(lengths.show(true).posted, [1, 1]);
+        assert_eq!(levels(&lengths, true)[0], [1, 1]);
         for now in [1, 2, 1] {
             lengths.posted(now, true);
         }
@@ -112,8 +170,51 @@ mod tests {
         lengths.removed(1, 8);
         lengths.searched(5);
         lengths.searched(2);
-        let wanted = Shown { posted: [2, 3], unexpected: [1, 2], bytes: [100, 108], messages: 2, attempts: 7 };
-        assert_eq!(lengths.show(false), wanted);
-        assert_eq!(lengths.show(true).posted, [3, 3]);
+        let shown = Shown { lengths: &lengths, has_first: false };
+        assert_eq!(levels(&lengths, false), [[2, 3], [1, 2], [100, 108]]);
+        assert_eq!((shown.messages(), shown.attempts()), (2, 7));
+        assert_eq!(levels(&lengths, true)[0], [3, 3]);
+    }
+
+    #[test]
+    fn what_begins_anew_is_the_level_that_is_now_and_what_it_was_before_is_kept() {
+        let lengths = Lengths::default();
+        let shown = Shown { lengths: &lengths, has_first: false };
+        (1..=9).for_each(|now| lengths.inserted(now, 1));
+        (3..9).rev().for_each(|now| lengths.removed(now, 1));
+        assert_eq!(shown.begin_anew(Of::Unexpected), 9);
+        assert_eq!((shown.now(Of::Unexpected), shown.most(Of::Unexpected)), (3, 3));
+        lengths.removed(2, 1);
+        assert_eq!(shown.most(Of::Unexpected), 3, "it began there");
+        lengths.inserted(3, 1);
+        lengths.inserted(4, 1);
+        lengths.removed(3, 1);
+        assert_eq!((shown.most(Of::Unexpected), shown.most_ever(Of::Unexpected)), (4, 9));
+        assert_eq!((shown.most(Of::Bytes), shown.begin_anew(Of::Unexpected)), (9, 4), "the other began nowhere");
+        assert_eq!(shown.most_ever(Of::Unexpected), 9);
+    }
+
+    #[test]
+    fn no_level_is_missed_that_is_there_when_the_greatest_begins_anew_in_another_thread() {
+        let lengths = Lengths::default();
+        let shown = Shown { lengths: &lengths, has_first: false };
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Greater from round to round, and gone at once.
+                for greatest in 1..200_000 {
+                    lengths.inserted(greatest, 1);
+                    lengths.removed(0, 1);
+                }
+                is_over.store(true, Ordering::Release);
+            });
+            let (mut last, mut most) = (0, 0);
+            while !is_over.load(Ordering::Acquire) {
+                most = shown.begin_anew(Of::Unexpected).max(most);
+                assert!(most >= last, "{most} is less than {last}");
+                last = most;
+            }
+            assert_eq!(shown.begin_anew(Of::Unexpected).max(most), 199_999);
+        });
     }
 }

@@ -37,6 +37,9 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     // SAFETY: a live communicator.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let envelope = Envelope::new(communicator.rank, r.tag);
+    // Before its message arrives, which is at once.
+    // SAFETY: a live communicator, as the request is on it; the PML is entered.
+    unsafe { watch::begins_by(r, |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: a live communicator, as the request is on it; the PML is entered.
     let id = match unsafe { watch::take_posted(communicator, envelope, r.extent.length, told) } {
@@ -47,8 +50,6 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let longest = pml.rails().first().map_or(0, |rail| rail.eager_limit - MAX_SIZE);
     let is_copied = r.role == Role::Send(Mode::Standard) && r.extent.length <= longest;
     let body = if is_copied {
-        // SAFETY: as above.
-        unsafe { watch::begins_by(r, |_| Some(passage::ONESELF)) };
         // SAFETY: the user's buffer, which is his until the send is finished (M3).
         let Some(body) = (unsafe { copied(&r.data, r.extent) }) else {
             _ = transmit::failed(state);
@@ -96,7 +97,6 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     // SAFETY: this function's rule. The buffers are the user's, and his until the requests are finished (M3).
     unsafe {
         note(receive, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
-        watch::begins_by(s, |_| Some(passage::ONESELF));
         watch::begins(r);
         copy((&s.data, s.extent), (&r.data, r.extent), length.min(room));
         watch::ends(s);

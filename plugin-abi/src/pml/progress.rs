@@ -8,6 +8,7 @@
 //! progress engine go on every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
 
 use std::ffi::c_int;
+use std::hint::cold_path;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -49,7 +50,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
             show();
         }
         let Some(pml) = pml() else { return 0 };
-        if pml.only_rail().is_some() {
+        if pml.has_one_rail() {
             faces::note_poll();
         }
         round(pml)
@@ -108,21 +109,20 @@ fn catch_up(pml: &Pml, state: &mut State) -> usize {
 /// As [`poll`], a batch, made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
-    match pml.only_rail() {
-        Some(rail) => poll_rail::<false, TOLD>(pml, state, 0, rail),
-        None => poll_more(pml, state),
+    if let Some(rail) = pml.only_rail() {
+        poll_rail::<false, TOLD, false>(pml, state, 0, rail)
+    } else {
+        cold_path();
+        pml.poll_more()(pml, state)
     }
 }
 
-/// [`poll_several`], out of the way of the poll of a rail that is alone.
-#[cold]
-#[inline(never)]
-fn poll_more(pml: &Pml, state: &mut State) -> usize {
-    poll_several(pml, state)
-}
-
-#[inline(never)]
-fn poll_several(pml: &Pml, state: &mut State) -> usize {
+/// Polls all there is, and while a tool listens asks the adapters when they have completed what another face has begun,
+/// as nothing of the PML's own is told by their clocks.
+pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> usize {
+    if WATCHED && events::is_idle() {
+        watch_polls(false);
+    }
     let mut count = 0;
     if let Some(shared) = pml.shared_memory() {
         count = local::poll(pml, state, shared);
@@ -134,24 +134,44 @@ fn poll_several(pml: &Pml, state: &mut State) -> usize {
         }
     }
     let of_rails = match pml.rails() {
-        [only] => poll_rail::<false, false>(pml, state, 0, only),
-        rails => rails.iter().enumerate().map(|(index, rail)| poll_rail::<true, false>(pml, state, index, rail)).sum(),
+        [only] => poll_rail::<false, false, WATCHED>(pml, state, 0, only),
+        rails => {
+            let each = rails.iter().enumerate();
+            each.map(|(index, rail)| poll_rail::<true, false, WATCHED>(pml, state, index, rail)).sum()
+        }
     };
     state.rails.have_reported(of_rails);
     faces::note_poll();
     count + of_rails
 }
 
+/// A tool has begun to listen, or none does any more: polls are watched, or not.
+fn watch_polls(are_watched: bool) {
+    if let Some(pml) = pml() {
+        let poll = if are_watched { poll_more::<true> } else { poll_more::<false> };
+        pml.poll_by(poll, are_watched);
+    }
+}
+
 /// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds
 /// them; one of which tools are to be told if `TOLD`, once the port is left.
 #[inline(always)]
-fn poll_rail<const SEVERAL: bool, const TOLD: bool>(pml: &Pml, state: &mut State, index: usize, rail: &Rail) -> usize {
+fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
+    pml: &Pml,
+    state: &mut State,
+    index: usize,
+    rail: &Rail,
+) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
     let taken = unsafe { rail.taken() };
     let mut aside = None;
     let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
-    let Polled { taken: done, reported } = port.poll_direct(&mut taken.batch, receiver);
+    let Polled { taken: done, reported } = if WATCHED {
+        port.poll_direct_watched(&mut taken.batch, receiver)
+    } else {
+        port.poll_direct(&mut taken.batch, receiver)
+    };
     if TOLD && let Some(aside) = &aside {
         drop(port);
         // SAFETY: the PML is entered.
@@ -162,7 +182,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool>(pml: &Pml, state: &mut State
         port = rail.enter().expect("it was left here");
     }
     if reported > 0 {
-        handle_all(pml, state, (index, rail), port, taken);
+        handle_all::<WATCHED>(pml, state, (index, rail), port, taken);
     }
     done + reported
 }
@@ -232,7 +252,7 @@ impl TakesRequests for State {
 /// Deals with what a port reports. A batch with something for another face is handed on, and replaced.
 #[cold]
 #[inline(never)]
-fn handle_all(
+fn handle_all<const WATCHED: bool>(
     pml: &Pml,
     state: &mut State,
     (index, rail): (usize, &Rail),
@@ -246,6 +266,10 @@ fn handle_all(
         is_for_others |= !handle_own(pml, state, index, completion);
     }
     if is_for_others {
+        if WATCHED {
+            // Before another thread polls: later events wait for these.
+            taken.polled = rail.port().source().and_then(|source| Some((source, events::begin_batch(source)?)));
+        }
         state.handed_on.keep(index, taken);
         state.has_more = true;
     } else if is_short && let Some(mut port) = rail.enter() {
@@ -416,10 +440,13 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 }
 
 /// Hands on what is for another face, and gives the batch's slots back.
-fn hand_on(pml: &Pml, Taken { batch, rail, .. }: &mut Taken) {
+fn hand_on(pml: &Pml, Taken { batch, rail, polled, .. }: &mut Taken) {
     let rail = &pml.rails()[*rail];
     for (index, completion) in batch.completions().iter().enumerate() {
         hand_on_one(rail.port().index(), batch, index, completion);
+    }
+    if let Some((source, polled)) = polled.take() {
+        events::end_batch(source, polled);
     }
     if !batch.clear_of_requests()
         && let Some(mut port) = rail.enter()
@@ -467,7 +494,9 @@ pub(crate) fn fill_in() {
         leave(pml, state);
         count as c_int
     });
-    let functions = Functions { handle, operations_done: |_| {}, show_arrived: || {}, poll, is_polled_for: |_| {} };
+    // What has arrived is never put off; but a tool listens.
+    let show_arrived = || watch_polls(true);
+    let functions = Functions { handle, operations_done: |_| {}, show_arrived, poll, is_polled_for: |_| {} };
     faces::fill_in(Face::Pml, functions);
 }
 

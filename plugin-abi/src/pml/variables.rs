@@ -3,16 +3,17 @@
 //!
 //! Registered with the component, so that `ompi_info` and tools see them whether the PML is chosen or not; where it is
 //! not, they are 0. Lengths are `unsigned`, as MPI requires of a level; what grows beyond that is `unsigned long long`.
-//! Grade: setup; read in any thread, at any time, without the PML being entered. Tests:
-//! `hw-tests/tools/mpi_t_queues.c`.
+//! A tool may reset a watermark: then its handle has the level of that moment (MPI 4.1, 15.3.7), and those of other
+//! tools keep theirs. Grade: setup; read in any thread, at any time, without the PML being entered. Tests:
+//! `lengths.rs`, `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
+use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
 use super::communicator::Communicator;
-use super::lengths::Shown;
+use super::lengths::{Of, Shown};
 use crate::runtime::{guard, listeners};
 
 /// A variable.
@@ -20,66 +21,77 @@ struct Row {
     /// Its name, without `pml_ibex_`.
     name: &'static str,
     help: &'static str,
-    class: Class,
-    read: Value,
+    value: Value,
 }
 
-/// How its value is found.
+/// What it shows.
+#[derive(Clone, Copy)]
 enum Value {
-    Short(fn(&Shown) -> u32),
-    Long(fn(&Shown) -> u64),
+    Level(Of),
+    Most(Of),
+    Messages,
+    Attempts,
+}
+
+impl Value {
+    fn class(self) -> Class {
+        match self {
+            Value::Level(_) => Class::Level,
+            Value::Most(_) => Class::HighWatermark,
+            Value::Messages | Value::Attempts => Class::Counter,
+        }
+    }
+
+    fn width(self) -> Width {
+        match self {
+            Value::Level(Of::Posted | Of::Unexpected) | Value::Most(Of::Posted | Of::Unexpected) => Width::Unsigned,
+            _ => Width::UnsignedLongLong,
+        }
+    }
 }
 
 static ROWS: [Row; 8] = [
     Row {
         name: "posted_receives",
         help: "Receives that wait for their messages, in a communicator.",
-        class: Class::Level,
-        read: Value::Short(|shown| shown.posted[0]),
+        value: Value::Level(Of::Posted),
     },
     Row {
         name: "posted_receives_most",
-        help: "The most receives that have waited at the same time, in a communicator, since it was made; one that waited alone is not \
+        help: "The most receives that have waited at the same time, in a communicator, since it was made or this was reset; one that waited alone is not \
                counted when it waits no longer.",
-        class: Class::HighWatermark,
-        read: Value::Short(|shown| shown.posted[1]),
+        value: Value::Most(Of::Posted),
     },
     Row {
         name: "unexpected_messages",
         help: "Messages that have arrived and for which there is no receive, in a communicator.",
-        class: Class::Level,
-        read: Value::Short(|shown| shown.unexpected[0]),
+        value: Value::Level(Of::Unexpected),
     },
     Row {
         name: "unexpected_messages_most",
-        help: "The most messages that were unexpected at the same time, in a communicator, since it was made.",
-        class: Class::HighWatermark,
-        read: Value::Short(|shown| shown.unexpected[1]),
+        help: "The most messages that were unexpected at the same time, in a communicator, since it was made or this was reset.",
+        value: Value::Most(Of::Unexpected),
     },
     Row {
         name: "unexpected_bytes",
         help: "Bytes of messages that are unexpected, in a communicator; of those too that are only announced.",
-        class: Class::Level,
-        read: Value::Long(|shown| shown.bytes[0]),
+        value: Value::Level(Of::Bytes),
     },
     Row {
         name: "unexpected_bytes_most",
-        help: "The most bytes of messages that were unexpected at the same time, in a communicator, since it was made.",
-        class: Class::HighWatermark,
-        read: Value::Long(|shown| shown.bytes[1]),
+        help: "The most bytes of messages that were unexpected at the same time, in a communicator, since it was made or this was reset.",
+        value: Value::Most(Of::Bytes),
     },
     Row {
         name: "unexpected_messages_all",
         help: "Messages that were unexpected when they arrived, in a communicator.",
-        class: Class::Counter,
-        read: Value::Long(|shown| shown.messages),
+        value: Value::Messages,
     },
     Row {
         name: "match_attempts",
         help: "Entries of both queues that were compared with a message or a receive, in a communicator; a receive that waits alone is in \
                neither.",
-        class: Class::Counter,
-        read: Value::Long(|shown| shown.attempts),
+        value: Value::Attempts,
     },
 ];
 
@@ -93,34 +105,75 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             name: row.name,
             help: row.help,
             level: 4,
-            class: row.class,
-            width: if matches!(row.read, Value::Short(_)) { Width::Unsigned } else { Width::UnsignedLongLong },
+            class: row.value.class(),
+            width: row.value.width(),
             bind: Bind::Communicator,
             read,
+            write: matches!(row.value, Value::Most(_)).then_some(write as variable::Write),
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };
-        // SAFETY: this function's rule; `read` is callable from any thread and takes the index back.
+        // SAFETY: this function's rule; both functions are callable from any thread and take the index back.
         unsafe { variable::performance(component, &variable) }?;
     }
     Ok(())
 }
 
-/// `mca_base_get_value_fn_t`: the variable whose index stands in its context, of a communicator.
+/// The variable whose index stands in its context.
+///
+/// # Safety
+/// One that was registered here.
+unsafe fn row(variable: *const sys::mca_base_pvar_t) -> Option<&'static Row> {
+    // SAFETY: this function's rule.
+    ROWS.get(unsafe { (*variable).ctx }.addr())
+}
+
+/// Calls this with what a communicator shows; 0 where this face does not have it.
+fn of_shown(object: *mut c_void, call: impl FnOnce(&Shown) -> u64) -> u64 {
+    // SAFETY: alive while this is called, with what the PML keeps of it.
+    let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.as_ref().map(call));
+    value.flatten().unwrap_or(0)
+}
+
+/// `mca_base_get_value_fn_t`: the value of a variable of a communicator.
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes the variable that was registered; its context is the index.
-        let index = unsafe { (*variable).ctx }.addr();
-        let Some(row) = ROWS.get(index) else { return sys::OPAL_ERR_BAD_PARAM };
-        // SAFETY: alive while this is called, with what the PML keeps of it.
-        let shown = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) });
-        let shown = shown.unwrap_or_default();
+        // SAFETY: Open MPI passes the variable that was registered.
+        let Some(row) = (unsafe { row(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
+        let read = of_shown(object, |shown| match row.value {
+            Value::Level(of) => shown.now(of),
+            // SAFETY: with the arguments of this call.
+            Value::Most(of) => match unsafe { variable::wanted_of_watermark(variable, value) } {
+                Wanted::First => shown.most_ever(of),
+                Wanted::Most => shown.most(of),
+                Wanted::Reset => {
+                    // SAFETY: as above.
+                    unsafe { variable::raise_watermarks(variable, object, shown.begin_anew(of)) };
+                    shown.now(of)
+                }
+            },
+            Value::Messages => shown.messages(),
+            Value::Attempts => shown.attempts(),
+        });
         // SAFETY: room for one value of the registered type.
         unsafe {
-            match row.read {
-                Value::Short(read) => value.cast::<u32>().write_unaligned(read(&shown)),
-                Value::Long(read) => value.cast::<u64>().write_unaligned(read(&shown)),
+            match row.value.width() {
+                Width::Unsigned => value.cast::<u32>().write_unaligned(read as u32),
+                Width::UnsignedLongLong => value.cast::<u64>().write_unaligned(read),
             }
+        }
+        sys::OPAL_SUCCESS
+    })
+}
+
+/// `mca_base_set_value_fn_t` of a watermark: what it was before does not count for the handle that is written.
+unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
+    guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
+        // SAFETY: Open MPI passes the variable that was registered.
+        if let Some(Row { value: Value::Most(of), .. }) = unsafe { row(variable) } {
+            let most = of_shown(object, |shown| shown.begin_anew(*of));
+            // SAFETY: with the arguments of this call.
+            unsafe { variable::raise_watermarks(variable, object, most) };
         }
         sys::OPAL_SUCCESS
     })

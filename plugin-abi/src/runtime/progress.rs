@@ -27,7 +27,8 @@ pub(crate) struct Functions {
     /// Tells Open MPI of the BTL's operations that a poll has taken, which are the caller's own, and gives their records
     /// back. No port is entered. Safe to call once for a chain.
     pub(crate) operations_done: unsafe fn(&OperationChain),
-    /// Shows tools the arrivals that the face has noted and not shown yet.
+    /// Shows tools the arrivals that the face has noted and not shown yet. Called before each poll while a tool
+    /// listens.
     pub(crate) show_arrived: fn(),
     /// Polls every port the face uses, where it polls for others. No port is entered. Returns the number of events.
     pub(crate) poll: Option<fn() -> c_int>,

@@ -61,6 +61,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
             read: read_counter,
+            write: None,
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };

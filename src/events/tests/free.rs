@@ -4,6 +4,7 @@
 use super::*;
 use crate::events::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 /// A free callback that writes down that it was called.
@@ -107,6 +108,38 @@ fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
     let freed = Arc::new(AtomicU64::new(0));
     free(&registration, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
     assert_eq!((told.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
+}
+
+#[test]
+fn what_waits_for_a_callback_that_may_do_anything_is_not_lost_where_another_thread_finishes_its_end() {
+    let _alone = alone();
+    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
+    let leave = Mutex::new(leave);
+    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+        entered.send(()).expect("the test waits");
+        leave.lock().expect("no panic").recv().expect("the test says so");
+    });
+    let seen = Seen::default();
+    let registration = register(NUMBERED, Options::default());
+    set_callback(&registration, Safety::None, Some(seen.callback())).expect("live");
+    (1..=20).for_each(raise_number);
+    let lingers = listen(buffered(8), lingering);
+    raise_number(21);
+    let freed = Arc::new(AtomicU64::new(0));
+    let other = std::thread::spawn(|| {
+        deliver(usize::MAX, Safety::MpiRestricted);
+        // Nobody is within a callback now.
+        deliver(usize::MAX, Safety::MpiRestricted);
+    });
+    has_entered.recv().expect("the callback is called");
+    free(&registration, Safety::None, Some(noting(&freed))).expect("live");
+    free(&lingers, Safety::ThreadSafe, None).expect("live");
+    let_leave.send(()).expect("the callback waits");
+    other.join().expect("no panic");
+    deliver(usize::MAX, Safety::MpiRestricted);
+    assert_eq!((seen.numbers().len(), freed.load(Ordering::SeqCst), registration.dropped()), (0, 0, 0));
+    deliver_pending(Safety::None);
+    assert_eq!((seen.numbers().len(), freed.load(Ordering::SeqCst), registration.dropped()), (21, 1, 0));
 }
 
 #[test]

@@ -56,6 +56,43 @@ fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
 }
 
 #[test]
+fn a_flush_waits_for_the_thread_that_delivers_what_a_port_has_held() {
+    let _alone = alone();
+    let adapter = Adapter::new(48);
+    let source = open_port(adapter.clock("flushed:1", 50_000, true)).expect("there is room");
+    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel::<()>());
+    let (seen, leave) = (Seen::default(), Mutex::new(leave));
+    let also = seen.clone();
+    let lingering: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        if instance.words[0] == 1 {
+            entered.send(()).expect("the test waits");
+            leave.lock().expect("no panic").recv().expect("the test says so");
+        }
+        also.lock().push(*instance);
+    });
+    let registration = register(PutComplete::TYPE, Options::default());
+    set_callback(&registration, Safety::ThreadSafe, Some(lingering)).expect("live");
+    let batch = begin_batch(source).expect("a port's");
+    (1..=2).for_each(|number| put_complete(source, adapter.raw(adapter.ticks()), number));
+    end_batch(source, batch);
+    let other = std::thread::spawn(|| deliver(0, Safety::ThreadSafe));
+    has_entered.recv().expect("the callback is called");
+    let told = seen.clone();
+    let flushing = std::thread::spawn(move || (flush(Safety::None), told.numbers()));
+    // One that does not wait is over soon.
+    for _ in 0..10_000 {
+        if flushing.is_finished() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    let_leave.send(()).expect("the callback waits");
+    assert_eq!(flushing.join().expect("no panic"), (true, vec![1, 2]));
+    other.join().expect("no panic");
+    close_port(source, Safety::ThreadSafe);
+}
+
+#[test]
 fn a_ports_source_says_its_gid_and_that_of_today_where_it_is_opened_again() {
     let _alone = alone();
     let adapter = Adapter::new(48);

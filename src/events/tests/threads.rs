@@ -87,18 +87,72 @@ fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
 }
 
+/// Stages so many in another thread, which ends.
+fn stage_elsewhere(events: u32) {
+    std::thread::spawn(move || (0..events).for_each(stage_number)).join().expect("no panic");
+}
+
+fn stage_number(event: u32) {
+    stage(Safety::MpiRestricted, || DeviceAsync { event, port: 0 });
+}
+
 #[test]
-fn what_waits_in_a_thread_that_ends_is_lost_and_counted() {
+fn what_waits_in_a_thread_that_ends_is_delivered_by_another_as_far_as_there_is_room() {
     let _alone = alone();
-    let registration = listen(Options::default(), Seen::default().callback());
-    std::thread::spawn(|| {
-        for _ in 0..3 {
-            stage(Safety::ThreadSafe, DeviceAsync::default);
-        }
-    })
-    .join()
-    .expect("no panic");
-    assert_eq!(registration.dropped(), 3);
+    let (seen, few) = (Seen::default(), Seen::default());
+    let registration = listen(Options::default(), seen.callback());
+    let narrow = listen(Options { room: 2, ..Options::default() }, few.callback());
+    stage_elsewhere(3);
+    deliver_all();
+    assert_eq!((seen.numbers(), registration.dropped()), (vec![0, 1, 2], 0));
+    assert_eq!((few.numbers(), narrow.dropped()), (vec![0, 1], 1));
+}
+
+#[test]
+fn what_another_thread_has_staged_is_delivered_before_the_end_of_its_registration() {
+    let _alone = alone();
+    raise_number(99);
+    let seen = Seen::default();
+    let registration = listen(Options::default(), seen.callback());
+    let (staged, free_it) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            raise_number(0);
+            (1..=3).for_each(stage_number);
+            staged.wait();
+            free_it.wait();
+            deliver_all();
+        });
+        staged.wait();
+        catch_up(Safety::ThreadSafe);
+        free(&registration, Safety::ThreadSafe, None).expect("live");
+        let numbers = seen.numbers();
+        free_it.wait();
+        assert_eq!(numbers, [0, 1, 2, 3]);
+    });
+    assert_eq!(registration.dropped(), 0);
+}
+
+#[test]
+fn what_is_staged_is_behind_what_its_thread_has_raised_and_before_what_it_raises_then() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let registration = listen(Options { room: 4, ..Options::default() }, seen.callback());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            raise_number(0);
+            // More than there is room for: the rest waits in the thread, and is not overtaken.
+            (1..=6).for_each(stage_number);
+            deliver(usize::MAX, Safety::ThreadSafe);
+            deliver(usize::MAX, Safety::ThreadSafe);
+            (7..=8).for_each(stage_number);
+            raise_number(9);
+        });
+    });
+    deliver_all();
+    let numbers = seen.numbers();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    assert_eq!(numbers.len() as u64 + registration.dropped(), 10);
 }
 
 #[test]

@@ -46,6 +46,14 @@ impl<A: Adapter> Port<A> {
         self.poll_with::<false>(batch, takes)
     }
 
+    /// As [`Self::poll_direct`], while a tool listens: as [`Self::poll_watched`].
+    #[cold]
+    #[inline(never)]
+    pub fn poll_direct_watched(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
+        self.release(batch);
+        if self.wants_stamps() { self.poll_with::<true>(batch, takes) } else { self.poll_with::<false>(batch, takes) }
+    }
+
     /// As [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) where it wants them.
     #[cold]
     #[inline(never)]

@@ -66,6 +66,7 @@ pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
             read,
+            write: None,
             notify: Some(notify),
             context: std::ptr::without_provenance_mut(index),
         };

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The ends of puts, gets and atomics are of the adapter's time where it stamps completions, whoever finds them: a flush, or a call that
+// waits for a message meanwhile; whether the tool listens from before the operations on, or to something else as well. Rank 0 works on the
+// memory of rank 1. 2 ranks.
+#include <ibex_mpi_t.h>
+
+#include "../mpi/seen.h"
+
+enum { ROUNDS = 30, BYTES = 1 << 16, TAG = 5, MOST_EVENTS = 1 << 14 };
+
+static const unsigned ENDS = 1u << PUT_COMPLETE | 1u << GET_COMPLETE | 1u << ATOMIC_COMPLETE;
+static struct tool tool;
+static MPI_Win window;
+
+// Begins one of each. The memory is not used again before they are done.
+static void begin_operations(int round) {
+    static unsigned char memory[4][BYTES];
+    static long long added = 1, found;
+    int bytes = 1 + round * (BYTES / 2 - 1) / ROUNDS;
+    MPI_OK(MPI_Put(memory[0], bytes, MPI_BYTE, 1, 8, bytes, MPI_BYTE, window));
+    MPI_OK(MPI_Get(memory[1], bytes, MPI_BYTE, 1, 8 + BYTES / 2, bytes, MPI_BYTE, window));
+    MPI_OK(MPI_Fetch_and_op(&added, &found, MPI_LONG_LONG, 1, 0, MPI_SUM, window));
+}
+
+static void by_flush(void) {
+    MPI_OK(MPI_Win_flush(1, window));
+}
+
+// Rank 1 answers: meanwhile most of them end.
+static void ask(void) {
+    MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
+}
+
+static void by_receive(void) {
+    ask();
+    MPI_OK(MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+static void by_wait(void) {
+    MPI_Request request;
+    MPI_OK(MPI_Irecv(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, &request));
+    ask();
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
+static void by_probe(void) {
+    ask();
+    MPI_OK(MPI_Probe(1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+static void answer(void) {
+    MPI_OK(MPI_Recv(NULL, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 0, TAG, MPI_COMM_WORLD));
+}
+
+static bool is_of_host[SEEN_SOURCES];
+static bool has_stamps;
+
+static void look_at_sources(void) {
+    int sources = 0;
+    check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&sources));
+    for (int index = 0; index < sources && index < SEEN_SOURCES; index++) {
+        is_of_host[index] = seen_source(index).is_host;
+        has_stamps |= !is_of_host[index];
+    }
+}
+
+static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds) {
+    int ends[KINDS] = {0}, by_host[KINDS] = {0};
+    check_case("what ends while %s is of the adapter's time%s", how, kinds == ENDS ? "" : ", beside events of the host's");
+    if (check.rank == 0)
+        seen_listen(&tool, MOST_EVENTS, kinds, MPI_INFO_NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (check.rank == 0) {
+            begin_operations(round);
+            wait();
+            by_flush();
+        } else if (wait != by_flush) {
+            answer();
+        }
+    }
+    if (check.rank == 0) {
+        seen_stop(&tool);
+        for (int i = 0; i < seen_count(&tool); i++) {
+            ends[tool.all[i].kind]++;
+            by_host[tool.all[i].kind] += is_of_host[tool.all[i].source];
+        }
+        for (int kind = 0; kind < KINDS; kind++)
+            if (ENDS >> kind & 1) {
+                check_true(seen_names[kind], ends[kind] >= ROUNDS);
+                check_int(seen_names[kind], has_stamps ? 0 : ends[kind], by_host[kind]);
+            }
+        free(tool.all);
+    }
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    static unsigned char memory[8 + BYTES] __attribute__((aligned(8)));
+    int provided;
+    seen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    check_start(&argc, &argv, 2);
+    MPI_OK(MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    MPI_OK(MPI_Win_lock_all(0, window));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    look_at_sources();
+    for (int more = 0; more < 2; more++) {
+        unsigned kinds = more ? (1u << KINDS) - 1 : ENDS;
+        ends_are_stamped("a flush waits", by_flush, kinds);
+        ends_are_stamped("a blocking receive waits", by_receive, kinds);
+        ends_are_stamped("a receive is waited for", by_wait, kinds);
+        ends_are_stamped("a probe looks", by_probe, kinds);
+    }
+    MPI_OK(MPI_Win_unlock_all(window));
+    MPI_OK(MPI_Win_free(&window));
+    MPI_OK(MPI_T_finalize());
+    return check_finish();
+}
