@@ -199,6 +199,7 @@ static CASES: &[Case] = &[
     Case {
         sentence: "a communicator among very many is freed as fast as among few",
         program: "many_communicators",
+        ranks: &[1],
         ..PLAIN
     },
     Case { sentence: "communicators of sessions carry messages", program: "sessions", ..PLAIN },
@@ -582,11 +583,11 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
     }
 }
 
-/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows
-/// without atomics are made of messages.
+/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Atomics
+/// of an adapter that has none are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
-    (site.has_atomics() || !begins(["put=", "atomic="]))
+    (site.has_atomics() || !argument.starts_with("atomic="))
         && (site.has_inline() || !begins(["inline_sent=", "inline_bytes="]))
 }
 
@@ -601,9 +602,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
     if case.threads {
-        // Without atomics the component of windows is one that refuses threads.
-        let windows = if site.has_atomics() { "1" } else { "0" };
-        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", windows);
+        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");
     }
     for (name, value) in case.parameters {
         launch = launch.with(name, value);

@@ -84,13 +84,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("a window that opens while a message comes in pieces has the rest of them", window_in_pieces),
     ];
     for (sentence, program, ranks) in CHECKED {
-        tests.push(Test::new(sentence, move |site| {
-            if program == "peruse_transfers" && !site.has_atomics() {
-                site.skip(sentence, "windows over adapters without atomics put and get nothing");
-                return Ok(());
-            }
-            Launch::new(program, ranks).passes(site)
-        }));
+        tests.push(Test::new(sentence, move |site| Launch::new(program, ranks).passes(site)));
     }
     for (sentence, program, arguments, ranks) in OVER_THE_PML {
         tests.push(Test::new(format!("over the pml, {sentence}"), move |site| {
