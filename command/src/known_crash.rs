@@ -19,8 +19,8 @@ static KNOWN: [KnownCrash; 1] = [KnownCrash {
     function: "mca_btl_vader_emu_acswap",
     what: "MPI_Compare_and_swap crashed in Open MPI's shared-memory BTL (mca_btl_vader_emu_acswap): Open MPI 4.1 has this defect \
            between ranks of a host, with and without ibex",
-    mend: "--mca btl self,ibex, so that ibex carries one-sided operations between ranks of a host, too; where the \
-           adapter has no atomics --mca osc pt2pt, which takes no MPI_THREAD_MULTIPLE",
+    mend: "--mca btl self,ibex, so that ibex carries one-sided operations between ranks of a host, too; on a host \
+           without an adapter --mca osc pt2pt, which takes no MPI_THREAD_MULTIPLE",
 }];
 
 /// The first known crash of which a line of this text is; the text need not be text.
