@@ -14,6 +14,7 @@ mod facts;
 mod flight;
 mod info;
 mod installed;
+mod known_crash;
 mod pages;
 mod parameters;
 mod top;

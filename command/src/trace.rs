@@ -7,6 +7,7 @@
 
 use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
+use crate::known_crash::{self, KnownCrash};
 use crate::parameters::nearest;
 use anyhow::{Context, Result, bail, ensure};
 use ibex::events::TABLE;
@@ -17,9 +18,13 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// Launchers of Open MPI, which take variables for the ranks by `-x`.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
@@ -52,9 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
     let variables = variables(&recorder(&arguments.command)?, &folder, arguments.events.as_deref());
-    let mut command = launched(&arguments.command, &variables);
-    let status =
-        command.status().with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    let (status, crash) = watched(launched(&arguments.command, &variables))?;
     let recorded = Recorded::of(&folder, status);
     match recorded {
         Ok(recorded) if arguments.form.is_json() => answer::print(&arguments.form, &recorded)?,
@@ -66,11 +69,59 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
                 "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts share {}?",
                 folder.display()
             );
+            say(crash);
             return Ok(if status.success() { ExitCode::FAILURE } else { code(status) });
         }
     }
+    say(crash);
     Ok(code(status))
 }
+
+fn say(crash: Option<&KnownCrash>) {
+    if let Some(KnownCrash { what, mend, .. }) = crash {
+        eprintln!("ibex: {what}\nibex: set {mend}");
+    }
+}
+
+/// How long the rest of a job's output may take when its launcher has ended: a process that outlives it may keep the
+/// pipe open for ever.
+const REST: Duration = Duration::from_secs(2);
+
+/// Runs the job. What it says in standard error is handed on as it comes, and looked through for known crashes.
+fn watched(mut command: Command) -> Result<(ExitStatus, Option<&'static KnownCrash>)> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut job = command.stderr(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))?;
+    let said = job.stderr.take().map(|from| {
+        let (found, crashes) = mpsc::channel();
+        thread::spawn(move || found.send(handed_on(from, io::stderr())));
+        crashes
+    });
+    let status = job.wait().with_context(|| format!("cannot wait for {name}"))?;
+    Ok((status, said.and_then(|crashes| crashes.recv_timeout(REST).ok().flatten())))
+}
+
+/// Copies all there is, and returns the first known crash in it.
+fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash> {
+    let (mut from, mut line, mut crash) = (BufReader::new(from), Vec::new(), None);
+    loop {
+        // By what there is and not by lines: a prompt has no end of line.
+        let Ok(bytes) = from.fill_buf() else { return crash };
+        if bytes.is_empty() {
+            return crash;
+        }
+        let count = bytes.len();
+        line.extend_from_slice(bytes);
+        let _ = to.write_all(bytes);
+        let _ = to.flush();
+        from.consume(count);
+        crash = crash.or_else(|| known_crash::find(&line));
+        // A name may be in two pieces.
+        line.drain(..line.len().saturating_sub(LONGEST_NAME));
+    }
+}
+
+/// Bytes that no name of a known crash is longer than.
+const LONGEST_NAME: usize = 256;
 
 /// What `--events` takes beside names of events, as the recorder has it.
 const GROUPS: [&str; 10] = [
@@ -368,6 +419,17 @@ mod tests {
             assert_eq!(shown(&command), given);
             assert_eq!(command.get_envs().collect::<Vec<_>>(), [(OsStr::new("A"), Some(OsStr::new("1")))]);
         }
+    }
+
+    #[test]
+    fn what_a_job_says_is_handed_on_and_a_known_crash_in_it_is_found_also_in_two_pieces() {
+        let (before, after) = ("a prompt? [ 2] (mca_btl_vader_emu", "_acswap+0x1ce)\nand the rest");
+        let mut copy = Vec::new();
+        let crash = handed_on(before.as_bytes().chain(after.as_bytes()), &mut copy);
+        assert_eq!(copy, [before, after].concat().as_bytes());
+        assert!(crash.is_some_and(|crash| crash.mend.contains("self,ibex")));
+        let mut copy = Vec::new();
+        assert_eq!((handed_on(&b"\xff"[..], &mut copy), copy), (None, vec![0xff]));
     }
 
     #[test]

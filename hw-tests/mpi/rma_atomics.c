@@ -340,7 +340,7 @@ static void everything_in_one_window(bool allocated) {
 }
 
 int main(int argc, char **argv) {
-    check_start(&argc, &argv, 2);
+    check_start(&argc, &argv, 1);
     rank = check.rank, size = check.size;
     everything_in_one_window(false);
     everything_in_one_window(true);

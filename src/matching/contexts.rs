@@ -34,8 +34,8 @@ pub enum Refused<C> {
 pub struct Contexts<C, M> {
     communicators: Vec<Option<C>>,
     extended: BTreeMap<u32, C>,
-    /// With their contexts, in order of arrival.
-    kept: Vec<(u32, M)>,
+    /// Of each context in order of arrival, so that a communicator is added at the same cost whatever waits for others.
+    kept: BTreeMap<u32, Vec<M>>,
 }
 
 impl<C, M> Default for Contexts<C, M> {
@@ -57,7 +57,7 @@ impl<C, M> Contexts<C, M> {
     /// A table without communicators.
     #[must_use]
     pub const fn new() -> Self {
-        Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: Vec::new() }
+        Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// The communicator with this context.
@@ -108,7 +108,7 @@ impl<C, M> Contexts<C, M> {
             }
             _ => return Err(Refused::BeyondLimit(communicator)),
         }
-        Ok(self.kept.extract_if(.., |(of, _)| *of == context).map(|(_, message)| message).collect())
+        Ok(self.kept.remove(&context).unwrap_or_default())
     }
 
     /// Takes a communicator out; its context can be added again.
@@ -122,13 +122,13 @@ impl<C, M> Contexts<C, M> {
     /// Keeps a message whose context has no communicator.
     pub fn keep(&mut self, context: u32, message: M) {
         debug_assert!(self.get(context).is_none(), "context {context} has a communicator");
-        self.kept.push((context, message));
+        self.kept.entry(context).or_default().push(message);
     }
 
     /// How many messages are kept: the caller bounds them.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.kept.len()
+        self.kept.values().map(Vec::len).sum()
     }
 
     /// The communicators that were not removed, with their contexts.

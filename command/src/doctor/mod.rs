@@ -26,11 +26,14 @@ mod watched;
 
 use crate::answer::{self, Form};
 use crate::facts::Facts;
+use crate::known_crash;
 use crate::parameters::{self, Given, Parameters};
 use anyhow::{Context, Result};
-use finding::{Finding, Findings};
+use finding::{Finding, Findings, Severity};
 use launch::Launch;
 use session::{Host, Plan, Visit};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -55,6 +58,9 @@ pub(crate) struct Arguments {
     /// How long to wait for a host, or for two ports to meet
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     patience: f64,
+    /// Look for known crashes in this file: what a job that failed has printed, or a debugger's backtrace of its core
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Answer the doctor of another host
     #[arg(long, hide = true)]
     agent: bool,
@@ -93,11 +99,23 @@ fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usiz
     findings.extend(visit.hosts.iter().flat_map(|host| judge(host, needed)));
     let facts: Vec<&Facts> = visit.hosts.iter().map(|host| &host.facts).collect();
     findings.extend(hosts::judge(&facts));
+    if let Some(output) = &arguments.output {
+        findings.extend(crash_in(output)?);
+    }
     findings.extend(pairs::judge(&visit.hosts, &visit.meetings, &parameters.tunables));
     let connections = pairs::list(&visit.hosts, &visit.meetings);
     let findings = Findings { all: findings, hosts, is_here: arguments.host.is_empty(), connections };
     answer::print(&arguments.form, &findings)?;
     Ok(if findings.all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The known crash in what a job has printed.
+fn crash_in(output: &Path) -> Result<Option<Finding>> {
+    let text = fs::read(output).with_context(|| format!("cannot read {}", output.display()))?;
+    Ok(known_crash::find(&text).map(|crash| {
+        let finding = Finding::new(Severity::Error, "known-crash", output.display().to_string(), crash.what);
+        finding.expected("a job that ends by itself").mended(crash.mend)
+    }))
 }
 
 /// All that is found of one host; `needed` is what a process locks.

@@ -20,9 +20,10 @@ mod series;
 
 mod received;
 
-pub use received::ReceiveDescriptor;
+pub use received::{ReceiveDescriptor, listen};
 pub use series::{
-    BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, SERIES, context, is_fault_tolerant, received_by,
+    ATOMICS_BY_MESSAGES, BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, SERIES, context, is_fault_tolerant,
+    received_by,
 };
 
 pub(super) use series::host_name;

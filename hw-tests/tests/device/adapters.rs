@@ -14,6 +14,10 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("an adapter without atomics connects, however it answers to their right", without_atomics),
         Test::on_emulated(
+            "windows work over adapters without atomics, and nothing is to be set",
+            windows_without_atomics,
+        ),
+        Test::on_emulated(
             "a completion queue that is too short for the receives leaves half of it to sends",
             short_queue,
         ),
@@ -36,9 +40,21 @@ fn without_atomics(site: &mut Site) -> Result<()> {
             "[device.limits]\natomics = \"none\"\n[device.behaviour]\natomic_access_without_cap = \"{answer}\""
         );
         Launch::of_a_short_exchange().on_adapters(adapter(&tables)).succeeds(site)?;
-        // Open MPI's windows then use messages alone.
-        let windows = Launch::new("rma_atomics", 2).with("osc", "rdma,pt2pt").environment("IBEX_TEST_SCALE", "0.2");
+        let windows = Launch::new("rma_atomics", 2).environment("IBEX_TEST_SCALE", "0.2");
         windows.on_adapters(adapter(&tables)).passes(site)?;
+    }
+    Ok(())
+}
+
+/// As a user starts them, over either PML, with threads and without.
+fn windows_without_atomics(site: &mut Site) -> Result<()> {
+    let programs = [("rma_atomics", 1), ("rma_transfer", 2), ("rma_atomics", 2), ("linked_list", 3), ("threads", 2)];
+    for profile in ["minimal", "bnxt_re"] {
+        for (pml, (program, ranks)) in ["ob1", "ibex"].into_iter().flat_map(|pml| programs.map(|of| (pml, of))) {
+            let launch = Launch::new(program, ranks).with("pml", pml).without("osc");
+            let launch = launch.environment("IBEX_TEST_SCALE", "0.2").environment("IBEX_REQUIRE_RMA_THREADS", "1");
+            launch.on_adapters(adapter(&format!("profile = \"{profile}\""))).passes(site)?;
+        }
     }
     Ok(())
 }

@@ -32,6 +32,8 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("ibex names the peer that died during {traffic} traffic when the runtime says nothing");
         tests.push(Test::new(name, move |site| survivor_is_told(site, traffic)));
     }
+    let name = "who loses a peer of a job that goes on says how ranks that only wait are told";
+    tests.push(Test::new(name, waiting_ranks_are_spoken_of).device_independent());
     tests
 }
 
@@ -57,6 +59,25 @@ fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
     // With that option mpirun's own status is 0 whatever became of the ranks.
     let outcome = launch.ends_saying(site, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
+}
+
+/// Without probes, and not where the runtime ends the job.
+fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
+    let advice = "--mca btl_ibex_probe_interval 10";
+    for (option, is_said) in [("--enable-recovery", true), ("--tag-output", false)] {
+        // A flood, so that the survivor has sent something that fails.
+        let launch = Launch::new("abnormal_exit", 2)
+            .arguments(&["kill", "--traffic", "flood", "--seconds", "600"])
+            .option(option)
+            .with("btl_ibex_ack_timeout", "14")
+            .with("btl_ibex_connect_timeout", "10")
+            .limit(LIMIT);
+        let outcome = launch.run(site)?;
+        if outcome.stderr.contains(advice) != is_said {
+            bail!("with {option} ranks that wait are spoken of, or without it: {outcome}");
+        }
+    }
+    Ok(())
 }
 
 /// A survivor that saw no error in its time says `not ok`.

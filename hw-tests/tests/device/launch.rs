@@ -137,7 +137,7 @@ impl Launch {
 
     /// Runs it to its end, whatever that is.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
-        let (program, has_atomics) = (site.program(self.program)?, site.has_atomics());
+        let program = site.program(self.program)?;
         let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
             None => site.fabric(self.nodes)?,
@@ -146,7 +146,7 @@ impl Launch {
         let hosts: Vec<String> = (0..fabric.nodes()).map(|node| fabric.host_name(node)).collect();
         let devices = fabric.device_names().join(",");
         let series = Series::here()?;
-        let mut job = Job::new(self.command(series, &program, &hosts, &devices, has_atomics)).limit(self.limit);
+        let mut job = Job::new(self.command(series, &program, &hosts, &devices)).limit(self.limit);
         job.env.clone_from(&self.environment);
         job.env.extend(Series::environment(&components));
         fabric.run(&job)
@@ -209,14 +209,7 @@ impl Launch {
         Ok(outcome)
     }
 
-    fn command(
-        &self,
-        series: Series,
-        program: &str,
-        hosts: &[String],
-        devices: &str,
-        has_atomics: bool,
-    ) -> Vec<String> {
+    fn command(&self, series: Series, program: &str, hosts: &[String], devices: &str) -> Vec<String> {
         let mut words = vec!["mpirun".to_owned()];
         words.extend(series.oversubscribed(hosts.len() > 1));
         if hosts.len() > 1 {
@@ -226,7 +219,7 @@ impl Launch {
         }
         words.extend(self.options.iter().map(|option| (*option).to_owned()));
         words.extend(["-n".to_owned(), self.ranks.to_string()]);
-        for (name, value) in self.parameters_of_all(devices, has_atomics) {
+        for (name, value) in self.parameters_of_all(devices) {
             let (name, value) = series.spelled(&name, &value);
             words.extend(["--mca".to_owned(), name, value]);
         }
@@ -248,14 +241,8 @@ impl Launch {
         }
     }
 
-    fn parameters_of_all(&self, devices: &str, has_atomics: bool) -> Vec<(String, String)> {
+    fn parameters_of_all(&self, devices: &str) -> Vec<(String, String)> {
         let mut shared = self.parameters.clone();
-        // Open MPI's osc/rdma makes no window over adapters without atomics; messages do its work then.
-        for (name, value) in shared.iter_mut().filter(|_| !has_atomics) {
-            if name == "osc" && value == "rdma" {
-                "rdma,pt2pt".clone_into(value);
-            }
-        }
         // A parameter that was set to leave the choice of ports out is kept as it is.
         if !self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
             shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));

@@ -10,7 +10,7 @@ use crate::Test;
 use crate::launch::Launch;
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use hw_tests::openmpi::Series;
 
 /// A program with a number of ranks and parameters.
@@ -209,6 +209,12 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case { sentence: "communicators come and go", program: "communicators", ranks: &[2, 4], ..PLAIN },
+    Case {
+        sentence: "a communicator among very many is freed as fast as among few",
+        program: "many_communicators",
+        ranks: &[1],
+        ..PLAIN
+    },
     Case { sentence: "communicators of sessions carry messages", program: "sessions", ..PLAIN },
     Case { sentence: "threads send and receive at once", program: "threads", threads: true, ..PLAIN },
     Case {
@@ -515,6 +521,7 @@ static OVER_THE_PML: &[&str] = &[
     "first_send",
     "collectives",
     "communicators",
+    "many_communicators",
     "sessions",
     "threads",
     "rma_transfer",
@@ -534,6 +541,8 @@ pub(crate) fn tests() -> Vec<Test> {
         let listed = CASES.iter().chain(OF_PML).map(|case| case.program).chain(ELSEWHERE.iter().copied());
         every_program_is_listed("mpi", listed, file!())
     })];
+    let name = "60,000 communicators come and go over the pml in twice the time that ob1 takes, or less";
+    tests.push(Test::new(name, as_fast_as_over_ob1).device_independent());
     for (case, ranks) in OF_PML.iter().flat_map(each_number_of_ranks) {
         tests.push(over_the_pml(case, ranks));
     }
@@ -545,6 +554,20 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(if is_device_independent(case, ranks) { test.device_independent() } else { test });
     }
     tests
+}
+
+/// One rank, so that the processor time is that of the communicators alone and not of waiting for another.
+fn as_fast_as_over_ob1(site: &mut Site) -> Result<()> {
+    let mut took = |pml| {
+        let launch = Launch::new("many_communicators", 1).with("pml", pml).arguments(&["--communicators", "60000"]);
+        let outcome = launch.succeeds(site)?;
+        let line = outcome.stdout.lines().find(|line| line.starts_with("made in ")).context("it said no times")?;
+        let seconds = line.split([' ', ',']).filter_map(|word| word.parse::<f64>().ok());
+        anyhow::Ok(seconds.sum::<f64>())
+    };
+    let (over_ibex, over_ob1) = (took("ibex")?, took("ob1")?);
+    ensure!(over_ibex <= 2.0 * over_ob1, "{over_ibex:.3} s of processor time, and {over_ob1:.3} s over ob1");
+    Ok(())
 }
 
 fn each_number_of_ranks(case: &'static Case) -> impl Iterator<Item = (&'static Case, usize)> {
@@ -583,11 +606,11 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
     }
 }
 
-/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Windows
-/// without atomics are made of messages.
+/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Atomics
+/// of an adapter that has none are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
-    (site.has_atomics() || !begins(["put=", "atomic="]))
+    (site.has_atomics() || !argument.starts_with("atomic="))
         && (site.has_inline() || !begins(["inline_sent=", "inline_bytes="]))
 }
 
@@ -602,9 +625,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
     if case.threads {
-        // Without atomics the component of windows is one that refuses threads.
-        let windows = if site.has_atomics() { "1" } else { "0" };
-        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", windows);
+        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");
     }
     for (name, value) in case.parameters {
         launch = launch.with(name, value);

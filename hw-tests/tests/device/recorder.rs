@@ -11,6 +11,7 @@ use crate::launch::Launch;
 use crate::site::Site;
 use crate::spawn::{spawned as spawned_by, spawning};
 use anyhow::{Context, Result, bail, ensure};
+use hw_tests::openmpi::Series;
 use hw_tests::{Job, Outcome};
 use ibex_trace::{Clock, Error, Folder, Reader};
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
         Test::on_emulated("a folder that has a trace is not recorded into", refused),
+        Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in what a job prints", known_crash),
     ];
     tests.into_iter().map(Test::device_independent).collect()
 }
@@ -288,6 +290,25 @@ fn spawned(site: &mut Site) -> Result<()> {
     }
     ensure!(worlds.len() == 3 && worlds.contains_key(&0), "{worlds:?}: one, and two that it has spawned");
     ensure!(worlds.values().all(|ranks| *ranks == [Some(0), Some(1)]), "{worlds:?}");
+    Ok(())
+}
+
+/// Stock's 4.1.4, in a compare-and-swap of a rank on itself: by the recorder's command, and by the doctor.
+fn known_crash(site: &mut Site) -> Result<()> {
+    if Series::here()? != Series::V4_1 {
+        site.skip("a crash of Open MPI's shared-memory BTL", "this Open MPI does not crash there");
+        return Ok(());
+    }
+    let place = Place::new();
+    let launch = Launch::new("rma_atomics", 2).with("pml", "ob1").with("btl", "self,sm");
+    let outcome = recorded(launch, &place, "")?.is_refused(site)?;
+    ensure!(outcome.stderr.contains("set --mca btl self,ibex"), "it does not say what to set: {outcome}");
+    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let output = place.0.join("output");
+    fs::write(&output, &outcome.stderr)?;
+    let doctor = Job::new([command.as_str(), "doctor", "--watch", "0.1", "--output", &output.display().to_string()]);
+    let found = site.fabric(1)?.run(&doctor)?;
+    ensure!(found.stdout.contains("known-crash") && found.stdout.contains("mca_btl_vader_emu_acswap"), "{found}");
     Ok(())
 }
 

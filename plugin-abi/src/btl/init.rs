@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use ibex_ffi::openmpi::{sys, variable};
 
 use super::module::Module;
-use super::{modules, progress, settings};
+use super::{emulated_atomic, modules, progress, settings};
 use crate::runtime::component::names_ibex;
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
@@ -64,7 +64,7 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
     progress::fill_in();
     // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
     let _ = modex::publish_pml(false);
-    ports::open(&request, |port| Module::new(&settings, port, &tunables))
+    ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in))
 }
 
 /// Whether the user named ibex in the list of transports, rather than getting it by default.

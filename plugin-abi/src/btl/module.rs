@@ -94,7 +94,7 @@ const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
     /// A module for an open port, with the send slots that it has from the start. `settings` are the template's fields
-    /// as the user has set them.
+    /// as the user has set them; `without_atomics` gives them other atomics where the adapter has none.
     ///
     /// # Errors
     /// Memory, or the limit of locked memory, does not suffice.
@@ -102,6 +102,7 @@ impl Module {
         settings: &sys::mca_btl_base_module_t,
         port: &Arc<OpenPort>,
         tunables: &Tunables,
+        without_atomics: fn(&mut sys::mca_btl_base_module_t),
     ) -> Result<Box<Self>, PortError> {
         let attributes = port.attributes();
         let endpoints = EndpointRange::new().map_err(|error| PortError {
@@ -134,12 +135,7 @@ impl Module {
             base.btl_latency = limits::latency(attributes.mbps);
         }
         match attributes.atomics {
-            Atomics::None => {
-                base.btl_flags &= !sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
-                base.btl_atomic_flags = 0;
-                base.btl_atomic_fop = None;
-                base.btl_atomic_cswap = None;
-            }
+            Atomics::None => without_atomics(&mut base),
             Atomics::Adapter => {}
             Atomics::Host => base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB,
         }

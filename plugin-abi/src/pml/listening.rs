@@ -9,6 +9,8 @@
 //! belongs (`incoming.rs`). Each of these questions the short cut asks anyway, so that it has no instruction for tools.
 //! Grade: setup. Threads: any; a change is made inside.
 
+use std::ffi::c_void;
+
 use engine::events;
 use ibex_ffi::openmpi::sys;
 
@@ -19,7 +21,7 @@ use crate::runtime::listeners::{self, Listeners, Raiser};
 
 /// The PML is the one that was chosen: its events are there to be listened to; or it ends.
 pub(crate) fn offer(is_chosen: bool) {
-    listeners::raised_by(is_chosen.then_some(Raiser { change, queues }));
+    listeners::raised_by(is_chosen.then_some(Raiser { change, watch, follow: follow_one, queues }));
     if !is_chosen {
         return notify::watch_waits(false);
     }
@@ -27,7 +29,7 @@ pub(crate) fn offer(is_chosen: bool) {
         events::set_threads();
     }
     // Somebody may have begun to listen before MPI was initialised.
-    change(&mut |_| {});
+    listeners::exclusively(|| {});
 }
 
 /// # Safety
@@ -39,28 +41,37 @@ unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
 
 fn change(body: &mut dyn FnMut(bool)) {
     let Some(pml) = pml() else { return body(false) };
-    match pml.enter() {
-        // Within a callback: who listens is noted, what follows waits until the next change.
-        None => body(true),
-        Some(state) => {
-            body(false);
-            let is_watched = listeners::is_anybody();
-            if is_watched != unwatched().is_none() {
-                set_watched(pml, is_watched);
-                notify::watch_waits(is_watched);
-            }
-            for (_, communicator) in state.contexts.iter() {
-                // SAFETY: in the table, so alive; the PML is entered.
-                unsafe { follow(communicator.as_ref()) };
-            }
-        }
+    let state = pml.enter();
+    // Within a callback none is given.
+    body(state.is_none());
+}
+
+fn watch(is_watched: bool) -> bool {
+    let is_new = is_watched != unwatched().is_none();
+    if let Some(pml) = pml()
+        && is_new
+    {
+        set_watched(pml, is_watched);
+        notify::watch_waits(is_watched);
+    }
+    is_new
+}
+
+/// # Safety
+/// A live communicator of MPI's; the PML is entered.
+unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
+    // SAFETY: this function's rule; null before `pml_add_comm` has it, which looks itself.
+    let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() };
+    if let Some(communicator) = communicator {
+        // SAFETY: it hangs at a live one, so it is alive; this function's rule.
+        unsafe { follow(communicator) };
     }
 }
 
 /// Opens or closes the short cuts of a communicator, as somebody listens or not.
 ///
 /// # Safety
-/// It is alive, or about to be in the table; the PML is entered.
+/// It is alive; the PML is entered.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
     // SAFETY: this function's rule.
     let is_listened_to = unwatched().is_none() && unsafe { Listeners::of(communicator.comm) }.is_some();

@@ -232,8 +232,11 @@ pub(crate) struct Upcall {
 #[derive(Clone, Copy)]
 pub(crate) struct Raiser {
     /// Runs this inside the face: no other thread raises meanwhile. True is passed within a callback of this thread.
-    /// Looks afterwards whether anybody listens.
     pub(crate) change: fn(&mut dyn FnMut(bool)),
+    /// Notes, inside the face, whether anybody listens to any communicator. Returns whether that is new.
+    pub(crate) watch: fn(bool) -> bool,
+    /// Looks, inside the face, whether anybody listens to this live communicator.
+    pub(crate) follow: unsafe fn(*mut sys::ompi_communicator_t),
     /// How many receives wait, and how many messages are unexpected, on a live communicator; by who is inside.
     pub(crate) queues: Queues,
 }
@@ -254,10 +257,22 @@ struct Tables {
     comms: BTreeSet<usize>,
     /// Who listens to all of them.
     everywhere: Vec<(Event, Listener)>,
+    /// A callback has changed something that the raising face has not looked at.
+    is_behind: bool,
 }
 
 static TABLES: Mutex<Tables> =
-    Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new() });
+    Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new(), is_behind: false });
+
+/// Of which communicators the listeners have changed: where it is one, the others are not looked at, of which there may
+/// be 100,000.
+#[derive(Clone, Copy)]
+enum Changed {
+    Nothing,
+    /// A live one, by its address.
+    One(usize),
+    All,
+}
 
 fn tables() -> MutexGuard<'static, Tables> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -333,12 +348,38 @@ pub(crate) fn set_locked(is_locked: bool) {
     IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
-/// Runs this where no other thread raises an event.
-fn change(mut body: impl FnMut(bool)) {
+/// Runs this where no other thread raises an event. Then the raising face looks who listens where it says that this has
+/// changed; after a change within a callback, at the next one from outside.
+fn change(mut body: impl FnMut(bool) -> Changed) {
     let raiser = *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
-    match raiser {
-        Some(raiser) => (raiser.change)(&mut body),
-        None => body(false),
+    let Some(raiser) = raiser else {
+        body(false);
+        return;
+    };
+    (raiser.change)(&mut |is_within| {
+        let what = body(is_within);
+        if is_within {
+            tables().is_behind |= !matches!(what, Changed::Nothing);
+        } else {
+            follow(raiser, what);
+        }
+    });
+}
+
+/// Inside the raising face: it looks who listens.
+fn follow(raiser: Raiser, what: Changed) {
+    let is_new = (raiser.watch)(is_anybody());
+    let mut tables = tables();
+    let is_behind = std::mem::take(&mut tables.is_behind);
+    // SAFETY: live: the face has it, and `ends` takes the lock of the tables first; or the caller of what has changed
+    // says so.
+    let look = |comm: usize| unsafe { (raiser.follow)(std::ptr::with_exposed_provenance_mut(comm)) };
+    if let Changed::One(comm) = what {
+        look(comm);
+    }
+    if is_new || is_behind || matches!(what, Changed::All) {
+        // To one without a table nobody listens, nor did before.
+        tables.of.keys().filter(|comm| tables.comms.contains(comm)).copied().for_each(look);
     }
 }
 
@@ -348,7 +389,10 @@ fn change(mut body: impl FnMut(bool)) {
 /// A live communicator of MPI's, for which [`forget`] is called before it goes.
 pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
     // SAFETY: this function's rule; inside the raising face.
-    change(|_| unsafe { tables().add(comm, event, listener) });
+    change(|_| unsafe {
+        tables().add(comm, event, listener);
+        Changed::One(comm.expose_provenance())
+    });
 }
 
 /// Adds a listener to all communicators of the raising face, those that are yet to be made among them.
@@ -361,6 +405,7 @@ pub(crate) fn add_everywhere(event: Event, listener: Listener) {
             // SAFETY: it is live, and `ends` is called before it goes; inside the raising face.
             unsafe { tables.add(std::ptr::with_exposed_provenance_mut(comm), event, listener) };
         }
+        Changed::All
     });
 }
 
@@ -375,6 +420,7 @@ pub(crate) fn remove_everywhere(event: Event, handle: i64) {
             // SAFETY: of the table, so alive; inside the raising face.
             COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
         }
+        Changed::All
     });
 }
 
@@ -412,7 +458,10 @@ pub(crate) fn while_live<T>(
 
 /// Runs this where no listener is called, but by this thread, if that is within one.
 pub(crate) fn exclusively(mut body: impl FnMut()) {
-    change(|_| body());
+    change(|_| {
+        body();
+        Changed::Nothing
+    });
 }
 
 /// How many receives wait, and how many messages are unexpected, on a communicator.
@@ -440,6 +489,7 @@ pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
             // SAFETY: of the table, so alive; inside the raising face.
             unsafe { table.0.as_ref().set_alone(event, handle, alone) };
         }
+        Changed::Nothing
     });
 }
 
@@ -448,9 +498,10 @@ pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
         let tables = tables();
-        let Some(table) = tables.of.get(&comm.addr()) else { return };
+        let Some(table) = tables.of.get(&comm.addr()) else { return Changed::Nothing };
         // SAFETY: of the table, so alive; inside the raising face.
         COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
+        Changed::One(comm.expose_provenance())
     });
 }
 
@@ -460,7 +511,7 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
 /// It is live.
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     change(|is_within| {
-        let Some(table) = tables().of.remove(&comm.addr()) else { return };
+        let Some(table) = tables().of.remove(&comm.addr()) else { return Changed::Nothing };
         // SAFETY: this function's rule; as in `add`.
         unsafe { (*comm).c_peruse_handles = null_mut() };
         // SAFETY: of the table until now; inside the raising face.
@@ -470,6 +521,7 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
             // SAFETY: leaked by `add`, and nobody finds it any more.
             drop(unsafe { Box::from_raw(table.0.as_ptr()) });
         }
+        Changed::One(comm.expose_provenance())
     });
 }
 

@@ -5,6 +5,7 @@
 //! port) is said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it,
 //! once. Grade: setup and errors. Threads: any.
 
+use std::env;
 use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use engine::limits;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::messages as channel;
 use ibex_ffi::openmpi::process::Process;
-use ibex_ffi::openmpi::version;
+use ibex_ffi::openmpi::{variable, version};
 use ibex_ffi::verbs::Status;
 
 /// Says what may be true of other processes of the host, too: one for all of them.
@@ -171,7 +172,23 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
 /// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair,
 /// status.
 pub(crate) fn peer_failed(failure: &str) {
-    with_flight(&format!("ibex lost a peer: {failure}"));
+    let advice = if is_probed() || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
+    with_flight(&format!("ibex lost a peer: {failure}{advice}"));
+}
+
+/// For the ranks that say nothing, as they are never told.
+const UNPROBED: &str = "\nIf the job goes on without this peer, a rank that only waits for it is not told, and waits for ever. To have it told,\n\
+                        have idle peers asked for a sign of life every so many seconds: --mca btl_ibex_probe_interval 10.";
+
+fn is_probed() -> bool {
+    variable::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"))
+}
+
+/// Whether the launcher is known to end a job of which a rank has died: mpirun of Open MPI 4.1, unless it is told not to
+/// (`--enable-recovery`). It gives its ranks these variables.
+fn ends_with_its_ranks(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let recovers = variable("OMPI_MCA_orte_enable_recovery").is_some_and(|value| value != "0");
+    variable("OMPI_MCA_orte_launch").is_some() && !recovers
 }
 
 /// Says that something has failed, and where it is recorded what this process did before.
@@ -224,4 +241,19 @@ pub(crate) fn defect(what: &str, cause: &str) {
 /// A line for those who asked with `btl_ibex_verbose`.
 pub(crate) fn verbose(text: &str) {
     channel::line(&format!("ibex: {text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mpirun_of_4_1_without_recovery_is_known_to_end_a_job_with_its_ranks() {
+        let ends = |given: &[(&str, &str)]| {
+            ends_with_its_ranks(|name| given.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()))
+        };
+        let launch = ("OMPI_MCA_orte_launch", "1");
+        assert!(ends(&[launch]) && ends(&[launch, ("OMPI_MCA_orte_enable_recovery", "0")]));
+        assert!(!ends(&[launch, ("OMPI_MCA_orte_enable_recovery", "1")]) && !ends(&[]));
+    }
 }

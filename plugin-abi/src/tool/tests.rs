@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a tool's C functions see when events fire, with events that the tests raise themselves.
 
+mod communicators;
 mod copies;
 mod dropped;
 mod endings;

@@ -66,3 +66,15 @@ impl ReceiveDescriptor {
         unsafe { call(callback, (btl, tag), self.base.get(), sender) };
     }
 }
+
+/// Has this called with messages of a tag that no layer of Open MPI has, by whichever BTL they come.
+///
+/// # Safety
+/// A function that [`super::received_by`] gave; while MPI is initialised, in one thread, before a message of that tag is
+/// sent.
+pub unsafe fn listen(tag: u8, function: sys::mca_btl_base_module_recv_cb_fn_t) {
+    let trigger = (&raw mut sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
+    let callback = sys::mca_btl_active_message_callback_t { cbfunc: function, cbdata: std::ptr::null_mut() };
+    // SAFETY: this function's rule; the table has a place for each tag of Open MPI's.
+    unsafe { trigger.add(usize::from(tag)).write(callback) };
+}

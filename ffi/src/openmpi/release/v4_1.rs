@@ -19,6 +19,9 @@ pub const PML_VERSION: u32 = 200;
 /// The flag of a BTL whose puts are done at the peer when they are reported done: 4.1 has none, and takes it for granted.
 pub const REMOTE_COMPLETION: u32 = 0;
 
+/// Whether osc/rdma does the atomics of a BTL that has none by messages of its own.
+pub const ATOMICS_BY_MESSAGES: bool = false;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// The number that messages in a communicator carry, the same for all its members.

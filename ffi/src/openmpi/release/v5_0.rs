@@ -23,6 +23,9 @@ pub const PML_VERSION: u32 = 210;
 /// The flag of a BTL whose puts are done at the peer when they are reported done: osc/rdma uses no other's put and get.
 pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 
+/// Whether osc/rdma does the atomics of a BTL that has none by messages of its own (`btl_base_am_rdma.c`).
+pub const ATOMICS_BY_MESSAGES: bool = true;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// The number that messages in a communicator carry, the same for all its members: not its place in the table of

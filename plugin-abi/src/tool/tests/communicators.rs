@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a communicator costs the listeners of others when it comes and when it goes, counted as looks.
+
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use ibex_ffi::openmpi::sys;
+
+use super::alone;
+use crate::runtime::listeners::{self, Event, Function, Listener, Raiser, Spec};
+
+/// How many communicators the face has looked at.
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+unsafe fn look(_: *mut sys::ompi_communicator_t) {
+    LOOKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A face without messages.
+const RAISER: Raiser = Raiser {
+    change: |body| body(false),
+    watch: |is_watched| IS_WATCHED.swap(is_watched, Ordering::Relaxed) != is_watched,
+    follow: look,
+    queues: |_| [0; 2],
+};
+
+unsafe extern "C" fn nothing(_: i64, _: isize, _: *mut Spec, _: *mut std::ffi::c_void) -> std::ffi::c_int {
+    0
+}
+
+/// The looks that one communicator costs beside so many others: when it comes and goes, and when a tool listens to it
+/// from its beginning to its end.
+fn looks_beside(others: usize) -> [usize; 2] {
+    // Of what a communicator is made of one field is written.
+    let mut room = vec![MaybeUninit::<sys::ompi_communicator_t>::zeroed(); others + 1];
+    let comms: Vec<_> = room.iter_mut().map(MaybeUninit::as_mut_ptr).collect();
+    let (one, others) = comms.split_last().expect("there is one");
+    for comm in others {
+        // SAFETY: room for one that nobody uses; `ends` is called below.
+        unsafe { listeners::begins(*comm) };
+    }
+    let function: Function = nothing;
+    let costs = [false, true].map(|is_listened_to| {
+        let before = LOOKS.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe {
+            listeners::begins(*one);
+            if is_listened_to {
+                let listener = Listener { handle: 7, function, alone: function, param: null_mut() };
+                listeners::add(*one, Event::Arrived, listener);
+            }
+            listeners::ends(*one);
+        }
+        LOOKS.load(Ordering::Relaxed) - before
+    });
+    for comm in others {
+        // SAFETY: as above.
+        unsafe { listeners::ends(*comm) };
+    }
+    costs
+}
+
+#[test]
+fn a_communicator_costs_the_same_beside_ten_others_as_beside_100_000() {
+    let _alone = alone();
+    listeners::raised_by(Some(RAISER));
+    let few = looks_beside(10);
+    assert_eq!((few, looks_beside(100_000)), ([0, 3], few));
+
+    // A tool listens to all.
+    let listener = Listener { handle: 8, function: nothing, alone: nothing, param: null_mut() };
+    listeners::add_everywhere(Event::Arrived, listener);
+    let few = looks_beside(10);
+    assert_eq!((few, looks_beside(1000)), ([1, 2], few));
+    listeners::remove_everywhere(Event::Arrived, 8);
+    listeners::raised_by(None);
+}
