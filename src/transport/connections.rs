@@ -118,6 +118,13 @@ impl<Q: QueuePair> Connections<Q> {
         true
     }
 
+    /// It is no longer given up.
+    pub(super) fn take_back(&mut self, peer: EndpointId) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.is_forgotten = false;
+        }
+    }
+
     /// Its name is nobody's any more.
     pub(super) fn forget_name(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint(peer) {
@@ -171,6 +178,13 @@ impl<Q: QueuePair> Connections<Q> {
         endpoint.is_diverted = is_diverted;
         if let Some(connection) = endpoint.connection.as_deref_mut() {
             connection.divert(is_diverted);
+        }
+    }
+
+    /// A connection may be made again.
+    pub(super) fn forget_failure(&mut self, peer: EndpointId) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.failure = None;
         }
     }
 

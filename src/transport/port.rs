@@ -25,6 +25,7 @@ mod error;
 mod establish;
 mod fail;
 mod open;
+mod parting;
 mod partner;
 mod poll;
 mod rail;
@@ -60,6 +61,7 @@ use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{Access, LocalSpan, WorkCompletion};
+use parting::Parted;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -218,6 +220,8 @@ pub struct Port<A: Adapter = Verbs> {
     /// The place of the endpoint that the flight recorder is shown next.
     next_shown: u32,
     probes: Probes,
+    /// Peers parted from that are still connected.
+    parted: Vec<Parted>,
     admission: Admission,
     diversion: Diversion,
     /// For a caller with several ports.

@@ -306,6 +306,7 @@ impl<A: Adapter> Port<A> {
             async_due: Duration::ZERO,
             next_shown: 0,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
+            parted: Vec::new(),
             admission: Admission::new(),
             diversion: Diversion::default(),
             kept: Kept::default(),
