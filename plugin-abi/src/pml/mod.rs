@@ -31,6 +31,7 @@ mod flight;
 mod flow;
 mod getting;
 mod handed_on;
+mod holders;
 mod incoming;
 mod instance;
 mod lengths;

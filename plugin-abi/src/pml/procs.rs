@@ -49,10 +49,9 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let known = state.peers.remove(&peer);
-            let others = rails::remove(&mut state, peer);
+            let links = rails::remove(&mut state, peer);
             drop(state);
-            for link in known.into_iter().chain(others) {
+            for link in links {
                 if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
                     port.forget(link.to());
                 }
