@@ -11,7 +11,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::choice;
 use super::instance::{Rail, pml};
-use super::{local, rails};
+use super::{local, parting, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
 
@@ -24,6 +24,9 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             if !choice::is_same(process) {
                 return sys::OPAL_ERR_UNREACH;
+            }
+            if let Some(pml) = pml() {
+                parting::add(pml, process);
             }
         }
         // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
