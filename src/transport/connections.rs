@@ -10,6 +10,7 @@ pub(super) mod closing;
 pub(super) mod connection;
 pub(super) mod failure;
 pub(super) mod handshakes;
+pub(super) mod parted;
 pub(super) mod probe;
 pub(super) mod retransmission;
 pub(super) mod rnr_timer;

@@ -49,6 +49,7 @@ use super::connections::admission::Admission;
 use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
+use super::connections::parted::Parted;
 use super::connections::probe::Probes;
 use super::kept::Kept;
 use super::rx::Rx;
@@ -61,7 +62,6 @@ use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{Access, LocalSpan, WorkCompletion};
-use parting::Parted;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -8,32 +8,17 @@
 
 use super::Port;
 use crate::transport::adapter::Adapter;
+use crate::transport::connections::parted::Parted;
 use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
 use std::time::Duration;
-
-/// The time until a peer is first asked; it doubles each time.
-const FIRST: Duration = Duration::from_secs(1);
-
-/// The longest time.
-const LONGEST: Duration = Duration::from_secs(64);
-
-/// A peer parted from whose connection is still there.
-#[derive(Debug)]
-pub(super) struct Parted {
-    peer: EndpointId,
-    /// When it is asked next.
-    due: Duration,
-    wait: Duration,
-}
 
 impl<A: Adapter> Port<A> {
     /// Parts from a peer: its failure is nobody's concern, and its connection goes when the peer has gone. Requests to
     /// it are refused until it is met again. Setup.
     pub fn part(&mut self, peer: EndpointId) {
         if !self.connections.is_forgotten(peer) && self.connections.give_up(peer) {
-            let due = self.adapter.now() + FIRST;
-            self.parted.push(Parted { peer, due, wait: FIRST });
+            self.parted.push(Parted::new(peer, self.adapter.now()));
         }
     }
 
@@ -59,10 +44,8 @@ impl<A: Adapter> Port<A> {
             if self.connections.failure(parted.peer).is_some() {
                 self.drop_connection(parted.peer);
                 self.connections.forget_failure(parted.peer);
-            } else if parted.due <= now {
+            } else if parted.is_due(now) {
                 self.ask(parted.peer);
-                parted.wait = (parted.wait * 2).min(LONGEST);
-                parted.due = now + parted.wait;
             }
             self.connections.get(parted.peer).is_some()
         });
