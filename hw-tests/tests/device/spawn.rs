@@ -92,7 +92,7 @@ fn meeting(ranks: usize, cycles: &str) -> Launch {
 
 /// Two ranks whose children come and go. In the end those two are connected, by each of two ports at most.
 fn come_and_go() -> Launch {
-    spawning(2, "2", "6").with_argument("--connections", "2").with("btl_ibex_link_outage", "200").limit(120)
+    spawning(2, "2", "3").with_argument("--connections", "2").with("btl_ibex_link_outage", "200").limit(120)
 }
 
 pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
