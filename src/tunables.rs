@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one table of all parameters: name, default, unit, bounds, help, effect, level.
+//! The tables of all parameters: name, default, unit, bounds, help, effect, level.
 //!
-//! Owns [`TABLE`] and the checked values ([`Tunables`]); what a row consists of is in `tunables/row.rs`, the page made
-//! from the table (docs/parameters.md) in `tunables/page.rs`. The plugin registers each row with Open MPI as
-//! `btl_ibex_<name>` and hands the values back in the same order to [`Tunables::from_values`]; the rest of the engine
-//! reads fields. The parameters that Open MPI itself defines for every BTL (eager limit, flags, ...) are not here.
+//! Owns [`TABLE`] and the checked values ([`Tunables`]); the PML's own are in `tunables/pml.rs`, what a row consists of
+//! in `row.rs`, what makes a table of rows in `table.rs`, the page made from both tables (docs/parameters.md) in
+//! `page.rs`. The plugin registers each row with Open MPI as `btl_ibex_<name>` and hands the values back in the same
+//! order to [`Tunables::from_values`]; the rest of the engine reads fields. The parameters that Open MPI itself defines
+//! for every BTL (eager limit, flags, ...) are not here.
 //!
 //! Path: setup; the engine copies what a hot path needs. Threads: read-only after start. Units: each row names its own.
 //! Tests: `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
+#[macro_use]
+mod table;
 mod page;
+pub mod pml;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -21,50 +25,13 @@ use std::path::Path;
 pub use page::markdown;
 pub use row::{Kind, OutOfBounds, Row, Value};
 
-/// Makes [`TABLE`], [`Tunables`] and the reading of one from the other out of one list, so that no row can be without a
-/// field.
-macro_rules! table {
-    (@type Count) => { u64 };
-    (@type Text) => { String };
-    (@type Flag) => { bool };
-    ($( $name:ident: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $help:literal, $effect:literal; )*) => {
-        /// Every parameter there is, in the order of [`Tunables::from_values`].
-        pub static TABLE: &[Row] = &[$(
-            Row {
-                name: stringify!($name),
-                kind: Kind::$kind { $($bounds)* },
-                unit: $unit,
-                help: $help,
-                effect: $effect,
-                level: $level,
-            },
-        )*];
-
-        /// The checked value of every parameter: one field per row of [`TABLE`], in the row's unit.
-        #[derive(Clone, Debug, Eq, PartialEq)]
-        pub struct Tunables {
-            $(
-                #[doc = concat!("The checked value of `btl_ibex_", stringify!($name), "`.")]
-                pub $name: table!(@type $kind),
-            )*
-        }
-
-        impl Tunables {
-            /// Takes values that were checked to be one per row and of the row's kind.
-            fn from_checked(values: &[Value]) -> Option<Tunables> {
-                let mut values = values.iter();
-                Some(Tunables {
-                    $( $name: match values.next()? {
-                        Value::$kind(value) => value.clone(),
-                        _ => return None,
-                    }, )*
-                })
-            }
-        }
-    };
-}
-
 table! {
+    /// Every parameter of the BTL and of the ports, in the order of [`Tunables::from_values`].
+    TABLE;
+    /// The checked value of every parameter: one field per row of [`TABLE`], in the row's unit.
+    Tunables;
+    "btl_ibex_";
+
     // Which ports, and how they are addressed.
     if_include: Text { default: "", choices: &[] }, "", level 1,
         "The only ports to use: comma-separated patterns device[:port], with * and ? (mlx5_*, rxe0:1). Empty: all.",
@@ -124,10 +91,10 @@ table! {
         "The largest message, in bytes, that ibex copies into the work request itself. The adapter may grant less.",
         "Inline messages save the adapter a read of host memory, and so latency; a larger value makes every entry of the \
          send queue larger.";
-    signal_interval: Count { default: 32, min: 1, max: 1024 }, "sends", level 6,
-        "One of this many inline sends asks for a completion.",
-        "A larger value makes fewer completions to poll, and frees send queue entries later. At most half of \
-         send_queue_depth.";
+    signal_interval: Count { default: 0, min: 0, max: 1024 }, "sends", level 6,
+        "One of this many inline sends asks for a completion; at most half of send_queue_depth. 0: 32, or that half where it is \
+         less.",
+        "A larger value makes fewer completions to poll, and frees send queue entries later.";
     poll_batch: Count { default: 16, min: 1, max: 16 }, "entries", level 6,
         "The most completions that ibex takes in one poll.",
         "A larger value favours bandwidth; a smaller one shows a single message sooner.";
@@ -193,8 +160,8 @@ table! {
     probe_interval: Count { default: 0, min: 0, max: 86400 }, "seconds", level 5,
         "The time between probes of idle peers: ibex asks each for an acknowledgement. 0: never.",
         "A rank that only waits for a dead peer gets an error, where the runtime does not end the job (mpirun \
-         --enable-recovery). A peer that disconnected in order (MPI_Comm_disconnect) while this process goes on counts as \
-         dead.";
+         --enable-recovery). Over ob1 a peer that disconnected in order (MPI_Comm_disconnect) while this process goes on \
+         counts as dead.";
     rnr_timer: Text { default: "auto", choices: &["auto", "0..=31"] }, "", level 6,
         "The time that a sender waits when the receiver had no receive slot, as a code of the InfiniBand specification \
          (table 46): 1 = 0.01 ms, 6 = 0.08 ms, 12 = 0.64 ms, 18 = 5.12 ms, 24 = 41 ms, 31 = 492 ms, 0 = 655 ms. auto: the \
@@ -301,15 +268,7 @@ impl Tunables {
     /// # Errors
     /// [`OutOfBounds`] for the first value that is not permitted; it names parameter, value and range.
     pub fn from_values(values: &[Value]) -> Result<Tunables, OutOfBounds> {
-        for (index, row) in TABLE.iter().enumerate() {
-            match values.get(index) {
-                Some(value) => row.check(value)?,
-                None => return Err(OutOfBounds::new(row, "missing".to_owned(), row.permitted())),
-            }
-        }
-        // Every row has a value of its kind, so this cannot fail; if it ever did, the first row would say so.
-        let tunables = Tunables::from_checked(values)
-            .ok_or_else(|| OutOfBounds::new(&TABLE[0], "unreadable".to_owned(), TABLE[0].permitted()))?;
+        let tunables = Tunables::from_rows(values)?;
         tunables.check_together()?;
         Ok(tunables)
     }
@@ -331,6 +290,14 @@ impl Tunables {
         }
         at_most_half("receive_batch", self.receive_batch, "receive_queue_depth", self.receive_queue_depth)?;
         at_most_half("signal_interval", self.signal_interval, "send_queue_depth", self.send_queue_depth)
+    }
+
+    /// One of how many inline sends asks for a completion, where a queue pair takes `depth` requests: at most half as
+    /// many, also where the adapter's queue is shorter than the parameter, so that a queue that is full has asked for one.
+    #[must_use]
+    pub fn signal_interval_of(&self, depth: u32) -> u32 {
+        let wanted = if self.signal_interval == 0 { SIGNAL_INTERVAL } else { self.signal_interval as u32 };
+        wanted.min(depth / 2).max(1)
     }
 
     /// The GID table entry asked for; `None`: choose by type.
@@ -390,6 +357,9 @@ impl Tunables {
     }
 }
 
+/// One of how many inline sends asks for a completion, where nobody says otherwise and the queue is long enough.
+const SIGNAL_INTERVAL: u32 = 32;
+
 /// `name` must be at most half of `other`: with more, the queue could run dry before a batch is full.
 fn at_most_half(name: &'static str, value: u64, other: &str, depth: u64) -> Result<(), OutOfBounds> {
     if value <= depth / 2 {
@@ -401,9 +371,8 @@ fn at_most_half(name: &'static str, value: u64, other: &str, depth: u64) -> Resu
 
 /// The refusal of what only a look at several parameters, or into a text, shows.
 fn refused(name: &'static str, given: &str, permitted: String) -> OutOfBounds {
-    let default =
-        TABLE.iter().find(|row| row.name == name).map_or(String::new(), |row| row.default_value().to_string());
-    OutOfBounds { name, given: given.to_owned(), permitted, default }
+    let row = TABLE.iter().find(|row| row.name == name).unwrap_or(&TABLE[0]);
+    OutOfBounds::new(row, given.to_owned(), permitted)
 }
 
 impl Default for Tunables {

@@ -9,8 +9,13 @@
 // before any transport is opened; so it says how many processes there should be. It needs `mpirun --oversubscribe` or free
 // slots, and a transport between jobs (not vader alone).
 //
-// usage: connect_cycles [ports|spawn] [--cycles N] [--children C]     (defaults 5 times IBEX_TEST_SCALE, and 2)
+// With --connections M, `spawn` ends only when no more than M connections are left of all that were made: those to
+// processes that have ended are given up.
+//
+// usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]
+//        (defaults 5 times IBEX_TEST_SCALE, 2, and any number)
 #include "check.h"
+#include "counts.h"
 
 static const int lengths[] = {0, 8, 1000, 12289, 70000, 200000};
 enum { KINDS = sizeof lengths / sizeof *lengths, CHILD_FAILED = 1 };
@@ -101,6 +106,19 @@ static void spawn_cycles(int cycles, int children) {
     check_end_case();
 }
 
+// Waits, in calls that make progress, until no more connections are left than these.
+static void check_connections(int most) {
+    const char *name = "btl_ibex_connections";
+    double end = MPI_Wtime() + 60;
+    int is_there;
+    check_case("of_processes_that_have_ended_no_connection_is_left");
+    while (count_of(name) > (unsigned long long)most && MPI_Wtime() < end)
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE));
+    if (count_of(name) > (unsigned long long)most)
+        check_fail("connections: expected at most %d, got %llu", most, count_of(name));
+    check_end_case();
+}
+
 // ---- ports ----------------------------------------------------------------------------------------------------------
 
 // Even ranks accept, odd ranks connect, several times through one port.
@@ -131,7 +149,7 @@ static void port_cycles(int cycles) {
 
 int main(int argc, char **argv) {
     MPI_Comm parent;
-    int cycles = 0, children = 2, at = 1;
+    int cycles = 0, children = 2, connections = 0, at = 1;
     bool spawn = argc > 1 && strcmp(argv[1], "spawn") == 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_get_parent(&parent);
@@ -143,10 +161,11 @@ int main(int argc, char **argv) {
         at++;
     for (; at < argc; at += 2) {
         bool is_cycles = strcmp(argv[at], "--cycles") == 0, is_children = strcmp(argv[at], "--children") == 0;
-        int *value = is_cycles ? &cycles : is_children ? &children : NULL;
+        bool is_connections = strcmp(argv[at], "--connections") == 0;
+        int *value = is_cycles ? &cycles : is_children ? &children : is_connections ? &connections : NULL;
         if (!value || at + 1 == argc || (*value = atoi(argv[at + 1])) < 1) {
             if (check.rank == 0)
-                fprintf(stderr, "usage: connect_cycles [ports|spawn] [--cycles N] [--children C]\n");
+                fprintf(stderr, "usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]\n");
             MPI_Finalize();
             return CHECK_USAGE_EXIT;
         }
@@ -154,9 +173,15 @@ int main(int argc, char **argv) {
     if (cycles == 0)
         cycles = scaled(5, 2);
     say_processes(check.size);
+    if (connections > 0)
+        counts_open((const char *[]){"btl_ibex_connections"}, 1);
     if (spawn)
         spawn_cycles(cycles, children);
     else
         port_cycles(cycles);
+    if (connections > 0) {
+        check_connections(connections);
+        counts_close();
+    }
     return check_finish();
 }

@@ -50,11 +50,15 @@
 //!
 //! `HoldBack` and `GoOn` have a number, so that the last that was said counts, whichever comes last.
 //!
+//! **What it costs**: a send that has gone costs the same whatever pends, and to however many peers; only the messages
+//! that go then are looked at. A word costs as much as there are communicators in which messages to that peer pend.
+//!
 //! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests:
 //! `flow_control/tests.rs`.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
+use std::ops::Bound;
 
 #[cfg(test)]
 mod tests;
@@ -81,8 +85,8 @@ impl Limits {
 /// What to say to a peer: the number of the word, and whether the peer is held back from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Higher than that of any word before.
-    pub number: u32,
+    /// Higher than that of any word before; wide enough never to wrap, as a peer may hear none for any time.
+    pub number: u64,
     /// Short messages are to be announced as well.
     pub holds_back: bool,
 }
@@ -92,17 +96,17 @@ pub struct Word {
 pub struct Kept<P> {
     bound: u64,
     bytes: u64,
-    number: u32,
+    number: u64,
     held_back: HashSet<P>,
-    /// Peers and communicators of which messages pend.
-    pending: HashSet<(P, u32)>,
+    /// By communicator the peers of which messages pend there.
+    pending: HashMap<u32, HashSet<P>>,
 }
 
 impl<P: Copy + Eq + Hash> Kept<P> {
     /// Of a process that keeps nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Kept { bound: limits.kept, bytes: 0, number: 0, held_back: HashSet::new(), pending: HashSet::new() }
+        Kept { bound: limits.kept, bytes: 0, number: 0, held_back: HashSet::new(), pending: HashMap::new() }
     }
 
     /// A message is kept. True: that is beyond the bound, and who sent it is to be held back ([`Kept::hold_back`]).
@@ -135,13 +139,13 @@ impl<P: Copy + Eq + Hash> Kept<P> {
     }
 
     fn word(&mut self, holds_back: bool) -> Word {
-        self.number = self.number.wrapping_add(1);
+        self.number += 1;
         Word { number: self.number, holds_back }
     }
 
     /// A peer has said that messages of a communicator pend.
     pub fn pends(&mut self, peer: P, context: u32) {
-        self.pending.insert((peer, context));
+        self.pending.entry(context).or_default().insert(peer);
     }
 
     /// Whether any peer has said so, and was not asked since.
@@ -152,7 +156,16 @@ impl<P: Copy + Eq + Hash> Kept<P> {
 
     /// Who is to be asked for more of a communicator.
     pub fn ask_for_more(&mut self, context: u32) -> Vec<P> {
-        self.pending.extract_if(|(_, of)| *of == context).map(|(peer, _)| peer).collect()
+        self.pending.remove(&context).into_iter().flatten().collect()
+    }
+
+    /// A peer has gone.
+    pub fn forget(&mut self, peer: P) {
+        self.held_back.remove(&peer);
+        self.pending.retain(|_, peers| {
+            peers.remove(&peer);
+            !peers.is_empty()
+        });
     }
 }
 
@@ -171,15 +184,25 @@ pub enum Way {
 }
 
 /// What a sender knows of a peer.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Peer {
     /// Of the last word, if there was any.
-    heard: Option<u32>,
+    heard: Option<u64>,
     is_held_back: bool,
     /// Bytes that wait for the port.
     waiting: u64,
-    /// Messages that pend.
-    pending: usize,
+    /// The communicators of which messages pend.
+    pending: BTreeSet<u32>,
+    /// That of the last message that pended and went by turns ([`Outgoing::next_to`]).
+    turn: u32,
+}
+
+impl Peer {
+    /// The communicator whose turn it is, of those of which messages pend.
+    fn next_turn(&self) -> Option<u32> {
+        let later = self.pending.range((Bound::Excluded(self.turn), Bound::Unbounded)).next();
+        later.or_else(|| self.pending.first()).copied()
+    }
 }
 
 /// What goes to a peer in a communicator.
@@ -223,9 +246,10 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     }
 
     fn way_of_next(&mut self, peer: P, context: u32) -> Way {
-        let known = self.peers.get(&peer).copied().unwrap_or_default();
-        if !known.is_held_back {
-            return if self.limits.is_too_much(known.waiting) { Way::Pends } else { Way::Free };
+        let known = self.peers.get(&peer);
+        if !known.is_some_and(|known| known.is_held_back) {
+            let waiting = known.map_or(0, |known| known.waiting);
+            return if self.limits.is_too_much(waiting) { Way::Pends } else { Way::Free };
         }
         let window = self.limits.window;
         let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
@@ -255,7 +279,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         let window = self.limits.window;
         let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
         queue.pending.push_back(send);
-        self.peers.entry(peer).or_default().pending += 1;
+        self.peers.entry(peer).or_default().pending.insert(context);
     }
 
     /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last
@@ -280,11 +304,22 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
         let queue = self.queues.get_mut(&(peer, context))?;
         let send = queue.pending.pop_front()?;
-        if let Some(known) = self.peers.get_mut(&peer) {
-            known.pending -= 1;
+        if queue.pending.is_empty()
+            && let Some(known) = self.peers.get_mut(&peer)
+        {
+            known.pending.remove(&context);
         }
         self.forget_if_idle(peer, context);
         Some((send, way))
+    }
+
+    /// The same to a peer, of whichever communicator: they take turns. Called after [`Outgoing::went`] until there is
+    /// none.
+    pub fn next_to(&mut self, peer: P) -> Option<(R, Way)> {
+        let known = self.peers.get_mut(&peer)?;
+        known.turn = known.next_turn()?;
+        let context = known.turn;
+        self.next(peer, context)
     }
 
     /// One that was announced and counted is answered.
@@ -306,18 +341,12 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     /// The peer has said something. The communicators of which messages may go now; `None`: that was said before.
     pub fn heard(&mut self, peer: P, word: Word) -> Option<Vec<u32>> {
         let known = self.peers.entry(peer).or_default();
-        if known.heard.is_some_and(|last| word.number.wrapping_sub(last) as i32 <= 0) {
+        if known.heard.is_some_and(|last| word.number <= last) {
             return None;
         }
         known.heard = Some(word.number);
         known.is_held_back = word.holds_back;
-        Some(self.pending_of(peer))
-    }
-
-    /// The communicators of which messages to this peer pend.
-    fn pending_of(&self, peer: P) -> Vec<u32> {
-        let pending = self.queues.iter().filter(|((of, _), queue)| *of == peer && !queue.pending.is_empty());
-        pending.map(|((_, context), _)| *context).collect()
+        Some(known.pending.iter().copied().collect())
     }
 
     /// A message of so many bytes waits for the port.
@@ -325,16 +354,22 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.entry(peer).or_default().waiting += bytes;
     }
 
-    /// One that waited has gone. The communicators of which messages may go now.
-    pub fn went(&mut self, peer: P, bytes: u64) -> Vec<u32> {
-        let Some(known) = self.peers.get_mut(&peer) else { return Vec::new() };
+    /// One that waited has gone. Whether messages that pend may go now ([`Outgoing::next_to`]).
+    pub fn went(&mut self, peer: P, bytes: u64) -> bool {
+        let Some(known) = self.peers.get_mut(&peer) else { return false };
         known.waiting = known.waiting.saturating_sub(bytes);
-        let known = *known;
-        if known.waiting == 0 && known.pending == 0 && known.heard.is_none() {
+        let pends = !known.pending.is_empty();
+        if known.waiting == 0 && !pends && known.heard.is_none() {
             self.peers.remove(&peer);
+            return false;
         }
-        let has_room = !self.limits.is_too_much(known.waiting);
-        if has_room && known.pending > 0 && !known.is_held_back { self.pending_of(peer) } else { Vec::new() }
+        pends && !known.is_held_back && !self.limits.is_too_much(known.waiting)
+    }
+
+    /// A peer has gone, to which nothing is to go any more.
+    pub fn forget(&mut self, peer: P) {
+        self.peers.remove(&peer);
+        self.queues.retain(|(of, _), _| *of != peer);
     }
 
     /// Of a queue with nothing in it nothing is kept, and its window is again what it was.

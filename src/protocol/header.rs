@@ -37,7 +37,7 @@
 //! Finished      request 4, length 8                                 so much has been read or written
 //! Acknowledge   request 4                                           a synchronous message was matched
 //! Moved         segment 4, count 4                                  what follows by this port comes after what came by another
-//! Flow          number 4, GRANTED or not                            short messages may be sent at once, or not
+//! Flow          number 8, GRANTED or not                            short messages may be sent at once, or not
 //! Pending       context 4                                           there are messages that have not been announced
 //! More          context 4                                           asks for them
 //! ```
@@ -56,7 +56,7 @@ use super::place::{Epoch, OfferId, Refused};
 mod tests;
 
 /// The version of these bytes.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// The longest header.
 pub const MAX_SIZE: usize = 40;
@@ -480,7 +480,8 @@ impl Header {
                 bytes.put(&count.to_le_bytes());
             }
             Header::Flow(Word { number, holds_back }) => {
-                begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number);
+                begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number as u32);
+                bytes.put(&((number >> 32) as u32).to_le_bytes());
             }
             Header::Pending(context) => begin(&mut bytes, PENDING, context),
             Header::More(context) => begin(&mut bytes, MORE, context),
@@ -542,7 +543,10 @@ impl Header {
                 Header::Refused { refused: Refused { id: OfferId(request), epoch }, context }
             }
             MOVED => Header::Moved { segment: request, count: from.u32()? },
-            FLOW => Header::Flow(Word { number: request, holds_back: flags & GRANTED == 0 }),
+            FLOW => {
+                let number = u64::from(request) | u64::from(from.u32()?) << 32;
+                Header::Flow(Word { number, holds_back: flags & GRANTED == 0 })
+            }
             PENDING => Header::Pending(request),
             _ => Header::More(request),
         })

@@ -2,23 +2,29 @@
 //! The numbers by which one process names a request of its own to another, and what each is of.
 //!
 //! A number that came over the network is looked up, never followed, and one whose transfer has ended is refused, also
-//! when its place is used again, until it was a thousand times. Pending grade: a place that is free is used before
-//! another is made. Threads: the owner's. Tests: at the end of the file.
+//! when its place is used again, until it was 512 times. Of places beyond the first 2^22, which no number has room to
+//! count the uses of, it is refused while they are free. Pending grade: a place that is free is used before another is
+//! made. Threads: the owner's. Tests: at the end of the file.
 
-/// The number of a transfer: its place, and above it how often the place was used.
+/// The number of a transfer: its place, and above it how often the place was used; or, with the highest bit, a place
+/// that has more bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransferId(pub u32);
 
-/// Bits of a place: as many transfers are under way at most.
+/// Bits of a place whose uses are counted.
 const PLACE: u32 = 22;
+
+/// The mark of a place beyond those.
+const BEYOND: u32 = 1 << 31;
 
 impl TransferId {
     const fn new(place: u32, uses: u32) -> Self {
-        TransferId(uses << PLACE | place)
+        if place >> PLACE == 0 { TransferId((uses << PLACE | place) & !BEYOND) } else { TransferId(BEYOND | place) }
     }
 
     const fn place(self) -> usize {
-        (self.0 & ((1 << PLACE) - 1)) as usize
+        let bits = if self.0 & BEYOND == 0 { (1 << PLACE) - 1 } else { !BEYOND };
+        (self.0 & bits) as usize
     }
 }
 
@@ -42,13 +48,9 @@ impl<T> Default for Transfers<T> {
 }
 
 impl<T: Copy> Transfers<T> {
-    /// Begins one.
-    ///
-    /// # Panics
-    /// There are 2^22 already.
+    /// Begins one. As many may be under way as there is memory for: 2^31 take more than any process has.
     pub fn begin(&mut self, what: T) -> TransferId {
         let place = self.free.pop().unwrap_or_else(|| {
-            assert!(self.slots.len() < 1 << PLACE, "there are too many transfers under way");
             self.slots.push(Slot { uses: 0, what: None });
             self.slots.len() as u32 - 1
         });
@@ -89,5 +91,44 @@ mod tests {
         assert_eq!(third.place(), first.place(), "its place is used again");
         assert_eq!((transfers.get(first), transfers.get(third), transfers.get(second)), (None, Some('c'), Some('b')));
         assert_eq!(transfers.get(TransferId(77)), None);
+    }
+    #[test]
+    fn more_transfers_than_a_number_can_count_the_uses_of_are_told_apart() {
+        let many = (1 << PLACE) + 2;
+        let mut transfers = Transfers::default();
+        let ids: Vec<_> = (0..many).map(|number| transfers.begin(number)).collect();
+        for at in [0, 1, (1 << PLACE) - 1, 1 << PLACE, (1 << PLACE) + 1] {
+            assert_eq!(transfers.get(ids[at as usize]), Some(at));
+        }
+        let last = ids[many as usize - 1];
+        assert_eq!((transfers.end(last), transfers.get(last), transfers.end(last)), (Some(many - 1), None, None));
+        assert_eq!(transfers.end(ids[1]), Some(1));
+        let (again, beyond) = (transfers.begin(7), transfers.begin(8));
+        assert_eq!((transfers.get(again), transfers.get(ids[1])), (Some(7), None), "its place is used again");
+        assert_eq!((beyond, transfers.get(beyond)), (last, Some(8)));
+    }
+
+    #[test]
+    fn a_number_is_refused_until_its_place_was_used_512_times() {
+        let mut transfers = Transfers::default();
+        let first = transfers.begin(0);
+        transfers.end(first);
+        for round in 1..512 {
+            let id = transfers.begin(round);
+            assert_eq!((transfers.get(first), transfers.end(id)), (None, Some(round)));
+        }
+        assert_eq!(transfers.begin(512), first);
+    }
+
+    #[test]
+    fn the_count_of_uses_may_wrap() {
+        let mut transfers = Transfers::default();
+        let first = transfers.begin(0);
+        transfers.end(first);
+        transfers.slots[0].uses = u32::MAX;
+        let last = transfers.begin(1);
+        assert_eq!((transfers.get(last), transfers.end(last)), (Some(1), Some(1)));
+        let next = transfers.begin(2);
+        assert_eq!((transfers.get(last), transfers.get(next)), (None, Some(2)));
     }
 }

@@ -10,6 +10,7 @@ pub(super) mod closing;
 pub(super) mod connection;
 pub(super) mod failure;
 pub(super) mod handshakes;
+pub(super) mod parted;
 pub(super) mod probe;
 pub(super) mod retransmission;
 pub(super) mod rnr_timer;
@@ -118,6 +119,13 @@ impl<Q: QueuePair> Connections<Q> {
         true
     }
 
+    /// It is no longer given up.
+    pub(super) fn take_back(&mut self, peer: EndpointId) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.is_forgotten = false;
+        }
+    }
+
     /// Its name is nobody's any more.
     pub(super) fn forget_name(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint(peer) {
@@ -171,6 +179,13 @@ impl<Q: QueuePair> Connections<Q> {
         endpoint.is_diverted = is_diverted;
         if let Some(connection) = endpoint.connection.as_deref_mut() {
             connection.divert(is_diverted);
+        }
+    }
+
+    /// A connection may be made again.
+    pub(super) fn forget_failure(&mut self, peer: EndpointId) {
+        if let Some(endpoint) = self.endpoint_mut(peer) {
+            endpoint.failure = None;
         }
     }
 

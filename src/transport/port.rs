@@ -25,6 +25,7 @@ mod error;
 mod establish;
 mod fail;
 mod open;
+mod parting;
 mod partner;
 mod poll;
 mod rail;
@@ -48,6 +49,7 @@ use super::connections::admission::Admission;
 use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
+use super::connections::parted::Parted;
 use super::connections::probe::Probes;
 use super::kept::Kept;
 use super::rx::Rx;
@@ -220,6 +222,8 @@ pub struct Port<A: Adapter = Verbs> {
     /// The place of the endpoint that the flight recorder is shown next.
     next_shown: u32,
     probes: Probes,
+    /// Peers parted from that are still connected.
+    parted: Vec<Parted>,
     admission: Admission,
     diversion: Diversion,
     /// For a caller with several ports.

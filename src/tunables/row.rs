@@ -33,7 +33,9 @@ pub enum Kind {
 /// One parameter.
 #[derive(Copy, Clone, Debug)]
 pub struct Row {
-    /// Its name; Open MPI shows it as `btl_ibex_<name>`.
+    /// What stands before the name where Open MPI shows it: `btl_ibex_`, or `pml_ibex_`.
+    pub prefix: &'static str,
+    /// Its name.
     pub name: &'static str,
     /// Its kind, default and bounds.
     pub kind: Kind,
@@ -71,6 +73,13 @@ impl Row {
             Kind::Text { default, .. } => Value::Text(default.to_owned()),
             Kind::Flag { default } => Value::Flag(default),
         }
+    }
+
+    /// The value, if there is one and it is permitted.
+    pub(super) fn checked<'value>(&self, value: Option<&'value Value>) -> Result<&'value Value, OutOfBounds> {
+        let value = value.ok_or_else(|| OutOfBounds::new(self, "missing".to_owned(), self.permitted()))?;
+        self.check(value)?;
+        Ok(value)
     }
 
     /// Checks one value against this row.
@@ -123,11 +132,13 @@ impl std::fmt::Display for Value {
 /// A parameter has a value it may not have. The text names the parameter, the value, what is permitted, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "the parameter btl_ibex_{name} is {given}, but may be {permitted}: set it so \
-     (mpirun --mca btl_ibex_{name} VALUE) or leave it out to get {default}"
+    "the parameter {prefix}{name} is {given}, but may be {permitted}: set it so \
+     (mpirun --mca {prefix}{name} VALUE) or leave it out to get {default}"
 )]
 pub struct OutOfBounds {
-    /// The row's name, without `btl_ibex_`.
+    /// What stands before the name.
+    pub prefix: &'static str,
+    /// The row's name.
     pub name: &'static str,
     /// What was given, as text.
     pub given: String,
@@ -139,10 +150,10 @@ pub struct OutOfBounds {
 
 impl OutOfBounds {
     pub(super) fn new(row: &Row, given: String, permitted: String) -> OutOfBounds {
-        OutOfBounds { name: row.name, given, permitted, default: row.default_value().to_string() }
+        OutOfBounds { prefix: row.prefix, name: row.name, given, permitted, default: row.default_value().to_string() }
     }
 
-    fn value(row: &Row, given: &Value) -> OutOfBounds {
+    pub(super) fn value(row: &Row, given: &Value) -> OutOfBounds {
         OutOfBounds::new(row, given.to_string(), row.permitted())
     }
 }

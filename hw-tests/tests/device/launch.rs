@@ -95,6 +95,13 @@ impl Launch {
         self
     }
 
+    /// As many ranks as there are parameters here, each with one of them (`NAME=VALUE`).
+    pub(crate) fn each_rank_with_own(mut self, parameters: &[String]) -> Self {
+        self.ranks = parameters.len();
+        self.environment_of_ranks = parameters.iter().map(|parameter| format!("OMPI_MCA_{parameter}")).collect();
+        self
+    }
+
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self

@@ -8,7 +8,7 @@
 //! left out that no device changes, and counted; with `IBEX_ONLY` those whose name contains none of its lines.
 //!
 //! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
-//! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`rails`], [`subnets`], [`faults`],
+//! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
 //! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`]
 //! measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger,
@@ -20,6 +20,7 @@
 mod adapters;
 mod applications;
 mod bench;
+mod bounds;
 mod choice;
 mod command;
 mod doctor;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         programs::tests,
         endings::tests,
         refusals::tests,
+        bounds::tests,
         nodes::tests,
         rails::tests,
         subnets::tests,

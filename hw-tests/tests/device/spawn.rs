@@ -52,12 +52,14 @@ fn over_the_pml() -> impl Iterator<Item = Test> {
     [("self,ibex", ""), ("self,sm,ibex", " beside shared memory")].into_iter().flat_map(|(btl, by)| {
         let name = format!("over the pml{by}, two groups among 4 ranks connect accept and part fifty times");
         let meeting = Test::new(name, move |site| meets(site, &meeting(4, "50").with("pml", "ibex").with("btl", btl)));
+        let name = format!("over the pml{by}, no connection is left to processes that came and went");
+        let gone = Test::new(name, move |site| spawned(site, &come_and_go().with("pml", "ibex").with("btl", btl)));
         let families = [(1, "2"), (2, "2")].into_iter().map(move |(parents, children)| {
             let name = format!("over the pml{by}, {children} processes spawned by {parents} talk to each other");
             let launch = move || spawning(parents, children, "1").with("pml", "ibex").with("btl", btl);
             Test::new(name, move |site| (0..3).try_for_each(|_| spawned(site, &launch())))
         });
-        families.chain([meeting])
+        families.chain([meeting, gone])
     })
 }
 
@@ -86,6 +88,11 @@ fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
 /// Groups that meet by a port's name, so often.
 fn meeting(ranks: usize, cycles: &str) -> Launch {
     Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", cycles]).limit(240)
+}
+
+/// Two ranks whose children come and go. In the end those two are connected, by each of two ports at most.
+fn come_and_go() -> Launch {
+    spawning(2, "2", "3").with_argument("--connections", "2").with("btl_ibex_link_outage", "200").limit(120)
 }
 
 pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {

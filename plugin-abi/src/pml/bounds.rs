@@ -11,13 +11,16 @@ use std::sync::atomic::Ordering;
 use engine::counters::Counters;
 use engine::protocol::flow_control::{Kept, Limits, Outgoing};
 
-use super::link::Account;
+use super::holders::Holders;
+use super::link::{Account, Link};
 use super::request::Request;
 
 /// Both sides of this process, and where it is shown what they do: the counts of its first port.
 pub(crate) struct Flow {
     pub(crate) kept: Kept<Account>,
     pub(crate) outgoing: Outgoing<Account, NonNull<Request>>,
+    /// Which links are marked where a peer holds back.
+    pub(crate) holders: Holders,
     pub(crate) shown: Arc<Counters>,
     /// A send has found the port's queue full since this process took all that had come.
     pub(crate) is_behind: bool,
@@ -37,7 +40,17 @@ impl Flow {
     /// Of a process that keeps at most so many bytes, and shows it there.
     pub(crate) fn new(bound: u64, shown: Arc<Counters>) -> Self {
         let limits = Limits { kept: bound, waiting: WAITING.min(bound), window: WINDOW };
-        Flow { kept: Kept::new(limits), outgoing: Outgoing::new(limits), shown, is_behind: false }
+        let (kept, outgoing) = (Kept::new(limits), Outgoing::new(limits));
+        Flow { kept, outgoing, holders: Holders::default(), shown, is_behind: false }
+    }
+
+    /// A peer has gone, to which these links led.
+    pub(crate) fn forget(&mut self, account: Account, links: &[Link]) {
+        self.kept.forget(account);
+        self.outgoing.forget(account);
+        for link in links {
+            self.holders.forget(*link);
+        }
     }
 
     /// Shows it.

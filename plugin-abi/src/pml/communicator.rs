@@ -151,9 +151,9 @@ impl Communicator {
         }
     }
 
-    /// Has short messages to a peer look for their way (`flow`).
-    pub(crate) fn mark(&self, link: Link) {
-        for place in &self.links {
+    /// Has short messages to a rank look for their way (`flow`), if this is how it is reached.
+    pub(crate) fn mark(&self, rank: i32, link: Link) {
+        if let Some(place) = self.links.get(rank as usize) {
             // One that is looked up meanwhile is marked when its first message finds the way.
             let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
@@ -542,18 +542,19 @@ mod tests {
     fn a_mark_stays_until_who_stores_a_link_takes_it_away() {
         let comm = communicator();
         let link = Link::new(0, EndpointId::from_index(7));
-        comm.mark(link);
+        comm.mark(0, link);
         assert_eq!(comm.link(0), Link::UNKNOWN);
         comm.set_found(0, link);
-        comm.mark(link);
+        comm.mark(0, link);
         assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
         // Another thread has looked for the same rank, and comes later; another peer's is not touched.
         comm.set_found(0, link);
         comm.set_found(1, link.of_several());
-        comm.mark(link);
+        comm.mark(1, link);
+        comm.mark(99, link);
         assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.of_several()]);
-        comm.mark(link.of_several());
+        comm.mark(1, link.of_several());
         assert_eq!(comm.link(1), link.of_several().marked());
         comm.set_link(0, link);
         assert_eq!(comm.short_cut(0), link);

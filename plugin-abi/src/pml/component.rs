@@ -14,9 +14,9 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use engine::tunables::pml::{TABLE, Tunables};
 use ibex_ffi::openmpi::release::PML_VERSION;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::openmpi::variable::{self, Storage};
 
 use super::choice;
 use super::instance::{self, Pml, Rail, Settings};
@@ -29,22 +29,8 @@ use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::progress as faces;
-use crate::runtime::{messages, modex, refusal, variables};
-
-/// The priority: above that of ucx with a device it knows (51).
-const PRIORITY: u64 = 60;
-
-/// The longest message that is sent at once, bytes: a measurement is still to be made.
-const EAGER_LIMIT: usize = 12 << 10;
-
-/// The same for a peer that shared memory reaches: the sender's copy is to be cheaper than the kernel's.
-const LOCAL_EAGER_LIMIT: usize = 4 << 10;
-
-/// Bytes of unexpected messages, before their senders are held back.
-const UNEXPECTED_MEMORY: u64 = 4 << 20;
-
-/// Whether a receive that waits tells its sender where to write.
-const RECEIVER_FIRST: u64 = 0;
+use crate::runtime::variables::{self, Places};
+use crate::runtime::{messages, modex, refusal};
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
@@ -57,17 +43,8 @@ struct Component(UnsafeCell<sys::mca_pml_base_component_t>);
 // functions.
 unsafe impl Sync for Component {}
 
-/// A parameter, which Open MPI writes while it registers.
-struct Parameter(UnsafeCell<u64>);
-
-// SAFETY: written and read in the one thread that initialises MPI.
-unsafe impl Sync for Parameter {}
-
-static PRIORITY_PARAMETER: Parameter = Parameter(UnsafeCell::new(PRIORITY));
-static UNEXPECTED_MEMORY_PARAMETER: Parameter = Parameter(UnsafeCell::new(UNEXPECTED_MEMORY));
-static EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(EAGER_LIMIT as u64));
-static RECEIVER_FIRST_PARAMETER: Parameter = Parameter(UnsafeCell::new(RECEIVER_FIRST));
-static LOCAL_EAGER_LIMIT_PARAMETER: Parameter = Parameter(UnsafeCell::new(LOCAL_EAGER_LIMIT as u64));
+/// What the user asked for.
+static PARAMETERS: Places = Places::new();
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
@@ -116,46 +93,13 @@ unsafe extern "C" fn register() -> c_int {
         }
         // SAFETY: the component's first field, which never moves.
         let version = unsafe { &raw const (*component()).pmlm_version };
-        let parameters = [
-            (&PRIORITY_PARAMETER, "priority", PRIORITY, "Above it other PMLs are preferred, below it ibex is."),
-            (
-                &EAGER_LIMIT_PARAMETER,
-                "eager_limit",
-                EAGER_LIMIT as u64,
-                "The longest message, with its header, that is sent at once, bytes: a longer one is announced first.",
-            ),
-            (
-                &LOCAL_EAGER_LIMIT_PARAMETER,
-                "local_eager_limit",
-                LOCAL_EAGER_LIMIT as u64,
-                "The longest message that is sent at once to a process of the same host by shared memory, bytes.",
-            ),
-            (
-                &UNEXPECTED_MEMORY_PARAMETER,
-                "unexpected_memory",
-                UNEXPECTED_MEMORY,
-                "Memory, in bytes, that this process keeps messages in for which it has posted no receive. Beyond it their senders are \
-                 held back: they announce also short messages, and keep them until they are received.",
-            ),
-            (
-                &RECEIVER_FIRST_PARAMETER,
-                "receiver_first",
-                RECEIVER_FIRST,
-                "Whether a blocking receive for a long message, which waits, tells its sender where to write. 0: no; 1: where that \
-                 has been of use of late; 2: always.",
-            ),
-        ];
-        for (place, name, default, help) in parameters {
-            // SAFETY: a static place, used in this thread alone (see `Parameter`).
-            unsafe { place.0.get().write(default) };
-            // SAFETY: this component is being registered; the place is static.
-            if let Err(code) = unsafe { variable::control(version, name, help, 5, Storage::Count(place.0.get())) } {
-                return code;
-            }
-        }
-        // SAFETY: a component is being registered.
-        let registered =
-            unsafe { super::variables::register(version).and_then(|()| variables::register_without_btl()) };
+        // SAFETY: this component is being registered.
+        let registered = unsafe {
+            PARAMETERS
+                .register(version, TABLE)
+                .and_then(|()| super::variables::register(version))
+                .and_then(|()| variables::register_without_btl())
+        };
         registered.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
     })
 }
@@ -202,8 +146,8 @@ unsafe extern "C" fn pml_init(
             }
             return null_mut();
         }
-        // SAFETY: a static place, used in this thread alone (see `Parameter`).
-        let value = c_int::try_from(unsafe { PRIORITY_PARAMETER.0.get().read() }).unwrap_or(c_int::MAX);
+        let Some(own) = own_parameters() else { return null_mut() };
+        let value = c_int::try_from(own.priority).unwrap_or(c_int::MAX);
         // SAFETY: the out parameter, in which the best priority so far stands.
         if value <= unsafe { priority.read() } {
             return null_mut();
@@ -213,7 +157,7 @@ unsafe extern "C" fn pml_init(
         if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
-        let Some(pml) = make(threads) else { return null_mut() };
+        let Some(pml) = make(&own, threads) else { return null_mut() };
         if let Err(code) = modex::publish_pml(true) {
             messages::not_published(code);
             return null_mut();
@@ -227,28 +171,19 @@ unsafe extern "C" fn pml_init(
     })
 }
 
-fn make(threads: bool) -> Option<Pml> {
-    let tunables = match variables::tunables() {
-        Ok(tunables) => tunables,
-        Err(error) => {
-            messages::parameter(&error);
-            return None;
-        }
-    };
-    // SAFETY: a static place, used in this thread alone (see `Parameter`).
-    let eager_limit = unsafe { EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
-    // SAFETY: as above.
-    let local_eager_limit = unsafe { LOCAL_EAGER_LIMIT_PARAMETER.0.get().read() } as usize;
-    // SAFETY: as above.
-    let unexpected_memory = unsafe { UNEXPECTED_MEMORY_PARAMETER.0.get().read() };
-    // SAFETY: as above.
-    let receiver_first = unsafe { RECEIVER_FIRST_PARAMETER.0.get().read() };
+/// The PML's own parameters, if all are permitted.
+fn own_parameters() -> Option<Tunables> {
+    Tunables::from_values(&PARAMETERS.values(TABLE)).map_err(|error| messages::parameter_of_pml(&error)).ok()
+}
+
+fn make(own: &Tunables, threads: bool) -> Option<Pml> {
+    let tunables = variables::tunables().map_err(|error| messages::parameter(&error)).ok()?;
     let settings = Settings {
-        eager_limit: eager_limit.max(SMALLEST),
-        local_eager_limit,
-        unexpected_memory,
+        eager_limit: own.eager_limit as usize,
+        local_eager_limit: own.local_eager_limit as usize,
+        unexpected_memory: own.unexpected_memory,
         is_verbose: tunables.verbose > 0,
-        receiver_first,
+        receiver_first: own.receiver_first,
         threads,
         functions: FUNCTIONS,
         poll_more: progress::poll_more::<false>,
@@ -263,9 +198,6 @@ fn make(threads: bool) -> Option<Pml> {
     let rails = ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit)));
     (!rails.is_empty()).then(|| Pml::new(rails, &settings))
 }
-
-/// The least eager limit, bytes: the longest message that is a header alone.
-const SMALLEST: usize = 64;
 
 /// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
 unsafe extern "C" fn pml_finalize() -> c_int {

@@ -15,6 +15,7 @@ use super::incoming::deliver;
 use super::instance::pml;
 use super::listening::follow;
 use super::members;
+use super::parting;
 use super::progress::leave;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners;
@@ -48,6 +49,8 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         };
         // SAFETY: as above.
         unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
+        // SAFETY: as above.
+        unsafe { parting::joined(pml, &mut state, comm, context) };
         for (envelope, message) in kept {
             flow::give_up(pml, &mut state, &message);
             deliver(pml, &mut state, context, envelope, message);
@@ -70,12 +73,14 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
         if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {
             // SAFETY: leaked by `pml_add_comm`, and taken out of the table here, once.
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
-            state.contexts.remove(communicator.context);
-            was_there = Some(communicator.context);
+            let context = communicator.context;
+            state.contexts.remove(context);
+            was_there = Some(context);
             // Receives that nothing came for stay as they are: whoever holds them can still free them.
             for message in communicator.into_queues().into_remains().messages {
                 flow::give_up(pml, &mut state, &message.message);
             }
+            parting::left(pml, &mut state, context);
         }
         leave(pml, state);
         // Another thread may have the number again once this has returned.

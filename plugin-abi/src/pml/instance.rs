@@ -23,6 +23,7 @@ use super::backlog::Backlog;
 use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::foreign::Foreign;
 use super::handed_on::{HandedOn, Taken};
 use super::link::Link;
 use super::places::{Numbers, Offers};
@@ -121,6 +122,8 @@ pub(crate) struct State {
     pub(crate) peers: HashMap<PeerName, Link>,
     /// Where there are several rails.
     pub(crate) several: Several,
+    /// Processes of other jobs.
+    pub(crate) foreign: Foreign,
     /// Requests whose pieces wait for a buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
     /// What waits to go by shared memory.
@@ -303,6 +306,7 @@ impl Pml {
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
             several: Several::new(rails.len()),
+            foreign: Foreign::default(),
             starved: VecDeque::new(),
             backlog: Backlog::default(),
             rails: Quiet::default(),

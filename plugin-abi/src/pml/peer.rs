@@ -28,6 +28,7 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     }
     // SAFETY: this function's rule.
     let link = unsafe { find(pml, comm, rank) }?;
+    pml.enter()?.flow.holders.note(link, communicator.context, rank);
     communicator.set_found(rank, link);
     Some(link)
 }

@@ -114,7 +114,7 @@ unsafe fn send_counted(
             None
         }
         (Going::Unplaced { is_counted }, _) => {
-            peer.unplaced += 1;
+            peer.unplaced = peer.unplaced.saturating_add(1);
             if peer.unplaced >= MOST_UNPLACED && peer.accepted.stop() {
                 // The next message takes the mark away.
                 places.to.remove(&r.peer);

@@ -11,7 +11,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::choice;
 use super::instance::{Rail, pml};
-use super::{local, rails};
+use super::{local, parting, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
 
@@ -24,6 +24,9 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             if !choice::is_same(process) {
                 return sys::OPAL_ERR_UNREACH;
+            }
+            if let Some(pml) = pml() {
+                parting::add(pml, process);
             }
         }
         // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
@@ -49,10 +52,9 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let known = state.peers.remove(&peer);
-            let others = rails::remove(&mut state, peer);
+            let links = rails::remove(&mut state, peer);
             drop(state);
-            for link in known.into_iter().chain(others) {
+            for link in links {
                 if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
                     port.forget(link.to());
                 }

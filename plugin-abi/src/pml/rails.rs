@@ -62,7 +62,9 @@ pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
 
 #[cold]
 fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
-    let name = pml.rails().get(link.rail())?.enter()?.peer_name(link.to())?;
+    let port = pml.rails().get(link.rail())?.enter()?;
+    let name = port.peer_name(link.to()).filter(|_| !port.has_gone(link.to()))?;
+    drop(port);
     if let Some(peer) = state.several.by_name.get(&name).copied() {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
@@ -105,13 +107,8 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     let me = Process::me().map_or(0, |me| modex::from_openmpi(me.name()).rank);
     let first = me.wrapping_add(name.rank) as usize % links.len();
     links.rotate_left(first);
-    let peer = state.several.peers.len();
-    for link in &links {
-        state.several.end_mut(*link).set_peer(peer);
-    }
     let home = links.iter().copied().find(|link| is_usable(pml, *link)).unwrap_or(links[0]);
-    state.several.peers.push(Peer { links: links.into(), home, segment: 0, merging: None });
-    state.several.by_name.insert(name, peer);
+    let peer = state.several.add(name, Peer { links: links.into(), home, segment: 0, merging: None });
     settle(pml, home);
     peer
 }
@@ -135,9 +132,26 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
     port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
 }
 
-/// A process goes. Returns the links that led to it.
-pub(crate) fn remove(state: &mut State, name: PeerName) -> Box<[Link]> {
-    state.several.by_name.remove(&name).map_or_else(Box::default, |peer| state.several.peers[peer].links.clone())
+/// There is no communicator with a process any more: it is looked for anew where there is one again. Returns the links
+/// that led to it.
+pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
+    let known = state.peers.remove(&name);
+    let links = match state.several.by_name.get(&name) {
+        Some(peer) => state.several.peers[*peer].links.to_vec(),
+        None => known.into_iter().collect(),
+    };
+    if let Some(account) = links.first() {
+        let in_communicators: Vec<Link> = links.iter().flat_map(|link| [*link, link.of_several()]).collect();
+        state.flow.forget(Account(*account), &in_communicators);
+    }
+    links
+}
+
+/// A process goes: nothing is kept of it. Returns the links that led to it.
+pub(crate) fn remove(state: &mut State, name: PeerName) -> Vec<Link> {
+    let links = part(state, name);
+    state.several.remove(name);
+    links
 }
 
 /// A message was given to the port of a rail; `is_posted`: its adapter has it.

@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::flow_control::Word;
+use engine::protocol::flow_control::{Way, Word};
 use ibex_ffi::openmpi::release;
 
 use super::bounds::RECORD;
@@ -20,19 +20,23 @@ use super::{flow, passage, protocol, rails, watch};
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
-        // SAFETY: a send that pended, and was not begun; the request has a reference to its communicator.
-        unsafe {
-            if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
-                // MPI ends, and nobody waits for it.
-                finish(state, request);
-            } else {
-                // The peer's messages may go by another port by now.
-                (*request.as_ptr()).link = rails::route(pml, state, (*request.as_ptr()).link);
-                protocol::go(pml, state, request, way);
-            }
-        }
+        go_on(pml, state, request, way);
     }
     flow::tell(pml, state, account, context);
+}
+
+fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
+    // SAFETY: a send that pended, and was not begun; the request has a reference to its communicator.
+    unsafe {
+        if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
+            // MPI ends, and nobody waits for it.
+            finish(state, request);
+        } else {
+            // The peer's messages may go by another port by now.
+            (*request.as_ptr()).link = rails::route(pml, state, (*request.as_ptr()).link);
+            protocol::go(pml, state, request, way);
+        }
+    }
 }
 
 /// The message of a send that waited for the port has gone: the send is finished, and others may go.
@@ -48,8 +52,10 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
         finish(state, request);
     }
     let account = rails::account(pml, state, link);
-    for context in state.flow.outgoing.went(account, length as u64 + RECORD) {
-        resume(pml, state, account, context);
+    if state.flow.outgoing.went(account, length as u64 + RECORD) {
+        while let Some((request, way)) = state.flow.outgoing.next_to(account) {
+            go_on(pml, state, request, way);
+        }
     }
 }
 
@@ -86,14 +92,22 @@ pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
     let account = rails::account(pml, state, link);
     let Some(pending) = state.flow.outgoing.heard(account, word) else { return };
     if word.holds_back {
-        for link in rails::in_communicators(pml, state, account) {
-            for (_, communicator) in state.contexts.iter() {
-                // SAFETY: in the table, so alive.
-                unsafe { communicator.as_ref() }.mark(link);
-            }
-        }
+        mark(pml, state, account);
     }
     for context in pending {
         resume(pml, state, account, context);
+    }
+}
+
+/// Has short messages to a peer look for their way, in the communicators in which they may.
+fn mark(pml: &Pml, state: &mut State, account: Account) {
+    let links = rails::in_communicators(pml, state, account);
+    for (context, rank) in links.iter().flat_map(|link| state.flow.holders.of(*link)) {
+        let Some(communicator) = state.contexts.get(context) else { continue };
+        // Its home may have been another one when it was found.
+        for link in &links {
+            // SAFETY: in the table, so alive.
+            unsafe { communicator.as_ref() }.mark(rank, *link);
+        }
     }
 }

@@ -58,6 +58,8 @@ impl End {
 pub(crate) struct Several {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_name: HashMap<PeerName, usize>,
+    /// Places among the peers of those that have gone.
+    free: Vec<usize>,
     ends: Vec<Vec<End>>,
 }
 
@@ -65,6 +67,31 @@ impl Several {
     /// For so many rails.
     pub(crate) fn new(rails: usize) -> Self {
         Several { ends: vec![Vec::new(); rails], ..Several::default() }
+    }
+
+    /// A peer is met. Returns its place.
+    pub(crate) fn add(&mut self, name: PeerName, peer: Peer) -> usize {
+        let at = self.free.pop().unwrap_or(self.peers.len());
+        for link in &peer.links {
+            self.end_mut(*link).set_peer(at);
+        }
+        if at < self.peers.len() {
+            self.peers[at] = peer;
+        } else {
+            self.peers.push(peer);
+        }
+        self.by_name.insert(name, at);
+        at
+    }
+
+    /// A peer goes; another one may have its place.
+    pub(crate) fn remove(&mut self, name: PeerName) {
+        let Some(at) = self.by_name.remove(&name) else { return };
+        for link in std::mem::take(&mut self.peers[at].links) {
+            *self.end_mut(link) = End::NEW;
+        }
+        self.peers[at].merging = None;
+        self.free.push(at);
     }
 
     /// An endpoint as far as it is known.
@@ -108,4 +135,25 @@ pub(crate) struct ByRail {
 pub(crate) struct Held {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) by: ByRail,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_peers_that_come_and_go_take_the_place_of_one() {
+        let mut several = Several::new(2);
+        let name = |rank| PeerName { job: 7, rank };
+        for rank in 0..1000 {
+            let links = [0, 1].map(|rail| Link::new(rail, EndpointId::from_index(rank)));
+            let peer = several.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, merging: None });
+            assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
+            several.remove(name(rank));
+            assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), None);
+            // It has gone already.
+            several.remove(name(rank));
+        }
+        assert_eq!((several.peers.len(), several.by_name.len(), several.free.len()), (1, 0, 1));
+    }
 }

@@ -58,6 +58,11 @@ pub(crate) fn parameter(error: &dyn Display) {
     of_host(&text);
 }
 
+/// The same of a parameter of the PML's own; the PML declines.
+pub(crate) fn parameter_of_pml(error: &dyn Display) {
+    of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another, if it may."));
+}
+
 /// No port can be used.
 pub(crate) fn no_port(complaint: &str) {
     let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");

@@ -20,11 +20,11 @@ use super::guard;
 
 pub(crate) mod events;
 
-/// More rows than the table has; a test holds it.
+/// More rows than any table has; a test holds it.
 const ROOM: usize = 96;
 
-/// Where Open MPI writes what the user asked for, one place per row and kind.
-struct Places {
+/// Where Open MPI writes what the user asked for of a table, one place per row and kind.
+pub(crate) struct Places {
     counts: [UnsafeCell<u64>; ROOM],
     texts: [UnsafeCell<*mut c_char>; ROOM],
     flags: [UnsafeCell<bool>; ROOM],
@@ -34,11 +34,89 @@ struct Places {
 // that initialises MPI (or MPI_T, under MPI_T's own lock).
 unsafe impl Sync for Places {}
 
-static PLACES: Places = Places {
-    counts: [const { UnsafeCell::new(0) }; ROOM],
-    texts: [const { UnsafeCell::new(null_mut()) }; ROOM],
-    flags: [const { UnsafeCell::new(false) }; ROOM],
-};
+impl Places {
+    pub(crate) const fn new() -> Self {
+        Places {
+            counts: [const { UnsafeCell::new(0) }; ROOM],
+            texts: [const { UnsafeCell::new(null_mut()) }; ROOM],
+            flags: [const { UnsafeCell::new(false) }; ROOM],
+        }
+    }
+
+    /// Registers each row of a table.
+    ///
+    /// # Safety
+    /// `component` is the component that is being registered, and this is the table's in all calls.
+    pub(crate) unsafe fn register(
+        &'static self,
+        component: *const sys::mca_base_component_t,
+        table: &[Row],
+    ) -> Result<(), i32> {
+        for (index, row) in table.iter().enumerate() {
+            // SAFETY: this function's own rule.
+            unsafe { self.register_row(component, index, row) }?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As [`Self::register`].
+    unsafe fn register_row(
+        &'static self,
+        component: *const sys::mca_base_component_t,
+        index: usize,
+        row: &Row,
+    ) -> Result<(), i32> {
+        let default;
+        let storage = match row.kind {
+            Kind::Count { default, .. } => {
+                let place = self.counts[index].get();
+                // SAFETY: a static place, used in this thread alone (see `Places`).
+                unsafe { place.write(default) };
+                Storage::Count(place)
+            }
+            Kind::Text { default: text, .. } => {
+                let place = self.texts[index].get();
+                default = CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+                // SAFETY: as above; Open MPI puts its own copy in place of the text before this function returns.
+                unsafe { place.write(default.as_ptr().cast_mut()) };
+                Storage::Text(place)
+            }
+            Kind::Flag { default } => {
+                let place = self.flags[index].get();
+                // SAFETY: as above.
+                unsafe { place.write(default) };
+                Storage::Flag(place)
+            }
+        };
+        // SAFETY: the caller's rule, and the places are static.
+        unsafe { variable::control(component, row.name, &parameter_help(row), row.level, storage) }
+    }
+
+    /// The values of all rows of the table, unchecked.
+    pub(crate) fn values(&self, table: &[Row]) -> Vec<Value> {
+        let value = |(index, row): (usize, &Row)| match row.kind {
+            // SAFETY: read in the thread that registered them (see `Places`).
+            Kind::Count { .. } => Value::Count(unsafe { self.counts[index].get().read() }),
+            Kind::Text { .. } => Value::Text(self.text(index)),
+            // SAFETY: as above; Open MPI writes 0 or 1 (mca_base_var_set_value, type bool).
+            Kind::Flag { .. } => Value::Flag(unsafe { self.flags[index].get().read() }),
+        };
+        table.iter().enumerate().map(value).collect()
+    }
+
+    fn text(&self, index: usize) -> String {
+        // SAFETY: as above.
+        let text = unsafe { self.texts[index].get().read() };
+        if text.is_null() {
+            return String::new();
+        }
+        // SAFETY: Open MPI's own NUL-terminated copy, alive as long as the component is open.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+static PLACES: Places = Places::new();
 
 /// The counters of the open ports; what a performance variable shows is their sum.
 static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
@@ -48,10 +126,8 @@ static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 /// # Safety
 /// `component` is the component that is being registered.
 pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
-    for (index, row) in TABLE.iter().enumerate() {
-        // SAFETY: this function's own rule.
-        unsafe { register_parameter(component, index, row) }?;
-    }
+    // SAFETY: this function's own rule.
+    unsafe { PLACES.register(component, TABLE) }?;
     for (index, row) in COUNTERS.iter().enumerate() {
         let counter = Performance {
             name: row.name,
@@ -70,7 +146,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
     }
     // SAFETY: as above.
     unsafe { events::register(component) }?;
-    events::set_defaults(&values());
+    events::set_defaults(&PLACES.values(TABLE));
     Ok(())
 }
 
@@ -95,35 +171,6 @@ fn name(place: &mut [c_char], text: &str) {
     place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte as c_char);
 }
 
-/// # Safety
-/// As [`register`].
-unsafe fn register_parameter(component: *const sys::mca_base_component_t, index: usize, row: &Row) -> Result<(), i32> {
-    let default;
-    let storage = match row.kind {
-        Kind::Count { default, .. } => {
-            let place = PLACES.counts[index].get();
-            // SAFETY: a static place, used in this thread alone (see `Places`).
-            unsafe { place.write(default) };
-            Storage::Count(place)
-        }
-        Kind::Text { default: text, .. } => {
-            let place = PLACES.texts[index].get();
-            default = CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-            // SAFETY: as above; Open MPI puts its own copy in place of the text before this function returns.
-            unsafe { place.write(default.as_ptr().cast_mut()) };
-            Storage::Text(place)
-        }
-        Kind::Flag { default } => {
-            let place = PLACES.flags[index].get();
-            // SAFETY: as above.
-            unsafe { place.write(default) };
-            Storage::Flag(place)
-        }
-    };
-    // SAFETY: the caller's rule, and the places are static.
-    unsafe { variable::control(component, row.name, &parameter_help(row), row.level, storage) }
-}
-
 /// What `ompi_info` shows: the sentence, the effect, the default, the bounds.
 fn parameter_help(row: &Row) -> String {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
@@ -144,32 +191,7 @@ fn class(row: &CounterRow) -> variable::Class {
 
 /// The parameters as the user set them.
 pub(crate) fn tunables() -> Result<Tunables, OutOfBounds> {
-    Tunables::from_values(&values())
-}
-
-/// The values of all rows, unchecked.
-fn values() -> Vec<Value> {
-    TABLE
-        .iter()
-        .enumerate()
-        .map(|(index, row)| match row.kind {
-            // SAFETY: static places, read in the thread that registered them (see `Places`).
-            Kind::Count { .. } => Value::Count(unsafe { PLACES.counts[index].get().read() }),
-            Kind::Text { .. } => Value::Text(text(index)),
-            // SAFETY: as above; Open MPI writes 0 or 1 (mca_base_var_set_value, type bool).
-            Kind::Flag { .. } => Value::Flag(unsafe { PLACES.flags[index].get().read() }),
-        })
-        .collect()
-}
-
-fn text(index: usize) -> String {
-    // SAFETY: a static place (see `Places`).
-    let text = unsafe { PLACES.texts[index].get().read() };
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: Open MPI's own NUL-terminated copy, alive as long as the component is open.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    Tunables::from_values(&PLACES.values(TABLE))
 }
 
 /// Shows a port's counters from now on.
@@ -205,15 +227,16 @@ unsafe extern "C" fn read_counter(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::tunables::pml;
 
     #[test]
     fn every_row_has_a_place() {
-        assert!(TABLE.len() <= ROOM, "{} rows", TABLE.len());
+        assert!(TABLE.len() <= ROOM && pml::TABLE.len() <= ROOM, "{} and {} rows", TABLE.len(), pml::TABLE.len());
     }
 
     #[test]
     fn help_names_default_and_bounds() {
-        for row in TABLE {
+        for row in TABLE.iter().chain(pml::TABLE) {
             let help = parameter_help(row);
             assert!(help.contains("Default: ") && help.contains("permitted: "), "{help}");
         }

@@ -4,12 +4,13 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::cell::Cell;
 
 const LIMITS: Limits = Limits { kept: 100, waiting: 30, window: 2 };
 const COUNTED: Way = Way::Announced { counted: true };
 const PEER: u8 = 7;
 
-fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u32) {
+fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u64) {
     assert!(outgoing.heard(PEER, Word { number, holds_back: true }).is_some());
 }
 
@@ -79,13 +80,16 @@ fn who_may_go_on_sends_what_pended_in_order_before_anything_else() {
 #[test]
 fn the_last_word_counts_whichever_comes_last() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
-    let first = u32::MAX - 1;
-    assert!(outgoing.heard(PEER, Word { number: first + 1, holds_back: false }).is_some());
-    assert_eq!(outgoing.heard(PEER, Word { number: first, holds_back: true }), None);
+    assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());
+    assert_eq!(outgoing.heard(PEER, Word { number: 7, holds_back: true }), None);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    // The next number after the highest is 0.
-    assert!(outgoing.heard(PEER, Word { number: 0, holds_back: true }).is_some());
+    // Words to other peers have numbers, too: there may be any number of them in between.
+    assert!(outgoing.heard(PEER, Word { number: 9 + (1 << 31), holds_back: true }).is_some());
     assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+    let mut kept = Kept::<u8> { number: u64::from(u32::MAX), ..Kept::new(LIMITS) };
+    let word = kept.hold_back(PEER).expect("the first time");
+    assert!(outgoing.heard(PEER, Word { holds_back: false, ..word }).is_some());
+    assert_eq!(outgoing.way(PEER, 1, 5), Way::Free);
 }
 
 #[test]
@@ -98,11 +102,11 @@ fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
     outgoing.pend(PEER, 0, 1);
     assert!(!outgoing.tells(PEER, 0), "the peer has nothing to do with it");
     assert_eq!(outgoing.way(9, 0, 5), Way::Free, "another peer");
-    assert_eq!((outgoing.next(PEER, 0), outgoing.went(PEER, 20)), (None, vec![0]));
+    assert_eq!((outgoing.next(PEER, 0), outgoing.went(PEER, 20)), (None, true));
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind the one that pends");
-    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
+    assert_eq!((outgoing.next_to(PEER), outgoing.next_to(PEER)), (Some((1, Way::Free)), None));
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    assert!(outgoing.went(PEER, 20).is_empty());
+    assert!(!outgoing.went(PEER, 20));
     assert!(outgoing.is_free());
 }
 
@@ -113,8 +117,86 @@ fn nothing_pends_for_a_port_that_nothing_waits_for_whatever_the_bound() {
     outgoing.waits(PEER, 20);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
     outgoing.pend(PEER, 0, 1);
-    assert_eq!(outgoing.went(PEER, 20), [0]);
+    assert!(outgoing.went(PEER, 20));
     assert_eq!(outgoing.next(PEER, 0), Some((1, Way::Free)));
+}
+
+#[test]
+fn communicators_take_turns_when_what_waited_has_gone() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    outgoing.waits(PEER, LIMITS.waiting + 1);
+    for (context, send) in [(3, 1), (5, 2), (3, 3), (9, 4)] {
+        outgoing.pend(PEER, context, send);
+    }
+    assert!(outgoing.went(PEER, 1 + LIMITS.waiting / 2));
+    let gone: Vec<u32> = std::iter::from_fn(|| outgoing.next_to(PEER)).map(|(send, _)| send).collect();
+    assert_eq!(gone, [1, 2, 4, 3]);
+}
+
+#[test]
+fn of_a_peer_that_has_gone_nothing_is_kept() {
+    let (mut outgoing, mut kept) = (Outgoing::<u8, u32>::new(LIMITS), Kept::new(LIMITS));
+    hold_back(&mut outgoing, 1);
+    outgoing.waits(PEER, 8);
+    outgoing.pend(PEER, 3, 1);
+    assert_eq!((outgoing.way(PEER, 4, 5), outgoing.way(9, 4, 5)), (COUNTED, Way::Free));
+    kept.keep(LIMITS.kept + 1);
+    assert!(kept.hold_back(PEER).is_some());
+    kept.pends(PEER, 3);
+    outgoing.forget(PEER);
+    kept.forget(PEER);
+    assert!(outgoing.is_free() && !kept.has_pending() && !kept.give_up(LIMITS.kept + 1));
+}
+
+thread_local! {
+    static COMPARED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A peer of which it is counted how often it is looked at.
+#[derive(Debug, Clone, Copy, Eq)]
+struct Counted(u32);
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Hash for Counted {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        COMPARED.set(COMPARED.get() + 1);
+        self.0.hash(state);
+    }
+}
+
+/// How often a peer is looked at meanwhile.
+fn looks<T>(work: impl FnOnce() -> T) -> u32 {
+    COMPARED.set(0);
+    work();
+    COMPARED.get()
+}
+
+#[test]
+fn a_send_that_has_gone_costs_the_same_whatever_pends_to_however_many_peers() {
+    let mut outgoing = Outgoing::new(LIMITS);
+    let mut kept = Kept::new(LIMITS);
+    for peer in (0..1000).map(Counted) {
+        outgoing.waits(peer, LIMITS.waiting + 2);
+        for context in 0..100 {
+            outgoing.pend(peer, context, context);
+            kept.pends(peer, context);
+        }
+    }
+    let peer = Counted(500);
+    // A few tables are looked at, in each of which a search may meet another peer or two.
+    assert!(looks(|| assert!(!outgoing.went(peer, 1))) <= 10);
+    assert!(looks(|| assert!(outgoing.went(peer, 2))) <= 10);
+    assert!(looks(|| assert!(outgoing.next_to(peer).is_some())) <= 40);
+    assert!(looks(|| outgoing.heard(peer, Word { number: 1, holds_back: true })) <= 10);
+    assert!(looks(|| outgoing.answered(peer, 7)) <= 10);
+    assert!(looks(|| kept.ask_for_more(1000)) == 0, "nobody is to be asked");
+    assert!(looks(|| assert_eq!(kept.ask_for_more(7).len(), 1000)) == 0);
 }
 
 #[test]
@@ -260,9 +342,11 @@ impl Model {
         let Some(word) = self.port.pop_front() else { return };
         self.forth.push_back(word);
         if let Forth::Whole(..) = word
-            && !self.outgoing.went(PEER, BYTES).is_empty()
+            && self.outgoing.went(PEER, BYTES)
         {
-            self.resume();
+            while let Some((send, way)) = self.outgoing.next_to(PEER) {
+                self.go(send, way);
+            }
         }
     }
 

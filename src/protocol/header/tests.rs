@@ -54,7 +54,7 @@ fn header() -> impl Strategy<Value = Header> {
         (number(), any::<u64>()).prop_map(|(receive, offset)| Header::Fragment { receive, offset }),
         (number(), any::<u64>()).prop_map(|(request, length)| Header::Finished { request, length }),
         number().prop_map(|request| Header::Acknowledge { request }),
-        (number(), any::<bool>()).prop_map(|(number, holds_back)| Header::Flow(Word { number, holds_back })),
+        (any::<u64>(), any::<bool>()).prop_map(|(number, holds_back)| Header::Flow(Word { number, holds_back })),
         number().prop_map(Header::Pending),
         number().prop_map(Header::More),
     ]

@@ -53,7 +53,11 @@ impl<A: Adapter> Port<A> {
             }
             self.take_async_events();
             self.remind_of_diverted();
-            self.probe(self.adapter.now());
+            let now = self.adapter.now();
+            self.probe(now);
+            if !self.parted.is_empty() {
+                self.look_after_parted(now);
+            }
         }
         let is_idle = !self.handshakes.is_any_active() && self.closing.is_empty();
         self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };

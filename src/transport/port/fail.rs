@@ -30,12 +30,16 @@ impl<A: Adapter> Port<A> {
         if self.connections.failure(to).is_some() {
             return false;
         }
+        // The end of a peer parted from is no failure.
+        let is_expected = self.connections.is_forgotten(to);
         let (mut qp_num, mut retransmission) = (0, Retransmission::default());
         if let Some(connection) = self.connections.get_mut(to) {
             if connection.is_made() {
                 subtract(&self.counters.connections, 1);
             }
-            self.kept.note_failure(to, connection, &cause);
+            if !is_expected {
+                self.kept.note_failure(to, connection, &cause);
+            }
             connection.became_failed();
             (qp_num, retransmission) = (connection.number(), connection.retransmission());
             // Where even this fails the queue pair is in error already, or the device is gone.
@@ -50,13 +54,13 @@ impl<A: Adapter> Port<A> {
             None => format!("port {number}"),
         };
         let failure = Failure { peer, host, port, remote_port, qp_num, cause, retransmission };
-        if !self.is_closing {
+        if !self.is_closing && !is_expected {
             watch::failed(peer.rank, self.index(), &failure);
         }
-        add(&self.counters.failed, 1);
+        add(&self.counters.failed, u64::from(!is_expected));
         flight::show(self.index(), &self.counters, 0);
         self.show_peer(to);
-        if !self.connections.is_forgotten(to) && !self.is_closing {
+        if !is_expected && !self.is_closing {
             self.untold.push(failure.to_string());
             self.undelivered.push(Completion::PeerFailed { peer: to });
         }

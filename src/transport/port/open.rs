@@ -151,9 +151,9 @@ impl Port<Verbs> {
                 device.limits.max_cqe, device.limits.max_srq_wr
             ));
         }
-        let cq = device
-            .completion_queue(depth, tunables)
-            .map_err(|(entries, error)| failed(&format!("making a completion queue of {entries} entries"), error))?;
+        let cq = device.completion_queue(depth, tunables).map_err(|(entries, error)| {
+            failed(&format!("making a completion queue of {entries} entries (btl_ibex_completion_queue_depth)"), error)
+        })?;
         let batch = (tunables.receive_batch as usize).min(depth as usize / 2).max(1);
         let memory = SlotMemory::of(tunables, setup.processes);
         let rx = SharedReceives::new(&device.domain, memory, setup.receive_size, depth, batch)
@@ -185,7 +185,13 @@ impl Port<Verbs> {
             .map_err(|error| failed(&format!("registering bounce buffers of {} bytes", setup.bounce_size), error))?;
         let probe = adapter
             .queue_pair(&cq, rx.queue())
-            .map_err(|error| failed(&format!("making a queue pair of {} sends", limits.sends), error))?;
+            .map_err(|error| {
+                let (sends, inline) = (limits.sends, limits.inline);
+                let doing = format!(
+                    "making a queue pair of {sends} sends (btl_ibex_send_queue_depth) with {inline} bytes inline (btl_ibex_max_inline)"
+                );
+                failed(&doing, error)
+            })?;
         let max_inline = probe.max_inline().min(limits.inline);
         drop(probe);
         let handshakes = handshakes(&device, choice, tunables, &setup)
@@ -197,9 +203,7 @@ impl Port<Verbs> {
         let tx = Tx::new(
             &tx::Limits {
                 credits,
-                // A queue that is full has asked for a completion, also where the adapter's is shorter than the
-                // parameter.
-                signal_interval: (tunables.signal_interval as u32).min(limits.sends / 2).max(1),
+                signal_interval: tunables.signal_interval_of(limits.sends),
                 send_slots: tunables.send_slots_max,
                 max_inline,
             },
@@ -303,6 +307,7 @@ impl<A: Adapter> Port<A> {
             async_due: Duration::ZERO,
             next_shown: 0,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
+            parted: Vec::new(),
             admission: Admission::new(),
             diversion: Diversion::default(),
             kept: Kept::default(),

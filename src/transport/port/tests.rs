@@ -7,6 +7,7 @@ mod direct;
 mod held_back;
 mod histories;
 mod pair;
+mod partings;
 mod partners;
 mod rails;
 

@@ -190,3 +190,46 @@ fn what_is_posted_fails_when_its_queue_pair_is_destroyed_and_credits_and_buffers
     assert_eq!((batch.completions().len(), tx.credits), (2, 8));
     assert_eq!(script.state().qps[0].state, crate::transport::adapter::scripted::QpState::Destroyed);
 }
+
+#[test]
+fn a_message_that_is_done_is_not_in_flight_however_many_requests_follow_it() {
+    let mut world = World::new(64, 16);
+    assert_eq!(world.post(1, Signal::Always), Attempt::Posted);
+    world.queue.note_message();
+    assert!(world.queue.has_messages_beyond(0));
+    world.retire(0);
+    for requests in [0, 1, i32::MAX as u32, 1, u32::MAX / 2] {
+        world.queue.skip(requests);
+        assert!(!world.queue.has_messages_beyond(0), "{} posted", world.queue.posted());
+    }
+    // Of requests in flight those count that come before the message's end.
+    let at = world.queue.posted();
+    for (token, is_message) in [(2, false), (3, true), (4, false)] {
+        assert_eq!(world.post(token, Signal::Always), Attempt::Posted);
+        if is_message {
+            world.queue.note_message();
+        }
+    }
+    assert!(world.queue.has_messages_beyond(0));
+    world.retire(at.wrapping_add(1));
+    assert!(!world.queue.has_messages_beyond(0) && world.queue.has_messages_beyond(1));
+}
+
+#[test]
+fn numbers_of_requests_wrap_and_nothing_is_lost() {
+    let mut world = World::new(64, 16);
+    world.queue.skip(u32::MAX - 20);
+    for token in 1..=60 {
+        let number = world.queue.posted();
+        assert_eq!(world.post(token, Signal::Sometimes), Attempt::Posted, "{number}");
+        world.queue.note_message();
+        if token % 12 == 0 {
+            assert_eq!(world.queue.in_flight(), 12);
+            assert!(world.queue.has_messages_beyond(0));
+            world.retire(number);
+            assert!(!world.queue.has_messages_beyond(0) && !world.queue.is_completion_due());
+            assert_eq!(world.tokens(), (token - 11..=token).map(|token| (token, true)).collect::<Vec<_>>());
+        }
+    }
+    assert_eq!((world.queue.posted(), world.tx.credits()), (39, 64));
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every parameter of both tables at its least and at its most, and just beyond: a short job of messages of all sizes ends
+//! right, or is refused with the parameter's name and what it may be.
+//!
+//! Values are tried many at a time, by chance but the same in each run; those that loss, patience and connecting go by one
+//! at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::{Launch, over_the_pml, says};
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use hw_tests::Ending;
+use ibex::connect::Random;
+use ibex::tunables::{Kind, Row, TABLE, pml};
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated("each parameter may have the least and the most that it is permitted", at_the_bounds),
+        Test::on_emulated("what only some adapters can do is done or refused by its parameter's name", alone),
+        Test::on_emulated("what is just beyond a bound is refused with the bounds, for each parameter", beyond)
+            .device_independent(),
+    ]
+}
+
+/// The most that is tried, where the bound is more than a test has: memory, or patience.
+const MOST: &[(&str, u64)] = &[
+    // With as much inline as there may be, adapters make no longer ones. [`alone`] tries more.
+    ("send_queue_depth", 1024),
+    // Some 256 MiB for each port. [`alone`] tries more.
+    ("completion_queue_depth", 65536),
+    // A slot is 32 KiB: 1 GiB for each rank.
+    ("receive_queue_depth", 4096),
+    // 128 MiB at once, of each of three sizes.
+    ("send_slots_grow", 1024),
+    // What loses every packet connects nobody.
+    ("handshake_loss", 50),
+];
+
+/// Of these one has another value than its default in a job.
+const ONE_AT_A_TIME: &[&str] = &[
+    "ack_timeout",
+    "link_outage",
+    "retry_count",
+    "rnr_timer",
+    "probe_interval",
+    "connect_via",
+    "connect_retry",
+    "connect_timeout",
+    "connect_ud_tries",
+    "connect_poll_interval",
+    "connect_tcp_interval",
+    "handshake_loss",
+    "handshake_duplicate",
+    "fault_seed",
+];
+
+/// What an adapter or a fabric may lack, and what ends a job in its own words.
+const ALONE: &[&str] =
+    &["gid_index", "pkey_index", "mtu", "fork_support", "rnr_retry", "priority", "receive_batch", "signal_interval"];
+
+/// What is tried alone at its very most as well.
+const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
+
+/// What is at most half of a queue, and a queue of twice its most.
+const BESIDE: &[(&str, &str, &str)] = &[
+    ("receive_batch", "btl_ibex_receive_queue_depth", "2048"),
+    ("signal_interval", "btl_ibex_send_queue_depth", "2048"),
+];
+
+/// The values of a row that are tried.
+fn bounds(row: &Row) -> Vec<String> {
+    match row.kind {
+        Kind::Count { min, max, .. } => {
+            let most = MOST.iter().find(|(name, _)| *name == row.name).map_or(max, |(_, most)| *most);
+            vec![min.to_string(), most.to_string()]
+        }
+        Kind::Flag { .. } => vec!["true".to_owned(), "false".to_owned()],
+        Kind::Text { choices, .. } => {
+            choices.iter().flat_map(|choice| choice.split("..=")).map(str::to_owned).collect()
+        }
+    }
+}
+
+/// What it may not be; of a text of any words nothing.
+fn just_beyond(row: &Row) -> Vec<String> {
+    match row.kind {
+        Kind::Count { min, max, .. } => {
+            // Open MPI reads -1 as the greatest number of all.
+            let below = min.checked_sub(1).map_or_else(|| "-1".to_owned(), |below| below.to_string());
+            let above = max.checked_add(1).map(|above| above.to_string());
+            above.map_or_else(Vec::new, |above| vec![below, above])
+        }
+        Kind::Text { choices: [], .. } | Kind::Flag { .. } => Vec::new(),
+        Kind::Text { .. } => vec!["neither".to_owned()],
+    }
+}
+
+/// A row's whole name.
+fn name(row: &Row) -> String {
+    format!("{}{}", row.prefix, row.name)
+}
+
+/// The rows of both tables of which this holds.
+fn rows(is_wanted: impl Fn(&Row) -> bool) -> Vec<&'static Row> {
+    TABLE.iter().chain(pml::TABLE).filter(|row| is_wanted(row)).collect()
+}
+
+fn at_the_bounds(site: &mut Site) -> Result<()> {
+    let is_one = |row: &Row| ONE_AT_A_TIME.contains(&row.name);
+    let together = rows(|row| !is_one(row) && !ALONE.contains(&row.name) && !bounds(row).is_empty());
+    let singles = rows(is_one).into_iter().flat_map(|row| bounds(row).into_iter().map(move |value| (row, value)));
+    let mut random = Random::new(21);
+    for (job, (single, value)) in singles.enumerate() {
+        let over = if job.is_multiple_of(2) { "ob1" } else { "the pml" };
+        let mut set = vec![(single, value)];
+        for row in &together {
+            let mut values = bounds(row);
+            // First each in its turn, so that none is left out; then with ever other company.
+            let turn = if job / 2 < values.len() { job / 2 } else { random.below(values.len() as u64) as usize };
+            set.push((*row, values.swap_remove(turn)));
+        }
+        let passed = if over == "ob1" {
+            set.retain(|(row, _)| row.prefix == "btl_ibex_");
+            traffic(job, &set).passes(site)
+        } else {
+            over_the_pml(|| traffic(job, &set).passes(site))
+        };
+        passed.with_context(|| format!("job {job} over {over}"))?;
+    }
+    Ok(())
+}
+
+/// Two ranks with random traffic, whose sizes lie around all limits of the protocols. In every other pair of jobs shared
+/// memory carries what it can.
+fn traffic(job: usize, set: &[(&Row, String)]) -> Launch {
+    let launch = Launch::new("traffic", 2).arguments(&["--seed", &job.to_string(), "--messages", "24"]);
+    let launch = launch.environment("IBEX_TEST_SCALE", "0.2").limit(60);
+    let launch = if job % 4 < 2 { launch } else { launch.with("btl", "self,sm,ibex") };
+    set.iter().fold(launch, |launch, (row, value)| launch.with(&name(row), value))
+}
+
+fn alone(site: &mut Site) -> Result<()> {
+    let most = |row: &Row| match row.kind {
+        Kind::Count { max, .. } if WHOLE.contains(&row.name) => vec![max.to_string()],
+        _ => bounds(row),
+    };
+    for row in rows(|row| ALONE.contains(&row.name) || WHOLE.contains(&row.name)) {
+        for value in most(row) {
+            let queue = BESIDE.iter().filter(|(name, ..)| *name == row.name);
+            let launch = || {
+                let launch = traffic(0, &[(row, value.clone())]);
+                queue.clone().fold(launch, |launch, (_, queue, depth)| launch.with(queue, depth))
+            };
+            let outcome = over_the_pml(|| launch().run(site))?;
+            ensure!(matches!(outcome.ending, Ending::Exited(_)), "{} {value}: {outcome}", row.name);
+            if !outcome.success() {
+                says(&outcome, &[&name(row), &value])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Eight ranks with a value each that is refused, in a job that goes on without ibex.
+fn beyond(site: &mut Site) -> Result<()> {
+    let values: Vec<_> = rows(|_| true)
+        .into_iter()
+        .flat_map(|row| just_beyond(row).into_iter().map(move |value| (row, value)))
+        .collect();
+    for ranks in values.chunks(8) {
+        let own: Vec<String> = ranks.iter().map(|(row, value)| format!("{}={value}", name(row))).collect();
+        let launch =
+            Launch::new("init_finalize", 1).without("pml").with("btl", "self,sm,ibex").each_rank_with_own(&own);
+        let outcome = launch.limit(60).succeeds(site)?;
+        for (row, value) in ranks {
+            let value = if value == "-1" { u64::MAX.to_string() } else { value.clone() };
+            says(&outcome, &[&format!("{} is", name(row)), &value, &row.permitted()])?;
+        }
+    }
+    Ok(())
+}

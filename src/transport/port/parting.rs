@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Peers that this process has parted from: nothing is sent to them any more, and they may end without a word.
+//!
+//! Nobody says goodbye, so a peer's end shows only in that it acknowledges nothing. Each is asked for an
+//! acknowledgement, first soon and then ever more seldom, and its connection is destroyed when none comes. Until then
+//! it stays as it is, and what the peer still has of it is right; if the two meet again they go on with it. Part of the
+//! port. Grade: setup. Tests: `tests/partings.rs`.
+
+use super::Port;
+use crate::transport::adapter::Adapter;
+use crate::transport::connections::parted::Parted;
+use crate::transport::tx::request::Request;
+use crate::transport::work_request::EndpointId;
+use std::time::Duration;
+
+impl<A: Adapter> Port<A> {
+    /// Parts from a peer: its failure is nobody's concern, and its connection goes when the peer has gone. Requests to
+    /// it are refused until it is met again. Setup.
+    pub fn part(&mut self, peer: EndpointId) {
+        if !self.connections.is_forgotten(peer) && self.connections.give_up(peer) {
+            self.parted.push(Parted::new(peer, self.adapter.now()));
+        }
+    }
+
+    /// Meets a peer again from which this process has parted. Setup.
+    pub fn rejoin(&mut self, peer: EndpointId) {
+        self.parted.retain(|parted| parted.peer != peer);
+        self.connections.take_back(peer);
+    }
+
+    /// Whether nothing is left of the connection to a peer parted from.
+    #[must_use]
+    pub fn has_gone(&self, peer: EndpointId) -> bool {
+        self.connections.is_forgotten(peer) && self.connections.get(peer).is_none()
+    }
+
+    /// Asks those whose time has come, and destroys the connections to those that have gone.
+    #[cold]
+    pub(super) fn look_after_parted(&mut self, now: Duration) {
+        let mut parted = std::mem::take(&mut self.parted);
+        // One may have been met by its name.
+        parted.retain(|parted| self.connections.is_forgotten(parted.peer));
+        parted.retain_mut(|parted| {
+            if self.connections.failure(parted.peer).is_some() {
+                self.drop_connection(parted.peer);
+                self.connections.forget_failure(parted.peer);
+            } else if parted.is_due(now) {
+                self.ask(parted.peer);
+            }
+            self.connections.get(parted.peer).is_some()
+        });
+        self.parted = parted;
+    }
+
+    /// Queues a request that moves no byte, for its completion.
+    fn ask(&mut self, peer: EndpointId) {
+        let Some(connection) = self.connections.get_mut(peer).filter(|connection| connection.is_made()) else { return };
+        self.tx.wait(connection.queue_mut(), peer, Request::NOTHING, &self.counters);
+        self.work_backlog();
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Makes a table of parameters, the type of their checked values, and the reading of one from the other out of one
+//! list of rows, so that no row can be without a field. Path: setup.
+
+/// Static, type, prefix of all names; then the rows.
+macro_rules! table {
+    (@type Count) => { u64 };
+    (@type Text) => { String };
+    (@type Flag) => { bool };
+    (
+        $(#[$of_table:meta])* $table:ident;
+        $(#[$of_type:meta])* $type:ident;
+        $prefix:literal;
+        $( $name:ident: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $help:literal, $effect:literal; )*
+    ) => {
+        $(#[$of_table])*
+        pub static $table: &[$crate::tunables::Row] = &[$(
+            $crate::tunables::Row {
+                prefix: $prefix,
+                name: stringify!($name),
+                kind: $crate::tunables::Kind::$kind { $($bounds)* },
+                unit: $unit,
+                help: $help,
+                effect: $effect,
+                level: $level,
+            },
+        )*];
+
+        $(#[$of_type])*
+        #[derive(Clone, Debug, Eq, PartialEq)]
+        pub struct $type {
+            $(
+                #[doc = concat!("The checked value of `", $prefix, stringify!($name), "`.")]
+                pub $name: table!(@type $kind),
+            )*
+        }
+
+        impl $type {
+            /// Checks each value by its row.
+            fn from_rows(values: &[$crate::tunables::Value]) -> Result<$type, $crate::tunables::OutOfBounds> {
+                let mut values = values.iter();
+                let mut rows = $table.iter();
+                Ok($type {
+                    $( $name: {
+                        let row = rows.next().expect("one per field");
+                        match row.checked(values.next())? {
+                            $crate::tunables::Value::$kind(value) => value.clone(),
+                            other => return Err($crate::tunables::OutOfBounds::value(row, other)),
+                        }
+                    }, )*
+                })
+            }
+        }
+    };
+}
