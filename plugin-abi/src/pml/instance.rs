@@ -472,6 +472,7 @@ mod tests {
             receiver_first: 0,
             threads,
             functions,
+            poll_more: |_, _| 0,
         };
         Pml::new(Vec::new(), &settings)
     }
