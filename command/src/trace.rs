@@ -312,12 +312,7 @@ impl fmt::Display for Recorded {
         if self.lost > 0 {
             let lost = self.types.iter().filter(|(_, count)| count.lost > 0);
             let each: Vec<String> = lost.map(|(name, count)| format!("{} {name}", count.lost)).collect();
-            writeln!(
-                f,
-                "ibex: {} are lost ({}): record fewer with --events",
-                many(self.lost, "event"),
-                each.join(", ")
-            )?;
+            writeln!(f, "ibex: {} are lost ({})", many(self.lost, "event"), each.join(", "))?;
         }
         if self.missing > 0 {
             writeln!(f, "ibex: {} left no file", many(self.missing.into(), "rank"))?;

@@ -45,6 +45,14 @@ const SAMPLE: Duration = Duration::from_millis(50);
 /// The messages of this recorder's own.
 static HIDDEN: Hidden = Hidden::new();
 
+/// What is said where threads have no ring.
+const NO_MEMORY: &str = "the system gave no memory for events of further threads (16 MiB of addresses each): allow the \
+                         processes more (ulimit -v), or use fewer threads";
+
+/// What is said where rings were full.
+const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
+                        IBEX_TRACE_EVENTS)";
+
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
 /// What the callbacks of a type are given (L1).
@@ -67,6 +75,8 @@ struct Writing {
     /// The losses of each type that the trace has been told of.
     lost: Vec<u64>,
     failure_told: bool,
+    /// Whether it has been told why there are losses: no memory; too fast.
+    reasons_told: [bool; 2],
     /// What the trace is to say, a sentence each.
     notes: Vec<String>,
 }
@@ -252,7 +262,7 @@ impl Recording {
     /// Takes what was recorded and writes it; `now`: so that it is in the file. How many records that were.
     fn pass(&self, now: bool) -> usize {
         let mut writing = lock(&self.writing);
-        let Writing { recorder, sources, sampled, lost, failure_told, notes } = &mut *writing;
+        let Writing { recorder, sources, sampled, lost, failure_told, reasons_told, notes } = &mut *writing;
         let Some(recorder) = recorder else { return 0 };
         let is_due = now || sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE);
         let taken = recorder.pass(self.rings, |writer| {
@@ -263,10 +273,18 @@ impl Recording {
             if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
-                for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {
+                for (event_type, (target, told)) in self.targets.iter().zip(&mut *lost).enumerate() {
                     let all = target.lost.load(Ordering::Relaxed);
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
+                }
+                let refused = self.rings.refused();
+                let reasons = [(refused > 0, NO_MEMORY), (lost.iter().sum::<u64>() > refused, TOO_FAST)];
+                for ((is_one, reason), is_told) in reasons.into_iter().zip(reasons_told) {
+                    if is_one && !*is_told {
+                        *is_told = true;
+                        writer.note(format!("Events are lost: {reason}."));
+                    }
                 }
             }
         });
@@ -305,11 +323,11 @@ impl Recording {
         {
             mpi::complain(&format!("{error}: the trace is not complete"));
         }
-        self.tell_losses(if failed_before { "they are not in its trace" } else { "name fewer in IBEX_TRACE_EVENTS" });
+        self.tell_losses(failed_before);
     }
 
-    /// What the trace lacks, and what that means.
-    fn tell_losses(&self, meaning: &str) {
+    /// What the trace lacks, and why; `is_unwritten`: it ends where it could not be written.
+    fn tell_losses(&self, is_unwritten: bool) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
@@ -317,7 +335,14 @@ impl Recording {
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
             let rank = settings::launched(|name| std::env::var(name).ok());
             let whose = settings::rank(rank, self.process);
-            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {meaning}", each.join(", ")));
+            let refused = self.rings.refused();
+            let reason = match refused {
+                _ if is_unwritten => "they are not in its trace".to_owned(),
+                0 => TOO_FAST.to_owned(),
+                _ if refused == all => NO_MEMORY.to_owned(),
+                _ => format!("{refused} of them as {NO_MEMORY}; the others as {TOO_FAST}"),
+            };
+            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {reason}", each.join(", ")));
         }
     }
 }
