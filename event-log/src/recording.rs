@@ -53,6 +53,9 @@ const NO_MEMORY: &str = "the system gave no memory for events of further threads
 const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
                         IBEX_TRACE_EVENTS)";
 
+/// What is said of events that never came to a callback.
+const NOT_HANDED_OVER: &str = "ibex could not deliver them in time";
+
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
 /// What the callbacks of a type are given (L1).
@@ -63,6 +66,8 @@ struct Target {
     context: Option<Place>,
     rings: &'static Rings,
     lost: AtomicU64,
+    /// Those of the lost that ibex says it has dropped.
+    dropped: AtomicU64,
 }
 
 /// What belongs to who writes.
@@ -75,8 +80,8 @@ struct Writing {
     /// The losses of each type that the trace has been told of.
     lost: Vec<u64>,
     failure_told: bool,
-    /// Whether it has been told why there are losses: no memory; too fast.
-    reasons_told: [bool; 2],
+    /// Which of [`Recording::reasons`] the trace has been told of.
+    reasons_told: [bool; 3],
     /// What the trace is to say, a sentence each.
     notes: Vec<String>,
 }
@@ -170,7 +175,14 @@ impl Recording {
         let target = |(number, of): (usize, &EventType)| {
             let (layout, places) = (Layout::new(number as u8, &of.recorded()), of.places());
             let context = of.element("context").map(|element| places[element]);
-            &*Box::leak(Box::new(Target { layout, places, context, rings, lost: AtomicU64::new(0) }))
+            &*Box::leak(Box::new(Target {
+                layout,
+                places,
+                context,
+                rings,
+                lost: AtomicU64::new(0),
+                dropped: AtomicU64::new(0),
+            }))
         };
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
         let mut registrations = Vec::new();
@@ -273,15 +285,13 @@ impl Recording {
             if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
-                for (event_type, (target, told)) in self.targets.iter().zip(&mut *lost).enumerate() {
+                for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {
                     let all = target.lost.load(Ordering::Relaxed);
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
                 }
-                let refused = self.rings.refused();
-                let reasons = [(refused > 0, NO_MEMORY), (lost.iter().sum::<u64>() > refused, TOO_FAST)];
-                for ((is_one, reason), is_told) in reasons.into_iter().zip(reasons_told) {
-                    if is_one && !*is_told {
+                for ((count, reason), is_told) in self.reasons().into_iter().zip(reasons_told) {
+                    if count > 0 && !*is_told {
                         *is_told = true;
                         writer.note(format!("Events are lost: {reason}."));
                     }
@@ -326,6 +336,17 @@ impl Recording {
         self.tell_losses(failed_before);
     }
 
+    /// Why events were lost so far, and how many for each reason.
+    fn reasons(&self) -> [(u64, &'static str); 3] {
+        let sum = |count: fn(&Target) -> &AtomicU64| -> u64 {
+            self.targets.iter().map(|target| count(target).load(Ordering::Relaxed)).sum()
+        };
+        // All first: what is lost meanwhile must not seem to have another reason.
+        let all = sum(|target| &target.lost);
+        let (refused, dropped) = (self.rings.refused(), sum(|target| &target.dropped));
+        [(refused, NO_MEMORY), (dropped, NOT_HANDED_OVER), (all.saturating_sub(refused + dropped), TOO_FAST)]
+    }
+
     /// What the trace lacks, and why; `is_unwritten`: it ends where it could not be written.
     fn tell_losses(&self, is_unwritten: bool) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
@@ -335,12 +356,11 @@ impl Recording {
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
             let rank = settings::launched(|name| std::env::var(name).ok());
             let whose = settings::rank(rank, self.process);
-            let refused = self.rings.refused();
-            let reason = match refused {
+            let reasons: Vec<_> = self.reasons().into_iter().filter(|(count, _)| *count > 0).collect();
+            let reason = match &reasons[..] {
                 _ if is_unwritten => "they are not in its trace".to_owned(),
-                0 => TOO_FAST.to_owned(),
-                _ if refused == all => NO_MEMORY.to_owned(),
-                _ => format!("{refused} of them as {NO_MEMORY}; the others as {TOO_FAST}"),
+                [(_, only)] => (*only).to_owned(),
+                _ => reasons.iter().map(|(count, of)| format!("{count}: {of}")).collect::<Vec<_>>().join("; "),
             };
             mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {reason}", each.join(", ")));
         }
@@ -440,5 +460,6 @@ unsafe extern "C" fn on_dropped(
 ) {
     // SAFETY: a target that is never freed (L1).
     let target = unsafe { &*user.cast::<Target>() };
+    target.dropped.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
     target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
 }
