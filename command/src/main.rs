@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ibex: {error:#}");
+            eprintln!("ibex: {}", answer::reason(&error));
             ExitCode::FAILURE
         }
     }

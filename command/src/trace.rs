@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Not where the job writes, which may be a pipe.
         Ok(recorded) => eprint!("{recorded}"),
         Err(error) => {
-            eprintln!("ibex: {error:#}");
+            eprintln!("ibex: {}", answer::reason(&error));
             eprintln!(
                 "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts \
                  share {}? A script in the job that sets LD_PRELOAD is to keep what is there: \
