@@ -45,6 +45,19 @@ pub(crate) fn print_on<T: Serialize + Display>(form: &Form, found: &T) -> Result
     }
 }
 
+/// Why something failed, with its causes, each told once: an error may have its cause in its own sentence as well.
+pub(crate) fn reason(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.ends_with(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// Rows of names and values, the values one below the other.
 pub(crate) fn rows<'a>(indent: usize, rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -60,6 +73,20 @@ pub(crate) fn rows<'a>(indent: usize, rows: impl IntoIterator<Item = (&'a str, S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once_whether_its_error_tells_it_or_not() {
+        let missing = || std::io::Error::from(ErrorKind::NotFound);
+        let path = std::path::PathBuf::from("/x");
+        let tells = anyhow::Error::new(ibex_export::ExportError::Write { path, cause: missing() });
+        assert_eq!(reason(&tells), format!("/x cannot be written: {}", missing()));
+        let above = tells.context("cannot export");
+        assert_eq!(reason(&above), format!("cannot export: /x cannot be written: {}", missing()));
+        assert_eq!(
+            reason(&anyhow::Error::new(missing()).context("cannot read /x")),
+            format!("cannot read /x: {}", missing())
+        );
+    }
 
     #[test]
     fn values_stand_below_each_other_and_empty_ones_are_left_out() {

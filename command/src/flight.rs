@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex flight FILE...`: what processes did last, as their flight recorders have it, in words.
+//! `ibex flight FILE...`: what processes did last, as their flight recorders have it, in words; of several jobs in a folder
+//! a summary of each (`jobs`).
 //!
 //! Files and folders are read by the engine's `flight`; several are put in one order by the time of day. Grade: setup.
 //! Tests: below; with a device, `hw-tests/tests/device/flight.rs`.
@@ -13,9 +14,14 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod jobs;
+
+use jobs::{Job, age, date, last};
+
 /// Arguments of `ibex flight`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: what the processes did last that failed on this host\n  ibex flight /dev/shm\n\n\
+#[command(after_help = "Example: which jobs have failed on this host, and what the processes of one did last\n  \
+                        ibex flight\n  ibex flight --job 2059534337\n\n\
                         Times are seconds before the last entry shown. Where a job failed, ibex prints where the file is.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -30,9 +36,17 @@ pub(crate) struct Arguments {
     last: usize,
 }
 
+/// How many jobs a summary has.
+const MOST_JOBS: usize = 20;
+
 /// What is shown.
 #[derive(Serialize)]
 struct Shown {
+    /// The one that failed last first.
+    jobs: Vec<Job>,
+    /// In the text the jobs alone, as there are several and none was asked for.
+    #[serde(skip)]
+    is_summary: bool,
     processes: Vec<Process>,
     /// Entries that are not shown.
     omitted: usize,
@@ -51,6 +65,8 @@ struct Process {
     program: String,
     alive: bool,
     reason: String,
+    /// When it wrote last: nanoseconds since 1970.
+    last_ns: u64,
     entries: u64,
     torn: u64,
 }
@@ -106,7 +122,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             places.join(" and ")
         );
     }
-    answer::print(&arguments.form, &shown(&flights, unreadable, arguments.last))?;
+    let mut shown = shown(&flights, unreadable, arguments.last);
+    shown.is_summary = shown.jobs.len() > 1 && named.iter().any(|path| path.is_dir());
+    answer::print(&arguments.form, &shown)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,11 +137,17 @@ fn shown(flights: &[(PathBuf, Flight)], unreadable: Vec<String>, last: usize) ->
     entries.sort_by_key(|(time, ..)| *time);
     let omitted = if last == 0 { 0 } else { entries.len().saturating_sub(last) };
     let end = entries.last().map_or(0, |(time, ..)| *time);
+    let jobs = Job::of(flights.iter().map(|(_, flight)| flight));
+    let place = |of: &Flight| jobs.iter().position(|job| job.number == of.job);
+    let mut flights: Vec<_> = flights.iter().collect();
+    flights.sort_by_key(|(_, flight)| (place(flight), flight.rank, flight.pid));
     Shown {
+        is_summary: false,
         processes: flights.iter().map(|(path, flight)| process(path, flight)).collect(),
         omitted,
         entries: entries[omitted..].iter().map(|(time, flight, entry)| line(*time, end, flight, entry)).collect(),
         unreadable,
+        jobs,
     }
 }
 
@@ -137,6 +161,7 @@ fn process(path: &Path, flight: &Flight) -> Process {
         program: flight.program.clone(),
         alive: flight.is_alive,
         reason: flight.reason.clone(),
+        last_ns: last(flight),
         entries: flight.made,
         torn: flight.torn,
     }
@@ -163,6 +188,19 @@ fn line(time: u64, end: u64, flight: &Flight, entry: &Entry) -> Line {
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_summary {
+            self.jobs.iter().take(MOST_JOBS).try_for_each(|job| write!(f, "{job}"))?;
+            let more = self.jobs.len().saturating_sub(MOST_JOBS);
+            if more > 0 {
+                writeln!(f, "Older ones: {more} (--json has all)")?;
+            }
+            self.unreadable.iter().try_for_each(|why| writeln!(f, "Left out: {why}."))?;
+            let first = self.jobs.first().map_or(0, |job| job.number);
+            return writeln!(f, "\nWhat the processes of a job did last: ibex flight --job {first}");
+        }
+        if let Some(job) = self.jobs.first() {
+            writeln!(f, "The last entry is of {}, {}.", date(job.last_ns), age(job.last_ns))?;
+        }
         for process in &self.processes {
             let Process { job, rank, host, pid, program, .. } = process;
             let state = if process.alive { "it runs" } else { "it does not run on this host any more" };
@@ -195,14 +233,14 @@ mod tests {
     use super::*;
     use ibex::flight::{Kind, PortFlight};
 
-    fn flight(rank: u32, to_unix: u64, times: &[u64]) -> (PathBuf, Flight) {
+    pub(super) fn flight(rank: u32, to_unix: u64, times: &[u64]) -> (PathBuf, Flight) {
         let entry = |time: &u64| Entry {
             number: 0,
             time: *time,
             kind: Kind::ConnectionFailed as u16,
             port: 0,
             detail: 0,
-            peer: 1 - rank,
+            peer: rank ^ 1,
             numbers: [0x11, 12, 0, 0],
         };
         let port = PortFlight { index: 0, name: "mlx5_0:1".into(), gid: [0; 16], time: None, counts: Vec::new() };
@@ -237,6 +275,26 @@ mod tests {
         assert!(text.contains("not whole, and left out: 1."), "{text}");
         assert!(text.contains("-1.000000 s  rank 1     mlx5_0:1  rank 0: connection failed"), "{text}");
         assert!(text.contains("RETRY_EXC_ERR") && text.contains("All that is recorded"), "{text}");
+    }
+
+    #[test]
+    fn several_jobs_are_summed_up_and_one_is_told_whole() {
+        let (mut one, mut other) = (flight(0, 0, &[1, 2]), flight(1, 0, &[5]));
+        (one.1.job, other.1.job) = (3, 4);
+        let mut shown = super::shown(&[one, other], Vec::new(), 0);
+        assert_eq!(
+            shown.processes.iter().map(|process| process.job).collect::<Vec<_>>(),
+            [4, 3],
+            "failed before running"
+        );
+        shown.is_summary = true;
+        let text = shown.to_string();
+        assert!(
+            text.contains("job 4: a.out on n1; rank 1 is gone, and told of no failure\n")
+                && !text.contains("connection failed"),
+            "{text}"
+        );
+        assert!(text.ends_with("ibex flight --job 4\n"), "{text}");
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("ibex: {error:#}");
+            eprintln!("ibex: {}", answer::reason(&error));
             ExitCode::FAILURE
         }
     }

@@ -19,6 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
@@ -56,17 +57,21 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
-    let variables = variables(&recorder(&arguments.command)?, &folder, arguments.events.as_deref());
-    let (status, crash) = watched(launched(&arguments.command, &variables))?;
+    let library = recorder(&arguments.command)?;
+    let variables = variables(preload(&library, &arguments.command), &folder, arguments.events.as_deref());
+    let command = launched(&beside_others(&arguments.command, &library, &variables), &variables);
+    let (status, crash) = watched(command)?;
     let recorded = Recorded::of(&folder, status);
     match recorded {
         Ok(recorded) if arguments.form.is_json() => answer::print(&arguments.form, &recorded)?,
         // Not where the job writes, which may be a pipe.
         Ok(recorded) => eprint!("{recorded}"),
         Err(error) => {
-            eprintln!("ibex: {error:#}");
+            eprintln!("ibex: {}", answer::reason(&error));
             eprintln!(
-                "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts share {}?",
+                "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts \
+                 share {}? A script in the job that sets LD_PRELOAD is to keep what is there: \
+                 export LD_PRELOAD=mine.so${{LD_PRELOAD:+:$LD_PRELOAD}}",
                 folder.display()
             );
             say(crash);
@@ -189,13 +194,61 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
     })
 }
 
-/// What the ranks need in their environment.
-fn variables(recorder: &Path, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
+/// How a command gives a variable of the loader, whose libraries the user wants as well.
+const PRELOAD: &str = "LD_PRELOAD=";
+
+/// The recorder, and what else the user has the ranks preload: as the words before the launcher say, or the environment.
+fn preload(recorder: &Path, words: &[OsString]) -> OsString {
+    let before = words.iter().take_while(|word| !is_launcher(word)).map(|word| word.as_bytes());
+    let told = before.filter_map(|word| word.strip_prefix(PRELOAD.as_bytes())).last();
+    let others = told.map(|others| OsStr::from_bytes(others).to_owned()).or_else(|| env::var_os("LD_PRELOAD"));
     let mut preload = recorder.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
+    preload
+}
+
+/// The words, with the recorder put before what they have the ranks preload: of two values the launcher takes the later,
+/// and `env` and shells that of theirs.
+fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
+    // The launcher itself is left alone.
+    let of_launcher = words.iter().position(|word| is_launcher(word)).unwrap_or(0);
+    let mut made = words[..of_launcher].to_vec();
+    for word in &words[of_launcher..] {
+        if word == "LD_PRELOAD" && made.last().is_some_and(|before| before == "-x") {
+            // As it is in this environment, which has not the recorder.
+            let of_all = variables.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.as_bytes());
+            made.push(OsString::from_vec([PRELOAD.as_bytes(), of_all.unwrap_or_default()].concat()));
+            continue;
+        }
+        let (bytes, sought) = (word.as_bytes(), PRELOAD.as_bytes());
+        let begins =
+            |at: usize| bytes[at..].starts_with(sought) && !bytes[..at].last().copied().is_some_and(is_of_a_name);
+        let mut new = Vec::with_capacity(bytes.len());
+        for (at, letter) in bytes.iter().enumerate() {
+            if at >= sought.len() && begins(at - sought.len()) {
+                new.extend_from_slice(recorder.as_os_str().as_bytes());
+                new.extend((!letter.is_ascii_whitespace()).then_some(b':'));
+            }
+            new.push(*letter);
+        }
+        if bytes.len() >= sought.len() && begins(bytes.len() - sought.len()) {
+            new.extend_from_slice(recorder.as_os_str().as_bytes());
+        }
+        made.push(OsString::from_vec(new));
+    }
+    made
+}
+
+/// Whether a letter can stand within the name of a variable.
+fn is_of_a_name(letter: u8) -> bool {
+    letter.is_ascii_alphanumeric() || letter == b'_'
+}
+
+/// What the ranks need in their environment.
+fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
     // All ranks have the recorder, so that they may exchange messages to put their clocks together.
     let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
@@ -363,12 +416,7 @@ impl fmt::Display for Recorded {
         if self.lost > 0 {
             let lost = self.types.iter().filter(|(_, count)| count.lost > 0);
             let each: Vec<String> = lost.map(|(name, count)| format!("{} {name}", count.lost)).collect();
-            writeln!(
-                f,
-                "ibex: {} are lost ({}): record fewer with --events",
-                many(self.lost, "event"),
-                each.join(", ")
-            )?;
+            writeln!(f, "ibex: {} are lost ({})", many(self.lost, "event"), each.join(", "))?;
         }
         if self.missing > 0 {
             writeln!(f, "ibex: {} left no file", many(self.missing.into(), "rank"))?;
@@ -409,6 +457,26 @@ mod tests {
             assert_eq!(shown(&command), made);
             assert_eq!(command.get_envs().count(), 0, "the launcher itself is left alone");
         }
+    }
+
+    #[test]
+    fn what_the_user_preloads_is_kept_and_the_recorder_added() {
+        let recorder = Path::new("/r.so");
+        for (given, made) in [
+            ("mpirun -x LD_PRELOAD=/a.so:/b.so ./app", "mpirun -x LD_PRELOAD=/r.so:/a.so:/b.so ./app"),
+            ("mpirun -x LD_PRELOAD ./app", "mpirun -x LD_PRELOAD=/r.so:/mine.so ./app"),
+            ("mpirun -n 2 env LD_PRELOAD=/a.so ./app", "mpirun -n 2 env LD_PRELOAD=/r.so:/a.so ./app"),
+            ("srun --export=ALL,LD_PRELOAD=/a.so ./app", "srun --export=ALL,LD_PRELOAD=/r.so:/a.so ./app"),
+            ("sh -c LD_PRELOAD=\"$X\"\t./app", "sh -c LD_PRELOAD=/r.so:\"$X\"\t./app"),
+            ("env LD_PRELOAD= ./app", "env LD_PRELOAD=/r.so ./app"),
+            ("env LD_PRELOAD=/a.so mpirun ./app", "env LD_PRELOAD=/a.so mpirun ./app"),
+            ("./app MY_LD_PRELOAD=/a.so", "./app MY_LD_PRELOAD=/a.so"),
+        ] {
+            let variables = [("LD_PRELOAD", OsString::from("/r.so:/mine.so"))];
+            assert_eq!(beside_others(&words(given), recorder, &variables), words(made), "{given}");
+        }
+        assert_eq!(preload(recorder, &words("env LD_PRELOAD=/a.so mpirun -n 2 ./app")), "/r.so:/a.so");
+        assert_eq!(preload(recorder, &words("env LD_PRELOAD= mpirun -x LD_PRELOAD=/b.so ./app")), "/r.so");
     }
 
     #[test]

@@ -14,7 +14,9 @@ mod recorder;
 mod rings;
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::hint::black_box;
+use std::ptr::null;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -28,8 +30,8 @@ const ROOM: usize = 1 << 19;
 
 /// What src/mpi.c has for the library.
 #[unsafe(no_mangle)]
-extern "C" fn ibex_log_mine() -> *mut usize {
-    thread_local!(static MINE: Cell<usize> = const { Cell::new(0) });
+extern "C" fn ibex_log_mine() -> *mut *const c_void {
+    thread_local!(static MINE: Cell<*const c_void> = const { Cell::new(null()) });
     MINE.with(Cell::as_ptr)
 }
 

@@ -61,9 +61,9 @@ int ibex_log_is_spawned(void)
 
 /* The calling thread's ring (rings.rs). Of this model, the variable is there with the thread: no access allocates, which within a
  * callback, and so within free, it must not. */
-static __thread size_t mine __attribute__((tls_model("initial-exec")));
+static __thread const void *mine __attribute__((tls_model("initial-exec")));
 
-size_t *ibex_log_mine(void)
+const void **ibex_log_mine(void)
 {
     return &mine;
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ibex_trace::{ClockSample, Error, Record, Writer, Written};
 
-use crate::rings::{Ring, Rings};
+use crate::rings::{FIRST, Ring, Rings};
 
 /// How long an event waits at most for its block to be written. A process that is killed leaves a trace that lacks no
 /// more than this.
@@ -22,25 +22,24 @@ pub(crate) struct Recorder<W: Write> {
     writer: Writer<W>,
     flushed: Instant,
     failed: Option<Error>,
+    /// What a look has found; kept for its memory.
+    found: Vec<(&'static Ring, &'static [Record])>,
 }
 
 impl<W: Write> Recorder<W> {
     /// To this trace.
     pub(crate) fn new(writer: Writer<W>) -> Recorder<W> {
-        Recorder { writer, flushed: Instant::now(), failed: None }
+        Recorder { writer, flushed: Instant::now(), failed: None, found: Vec::with_capacity(FIRST) }
     }
 
     /// Takes what waits in the rings and writes it; before that, `prepare` tells the trace of sources and clocks. How
     /// many records that were.
     pub(crate) fn pass(&mut self, rings: &Rings, prepare: impl FnOnce(&mut Writer<W>)) -> usize {
         // What is taken has been raised before `prepare` looks at clocks, which then lie around it.
-        let mut found: [Option<(&Ring, &[Record])>; crate::rings::THREADS] = [const { None }; _];
-        for (place, ring) in found.iter_mut().zip(rings.readable()) {
-            *place = Some((ring, ring.waiting()));
-        }
+        self.found.extend(rings.readable().map(|ring| (ring, ring.waiting())));
         prepare(&mut self.writer);
         let mut taken = 0;
-        for (ring, mut waiting) in found.into_iter().flatten() {
+        for (ring, mut waiting) in self.found.drain(..) {
             taken += waiting.len();
             while !waiting.is_empty() {
                 // What cannot be written is counted there.
@@ -53,8 +52,11 @@ impl<W: Write> Recorder<W> {
                 ring.release(count);
             }
         }
-        if self.flushed.elapsed() >= FLUSH {
+        let is_due = self.flushed.elapsed() >= FLUSH;
+        if is_due {
             self.flush();
+        }
+        if is_due || rings.are_few() {
             rings.recycle();
         }
         taken

@@ -45,6 +45,17 @@ const SAMPLE: Duration = Duration::from_millis(50);
 /// The messages of this recorder's own.
 static HIDDEN: Hidden = Hidden::new();
 
+/// What is said where threads have no ring.
+const NO_MEMORY: &str = "the system gave no memory for events of further threads (16 MiB of addresses each): allow the \
+                         processes more (ulimit -v), or use fewer threads";
+
+/// What is said where rings were full.
+const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
+                        IBEX_TRACE_EVENTS)";
+
+/// What is said of events that never came to a callback.
+const NOT_HANDED_OVER: &str = "ibex could not deliver them in time";
+
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
 /// What the callbacks of a type are given (L1).
@@ -55,6 +66,8 @@ struct Target {
     context: Option<Place>,
     rings: &'static Rings,
     lost: AtomicU64,
+    /// Those of the lost that ibex says it has dropped.
+    dropped: AtomicU64,
 }
 
 /// What belongs to who writes.
@@ -67,6 +80,8 @@ struct Writing {
     /// The losses of each type that the trace has been told of.
     lost: Vec<u64>,
     failure_told: bool,
+    /// Which of [`Recording::reasons`] the trace has been told of.
+    reasons_told: [bool; 3],
     /// What the trace is to say, a sentence each.
     notes: Vec<String>,
 }
@@ -160,7 +175,14 @@ impl Recording {
         let target = |(number, of): (usize, &EventType)| {
             let (layout, places) = (Layout::new(number as u8, &of.recorded()), of.places());
             let context = of.element("context").map(|element| places[element]);
-            &*Box::leak(Box::new(Target { layout, places, context, rings, lost: AtomicU64::new(0) }))
+            &*Box::leak(Box::new(Target {
+                layout,
+                places,
+                context,
+                rings,
+                lost: AtomicU64::new(0),
+                dropped: AtomicU64::new(0),
+            }))
         };
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
         let mut registrations = Vec::new();
@@ -252,7 +274,7 @@ impl Recording {
     /// Takes what was recorded and writes it; `now`: so that it is in the file. How many records that were.
     fn pass(&self, now: bool) -> usize {
         let mut writing = lock(&self.writing);
-        let Writing { recorder, sources, sampled, lost, failure_told, notes } = &mut *writing;
+        let Writing { recorder, sources, sampled, lost, failure_told, reasons_told, notes } = &mut *writing;
         let Some(recorder) = recorder else { return 0 };
         let is_due = now || sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE);
         let taken = recorder.pass(self.rings, |writer| {
@@ -267,6 +289,12 @@ impl Recording {
                     let all = target.lost.load(Ordering::Relaxed);
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
+                }
+                for ((count, reason), is_told) in self.reasons().into_iter().zip(reasons_told) {
+                    if count > 0 && !*is_told {
+                        *is_told = true;
+                        writer.note(format!("Events are lost: {reason}."));
+                    }
                 }
             }
         });
@@ -305,11 +333,22 @@ impl Recording {
         {
             mpi::complain(&format!("{error}: the trace is not complete"));
         }
-        self.tell_losses(if failed_before { "they are not in its trace" } else { "name fewer in IBEX_TRACE_EVENTS" });
+        self.tell_losses(failed_before);
     }
 
-    /// What the trace lacks, and what that means.
-    fn tell_losses(&self, meaning: &str) {
+    /// Why events were lost so far, and how many for each reason.
+    fn reasons(&self) -> [(u64, &'static str); 3] {
+        let sum = |count: fn(&Target) -> &AtomicU64| -> u64 {
+            self.targets.iter().map(|target| count(target).load(Ordering::Relaxed)).sum()
+        };
+        // All first: what is lost meanwhile must not seem to have another reason.
+        let all = sum(|target| &target.lost);
+        let (refused, dropped) = (self.rings.refused(), sum(|target| &target.dropped));
+        [(refused, NO_MEMORY), (dropped, NOT_HANDED_OVER), (all.saturating_sub(refused + dropped), TOO_FAST)]
+    }
+
+    /// What the trace lacks, and why; `is_unwritten`: it ends where it could not be written.
+    fn tell_losses(&self, is_unwritten: bool) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
@@ -317,7 +356,13 @@ impl Recording {
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
             let rank = settings::launched(|name| std::env::var(name).ok());
             let whose = settings::rank(rank, self.process);
-            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {meaning}", each.join(", ")));
+            let reasons: Vec<_> = self.reasons().into_iter().filter(|(count, _)| *count > 0).collect();
+            let reason = match &reasons[..] {
+                _ if is_unwritten => "they are not in its trace".to_owned(),
+                [(_, only)] => (*only).to_owned(),
+                _ => reasons.iter().map(|(count, of)| format!("{count}: {of}")).collect::<Vec<_>>().join("; "),
+            };
+            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {reason}", each.join(", ")));
         }
     }
 }
@@ -415,5 +460,6 @@ unsafe extern "C" fn on_dropped(
 ) {
     // SAFETY: a target that is never freed (L1).
     let target = unsafe { &*user.cast::<Target>() };
+    target.dropped.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
     target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
 }

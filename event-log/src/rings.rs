@@ -3,22 +3,28 @@
 //! write to the same memory.
 //!
 //! A thread takes a ring with its first event ([`Rings::mine`]) and keeps it until it ends; the writing thread empties
-//! all ([`Rings::readable`]), and gives back those whose threads have ended ([`Rings::recycle`]). The memory of all is
-//! reserved at once and given by the system page by page as it is used: a callback allocates nothing. An event lies in
+//! all ([`Rings::readable`]), and gives back those whose threads have ended ([`Rings::recycle`]). The memory of the first
+//! is reserved at once, that of more by the thread that finds none free; the system gives it page by page as it is used.
+//! A callback allocates nothing. An event lies in
 //! one piece: where it would go beyond the end of a ring it begins at the start, and `lap_end` says where this lap ends.
 //!
 //! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** the thread that owns a
 //! ring alone writes slots between `tail + room` and `head`, and the writing thread alone reads those between `tail` and
-//! `head`; each says by a release that it has done so. Grade: [`Ring::put`] hot, the rest pending. Tests: below; with
-//! `cargo bench -p ibex-event-log`.
+//! `head`; each says by a release that it has done so; **R2** rings and their slots are never freed. Grade:
+//! [`Ring::put`] hot, the rest pending. Tests: below; tests/trace.rs; with `cargo bench -p ibex-event-log`.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use ibex_trace::{Record, Room};
 
-/// How many threads can record at a time.
-pub(crate) const THREADS: usize = 64;
+/// How many threads can record from the start.
+pub(crate) const FIRST: usize = 64;
+
+/// For how many more there is memory each time that no ring is free.
+const FURTHER: usize = 16;
 
 /// Nobody's ring, and the writing thread has emptied it.
 const FREE: u32 = 0;
@@ -26,16 +32,16 @@ const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
 unsafe extern "C" {
-    /// The calling thread's variable (mpi.c): the place of its ring, and one more; 0: it has none; `usize::MAX`: it gets
-    /// none. In C, as Rust has no way to say that it lies where no access ever allocates.
-    safe fn ibex_log_mine() -> *mut usize;
+    /// The calling thread's variable (mpi.c): its ring; null: it has none. In C, as Rust has no way to say that it lies
+    /// where no access ever allocates.
+    safe fn ibex_log_mine() -> *mut *const c_void;
 }
 
 /// That.
 #[inline]
-fn mine() -> &'static Cell<usize> {
+fn mine() -> &'static Cell<*const Ring> {
     // SAFETY: the thread's own, to which nobody else has a way; it is used by this thread, at once.
-    unsafe { &*ibex_log_mine().cast::<Cell<usize>>() }
+    unsafe { &*ibex_log_mine().cast::<Cell<*const Ring>>() }
 }
 
 /// A part of a cache line that the other side does not write to.
@@ -176,68 +182,153 @@ impl Ring {
     }
 }
 
+/// Rings whose memory was reserved together (R2).
+struct Batch {
+    rings: &'static [Ring],
+    next: AtomicPtr<Batch>,
+    /// The whole of its memory.
+    bytes: usize,
+}
+
+impl Batch {
+    /// For so many threads, each with room for so many records. `None`: the system has no memory.
+    ///
+    /// By system calls alone, as a callback may be here: the C library's functions can be Open MPI's, which writes hooks
+    /// over them while other threads run.
+    fn reserve(count: usize, room: usize) -> Option<&'static Batch> {
+        let rings_at = size_of::<Batch>().next_multiple_of(align_of::<Ring>());
+        // On a cache line of its own: `Ring` is.
+        let slots_at = rings_at + count * size_of::<Ring>();
+        let bytes = slots_at + count * room * size_of::<Record>();
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory, which nobody has.
+        let memory = unsafe { libc::syscall(libc::SYS_mmap, null::<c_void>(), bytes, rights, kind, -1, 0) };
+        if memory == -1 {
+            return None;
+        }
+        let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory as usize);
+        // SAFETY: each of the three, and each ring and its slots, has a part of what was just got, aligned as it is to
+        // be; all bytes 0 is a record.
+        unsafe {
+            let (rings, slots) = (memory.byte_add(rings_at).cast::<Ring>(), memory.byte_add(slots_at).cast::<Record>());
+            for place in 0..count {
+                rings.add(place).write(Ring::new(slots.add(place * room), room));
+            }
+            let (rings, next) = (std::slice::from_raw_parts(rings, count), AtomicPtr::new(null_mut()));
+            memory.cast::<Batch>().write(Batch { rings, next, bytes });
+            Some(&*memory.cast::<Batch>())
+        }
+    }
+
+    /// Gives the memory of one back that nobody else has seen.
+    fn give_back(&'static self) {
+        // SAFETY: nobody uses it after this, as nobody knows it.
+        unsafe { libc::syscall(libc::SYS_munmap, std::ptr::from_ref(self), self.bytes) };
+    }
+
+    fn next(&self) -> Option<&'static Batch> {
+        // Acquire: pairs with the release in `Rings::grow`. SAFETY: null, or a batch (R2).
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+}
+
 /// The rings of a process.
 pub(crate) struct Rings {
-    rings: Vec<Ring>,
+    first: &'static Batch,
+    room: usize,
+    /// How many threads have got one.
     threads: AtomicU32,
+    /// No ring was free and the system had no memory for more: until the next [`Rings::recycle`] nobody looks again.
+    is_short: AtomicBool,
+    /// Events of threads that got none.
+    refused: AtomicU64,
 }
 
 impl Rings {
-    /// For [`THREADS`] threads, each with room for so many records, a power of two. They are never freed. `None`: the
+    /// For [`FIRST`] threads, and more as they come, each with room for so many records, a power of two. `None`: the
     /// system has no memory.
     pub(crate) fn new(room: usize) -> Option<Rings> {
         assert!(room.is_power_of_two(), "{room} records");
-        let size = THREADS * room * size_of::<Record>();
-        let (rights, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-        // SAFETY: new memory, which nobody has.
-        let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, rights, kind, -1, 0) };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
-        // SAFETY: each ring's part lies within what was just got; all bytes 0 is a record.
-        let ring = |place| Ring::new(unsafe { memory.cast::<Record>().add(place * room) }, room);
-        Some(Rings { rings: (0..THREADS).map(ring).collect(), threads: AtomicU32::new(0) })
+        let (threads, is_short, refused) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
+        Some(Rings { first: Batch::reserve(FIRST, room)?, room, threads, is_short, refused })
     }
 
-    /// The calling thread's. `None`: more than [`THREADS`] threads record.
+    fn all(&self) -> impl Iterator<Item = &'static Ring> {
+        std::iter::successors(Some(self.first), |batch| batch.next()).flat_map(|batch| batch.rings)
+    }
+
+    /// The calling thread's, for an event. `None`: there is none and no memory for one; the event counts as
+    /// [`Rings::refused`].
     #[inline]
-    pub(crate) fn mine(&self) -> Option<&Ring> {
-        let place = mine().get();
-        if place == 0 { self.take() } else { self.rings.get(place - 1) }
+    pub(crate) fn mine(&self) -> Option<&'static Ring> {
+        // SAFETY: null, or a ring (R2).
+        unsafe { mine().get().as_ref() }.or_else(|| self.take())
     }
 
-    /// With a thread's first event: takes a free ring for it. The one system call of a callback asks for the thread's
-    /// number.
+    /// With a thread's first event: takes a free ring for it. The one system call of a callback, where rings are free,
+    /// asks for the thread's number.
     #[cold]
-    fn take(&self) -> Option<&Ring> {
-        let free = |ring: &&Ring| {
-            // Acquire: pairs with the release in `recycle`.
-            let taken = ring.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
-            taken.is_ok()
-        };
-        let Some(place) = self.rings.iter().position(|ring| free(&ring)) else {
-            mine().set(usize::MAX);
+    fn take(&self) -> Option<&'static Ring> {
+        let Some(ring) = self.find() else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        let ring = &self.rings[place];
         ring.thread.store(self.threads.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         // SAFETY: no arguments.
         ring.system.store(unsafe { libc::gettid() }, Ordering::Release);
-        mine().set(place + 1);
+        mine().set(ring);
         Some(ring)
     }
 
+    fn find(&self) -> Option<&'static Ring> {
+        while !self.is_short.load(Ordering::Relaxed) {
+            let is_free = |ring: &&Ring| {
+                // Acquire: pairs with the release in `recycle`.
+                ring.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            };
+            if let Some(free) = self.all().find(is_free) {
+                return Some(free);
+            }
+            self.grow();
+        }
+        None
+    }
+
+    /// Adds rings, unless another thread does so meanwhile.
+    fn grow(&self) {
+        let last = std::iter::successors(Some(self.first), |batch| batch.next()).last().unwrap_or(self.first);
+        let Some(batch) = Batch::reserve(FURTHER, self.room) else {
+            self.is_short.store(true, Ordering::Relaxed);
+            return;
+        };
+        let new = std::ptr::from_ref(batch).cast_mut();
+        // Release: who sees the batch sees its rings.
+        if last.next.compare_exchange(null_mut(), new, Ordering::Release, Ordering::Relaxed).is_err() {
+            batch.give_back();
+        }
+    }
+
+    /// How many events were lost as the system had no memory for a ring of their threads.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Those that have events, by the writing thread.
-    pub(crate) fn readable(&self) -> impl Iterator<Item = &Ring> {
-        self.rings.iter().filter(|ring| ring.filled() > 0)
+    pub(crate) fn readable(&self) -> impl Iterator<Item = &'static Ring> {
+        self.all().filter(|ring| ring.filled() > 0)
+    }
+
+    /// Whether so few rings are free that the next threads may find none.
+    pub(crate) fn are_few(&self) -> bool {
+        self.all().filter(|ring| ring.state.load(Ordering::Relaxed) == FREE).take(FURTHER).count() < FURTHER
     }
 
     /// Gives back the rings of threads that have ended and left nothing in them, by the writing thread.
     pub(crate) fn recycle(&self) {
         // SAFETY: no arguments.
         let process = unsafe { libc::getpid() };
-        for ring in &self.rings {
+        for ring in self.all() {
             let system = ring.system.load(Ordering::Acquire);
             if system == 0 || ring.state.load(Ordering::Relaxed) == FREE {
                 continue;
@@ -250,6 +341,7 @@ impl Rings {
                 ring.state.store(FREE, Ordering::Release);
             }
         }
+        self.is_short.store(false, Ordering::Relaxed);
     }
 }
 
@@ -330,7 +422,7 @@ mod tests {
     fn a_thread_that_has_ended_gives_its_ring_back_and_each_thread_has_a_number_of_its_own() {
         let rings = Rings::new(16).expect("memory");
         let mut numbers = std::collections::BTreeSet::new();
-        for round in 0..3 * THREADS {
+        for round in 0..3 * FIRST {
             let number = std::thread::scope(|scope| {
                 let one = scope.spawn(|| {
                     let ring = rings.mine().expect("there is one again");
@@ -341,14 +433,31 @@ mod tests {
             });
             assert!(numbers.insert(number), "{number} in round {round}");
             // The system may say that a thread is there for a little longer than its scope.
-            while rings.readable().count() > 0
-                || rings.rings.iter().any(|ring| ring.state.load(Ordering::Relaxed) != FREE)
-            {
+            while rings.readable().count() > 0 || rings.all().any(|ring| ring.state.load(Ordering::Relaxed) != FREE) {
                 rings.recycle();
                 rings.readable().for_each(|ring| ring.release(ring.waiting().len()));
                 std::thread::yield_now();
             }
         }
+    }
+
+    #[test]
+    fn threads_that_begin_before_anything_is_read_and_at_one_moment_have_rings_of_their_own() {
+        let rings = Rings::new(16).expect("memory");
+        let together = std::sync::Barrier::new(4 * FIRST);
+        let taken: std::collections::BTreeSet<usize> = std::thread::scope(|scope| {
+            let one = || {
+                together.wait();
+                let ring = rings.mine().expect("there is always one");
+                assert!(put(ring, 1, 1));
+                std::ptr::from_ref(ring).addr()
+            };
+            let threads: Vec<_> = (0..4 * FIRST).map(|_| scope.spawn(one)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert_eq!((taken.len(), rings.readable().count(), rings.refused()), (4 * FIRST, 4 * FIRST, 0));
+        let batches = (rings.all().count() - FIRST) / FURTHER;
+        assert_eq!(batches, 3 * FIRST / FURTHER, "no more are reserved than are needed");
     }
 
     #[test]

@@ -101,7 +101,11 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     // The pause was 30 ms, on two clocks of which one goes wrong by 1 %; half a second for a busy machine.
     assert!((29_990_000..530_000_000).contains(&(times[10] - times[0])), "{times:?}");
     assert_eq!(reader.counts().iter().map(|of| (of.events, of.lost)).collect::<Vec<_>>(), [(10, 0), (10, 7), (4, 0)]);
-    assert!(said(&traced.output).contains("7 events are lost (7 get_complete)"), "{}", said(&traced.output));
+    assert!(
+        said(&traced.output).contains("7 events are lost (7 get_complete): ibex could not deliver"),
+        "{}",
+        said(&traced.output)
+    );
     assert!(reader.is_finished());
 }
 
@@ -116,6 +120,48 @@ fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
         assert!(before.is_none_or(|before| before < event.values[0]), "{event:?}");
     }
     assert_eq!((events.len(), last.len()), (20_001, 5), "four threads, and one event after MPI_Finalize");
+}
+
+/// How many threads recorded how many events each; all are in each one's order.
+fn by_thread(reader: &Reader) -> std::collections::BTreeMap<usize, usize> {
+    let mut threads: std::collections::BTreeMap<u32, Vec<u64>> = std::collections::BTreeMap::new();
+    for event in events(reader) {
+        threads.entry(event.thread).or_default().push(event.values[0]);
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for values in threads.values() {
+        assert!(values.windows(2).all(|two| two[0] < two[1]) || values.len() == 2, "{values:?}");
+        *counts.entry(values.len()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn every_thread_of_many_short_ones_is_recorded_whole() {
+    let traced = traced("short-threads");
+    assert!(!said(&traced.output).contains("lost"), "{}", said(&traced.output));
+    assert_eq!(by_thread(&traced.only()), [(1, 1), (50, 300)].into(), "and the event after MPI_Finalize");
+}
+
+#[test]
+fn every_thread_of_many_that_live_together_is_recorded_whole() {
+    let traced = traced("living-threads");
+    assert!(!said(&traced.output).contains("lost"), "{}", said(&traced.output));
+    assert_eq!(by_thread(&traced.only()), [(2, 1), (50, 63), (100, 37)].into());
+}
+
+#[test]
+fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorded_when_others_have_ended() {
+    let traced = traced("living-threads-limited");
+    let said = said(&traced.output);
+    assert!(said.contains("1850 events are lost (1850 get_started): "), "{said}");
+    assert!(said.contains("no memory for events of further threads") && said.contains("ulimit -v"), "{said}");
+    assert!(!said.contains("IBEX_TRACE_EVENTS"), "fewer events would not help: {said}");
+    let reader = traced.only();
+    assert_eq!(by_thread(&reader), [(2, 1), (50, 63 + 37)].into());
+    assert_eq!(reader.counts()[0].lost, 1850);
+    let notes = reader.notes();
+    assert!(notes.len() == 1 && notes[0].contains("no memory for events of further threads"), "{notes:?}");
 }
 
 #[test]

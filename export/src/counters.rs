@@ -5,7 +5,7 @@
 //! each step. Path: each step. Threads: one. Tests: at the end of the file.
 
 use arrayvec::ArrayVec;
-use ibex_messages::{IncidentKind, Job};
+use ibex_messages::{IncidentKind, Job, Message};
 
 use crate::life::{Item, Moment};
 use crate::walk::Step;
@@ -115,10 +115,10 @@ impl Counters {
                         changes.push(self.add(Counter::SendsActive, Owner::Rank(message.sender), -1));
                     }
                     Moment::Begun => {
-                        changes.extend(message.port.map(|port| self.flight(port, message.bytes as i64)));
+                        changes.extend(message.port.map(|port| self.flight(port, bytes(message))));
                     }
                     Moment::Ended if side.begun.is_some() => {
-                        changes.extend(message.port.map(|port| self.flight(port, -(message.bytes as i64))));
+                        changes.extend(message.port.map(|port| self.flight(port, -bytes(message))));
                     }
                     _ => {}
                 }
@@ -126,14 +126,14 @@ impl Counters {
             Item::Receive(place) => {
                 let message = &job.messages[place as usize];
                 let (Some(side), owner) = (&message.receive, Owner::Rank(message.receiver)) else { return changes };
-                let (more, bytes) = match step.moment {
-                    Moment::Unexpected => (1, message.bytes as i64),
-                    Moment::Matched if side.unexpected.is_some() => (-1, -(message.bytes as i64)),
+                let (more, of_bytes) = match step.moment {
+                    Moment::Unexpected => (1, bytes(message)),
+                    Moment::Matched if side.unexpected.is_some() => (-1, -bytes(message)),
                     _ => (0, 0),
                 };
                 if more != 0 {
                     changes.push(self.add(Counter::UnexpectedMessages, owner, more));
-                    changes.push(self.add(Counter::UnexpectedBytes, owner, bytes));
+                    changes.push(self.add(Counter::UnexpectedBytes, owner, of_bytes));
                 }
                 match step.moment {
                     Moment::Posted => changes.push(self.add(Counter::PostedReceives, owner, 1)),
@@ -173,11 +173,29 @@ impl Counters {
     }
 }
 
+/// How long a message is; a damaged trace may say anything.
+fn bytes(message: &Message) -> i64 {
+    i64::try_from(message.bytes).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::threads::Threads;
     use crate::walk::Walk;
+
+    #[test]
+    fn a_length_that_no_message_has_is_counted_as_any() {
+        let mut job = Job::made(2, 20, 5);
+        for (message, bytes) in job.messages.iter_mut().zip([u64::MAX, 1 << 63, (1 << 63) + 1].into_iter().cycle()) {
+            message.bytes = bytes;
+        }
+        let threads = Threads::of(&job);
+        let mut counters = Counters::of(&job);
+        let steps = Walk::new(&job, &threads, 8);
+        let most = steps.flat_map(|step| counters.step(&job, &step)).map(|change| change.value).max();
+        assert!(most.is_some_and(|most| most >= i64::MAX.cast_unsigned()), "{most:?}");
+    }
 
     #[test]
     fn whatever_is_counted_is_none_at_the_end_and_was_some_before() {

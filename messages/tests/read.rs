@@ -320,6 +320,75 @@ fn threads_of_a_process_share_its_messages() {
     assert_eq!(job.ranks[1].threads.len(), 3);
 }
 
+/// A file has the blocks of its threads in any order, here of the simulated ones the last first.
+fn with_threads_reversed(process: &Process) -> Process {
+    let mut process = process.clone();
+    process.events.iter_mut().for_each(|event| event.1 = 9 - event.1);
+    process
+}
+
+#[test]
+fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their_blocks_are() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    for number in 0..50 {
+        let now = number * 100;
+        let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
+        // Another thread than that which sends sees the end.
+        let before = processes[0].events.len();
+        processes[0].send(now, &to);
+        processes[0].events[before + 3..].iter_mut().for_each(|event| event.1 = 1);
+        // One thread finds the message, the next probes for it, the third receives it.
+        let message = processes[1].arrive(now + 30, &from, None);
+        processes[1].thread = 1;
+        processes[1].probe(now + 40, (message, &from));
+        processes[1].thread = 2;
+        processes[1].take_probed(now + 50, &from, (message, &from));
+        processes[1].thread = 0;
+    }
+    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
+    let job = simulated::read("threads-reversed", &reversed, &whole(2));
+    assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
+    for message in &job.messages {
+        let (send, receive) = (message.send.expect("known"), message.receive.expect("known"));
+        assert_eq!(time(receive.begun), time(send.activated).map(|sent| sent + 54), "its own receive");
+    }
+}
+
+#[test]
+fn a_connection_that_one_thread_begins_and_another_ends_is_one() {
+    let mut processes = vec![Process::default(); 2];
+    for (rank, process) in (0_i64..).zip(&mut processes) {
+        process.raise("connection_begin", 10, &[1 - rank, 0]);
+        process.thread = 1;
+        process.raise("connection_established", 20, &[1 - rank, 0, 99, 98]);
+    }
+    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
+    let job = simulated::read("connection-reversed", &reversed, &whole(2));
+    let found: Vec<_> = job.connections.iter().map(|of| (of.rank, time(of.begun), time(of.established))).collect();
+    assert_eq!(found, [(0, Some(10), Some(20)), (1, Some(10), Some(20))]);
+}
+
+#[test]
+fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    for number in 0..50 {
+        let now = number * 100;
+        let before = processes[0].events.len();
+        processes[0].send(now, &envelope(1, 5, 64));
+        // Another thread hears of the end, which the adapter stamps, before the send was called as it seems.
+        for event in &mut processes[0].events[before + 3..] {
+            (event.1, event.2) = (1, event.2 - 20);
+        }
+        let message = processes[1].arrive(now + 30, &envelope(0, 5, 64), None);
+        processes[1].take(now + 40, &envelope(0, 5, 64), (message, &envelope(0, 5, 64)));
+    }
+    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
+    let job = simulated::read("adapter-first", &reversed, &whole(2));
+    assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
+}
+
 /// `cargo test --release -p ibex-messages --test read -- --ignored --nocapture`; with `IBEX_KEEP` its trace stays.
 #[test]
 #[ignore = "a measurement: a million messages, 18 million events"]

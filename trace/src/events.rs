@@ -182,6 +182,11 @@ impl Block {
         self.types.len()
     }
 
+    /// The thread in which its events were raised.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread
+    }
+
     /// Source and timestamp of one of them.
     pub(crate) fn stamp(&self, event: usize) -> (u8, u64) {
         (self.sources[event], self.ticks[event])

@@ -10,6 +10,7 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::events::Event;
 use crate::merge::Merge;
 use crate::reader::Reader;
 use crate::storage::refused;
@@ -122,5 +123,11 @@ impl Reader {
     /// beyond the range are not read.
     pub fn by_time(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
         Merge::new(std::slice::from_ref(self), vec![Timeline::default()], range, Vec::new())
+    }
+
+    /// All events: those of a thread as they were raised, those of several threads by their times, which are those of the
+    /// host's monotonic clock.
+    pub fn interleaved(&self) -> impl Iterator<Item = Result<Event, Error>> {
+        Merge::of_threads(self).map(|merged| merged.map(|merged| merged.event))
     }
 }

@@ -5,10 +5,13 @@
 //! comes next, as long as no unopened block begins before it. So as many blocks are in memory as overlap in time: most
 //! often one for each thread. Events without a time come first; faults that have no time last.
 //!
+//! Where each thread is to stay in its own order, an event counts as no earlier than those that its thread raised before it.
+//!
 //! Called by `folder.rs`. Path: pending. Threads: one. Tests: tests/folder.rs.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
 use std::ops::{Bound, RangeBounds};
 
 use crate::error::Error;
@@ -37,6 +40,8 @@ pub struct Merge<'a> {
     /// Time of the next event, file and number of its block, place among the open ones.
     next: BinaryHeap<Reverse<(i64, usize, u32, usize)>>,
     faults: std::vec::IntoIter<Error>,
+    /// Where threads stay in their own order: the latest time of each thread of a file so far.
+    reached: Option<HashMap<(usize, u32), i64>>,
 }
 
 /// A block that is not open yet.
@@ -48,8 +53,16 @@ struct Span<'a> {
 
 struct OpenBlock {
     block: Block,
-    /// The events that are left, in the reverse order of their times.
-    left: Vec<(Option<i64>, u32)>,
+    /// The events that are left, the last first.
+    left: Vec<Left>,
+}
+
+/// An event that has not come yet.
+struct Left {
+    /// The time by which it comes.
+    at: i64,
+    time: Option<i64>,
+    event: u32,
 }
 
 impl<'a> Merge<'a> {
@@ -73,7 +86,23 @@ impl<'a> Merge<'a> {
         }
         spans.sort_by_key(|span| (span.first, span.file, span.place.number));
         let (spans, faults) = (spans.into_iter(), faults.into_iter());
-        Merge { readers, lines, range, spans, open: Vec::new(), next: BinaryHeap::new(), faults }
+        Merge { readers, lines, range, spans, open: Vec::new(), next: BinaryHeap::new(), faults, reached: None }
+    }
+
+    /// All events of a file, each thread's in the order in which it raised them.
+    pub(crate) fn of_threads(reader: &'a Reader) -> Merge<'a> {
+        let mut merge = Merge::new(std::slice::from_ref(reader), vec![Timeline::default()], &.., Vec::new());
+        let mut spans: Vec<Span<'_>> = merge.spans.collect();
+        spans.sort_by_key(|span| span.place.number);
+        // So that the blocks of a thread are opened one after another.
+        let mut reached: HashMap<u32, i64> = HashMap::new();
+        for span in &mut spans {
+            let thread = reached.entry(span.place.summary.thread).or_insert(i64::MIN);
+            (*thread, span.first) = ((*thread).max(span.first), (*thread).max(span.first));
+        }
+        spans.sort_by_key(|span| (span.first, span.place.number));
+        (merge.spans, merge.reached) = (spans.into_iter(), Some(HashMap::new()));
+        merge
     }
 
     /// Opens a block, and sorts what it has within the range.
@@ -82,23 +111,29 @@ impl<'a> Merge<'a> {
         let block = reader.block(span.place)?;
         let mut near = vec![0; reader.head().sources.len()];
         let mut left = Vec::with_capacity(block.len());
+        let mut reached = self.reached.as_mut().map(|all| all.entry((span.file, block.thread())).or_insert(i64::MIN));
         for event in 0..block.len() {
             let (source, ticks) = block.stamp(event);
             let line = &self.lines[span.file];
             let time = reader.time(source, ticks, &mut near).map(|time| line.time(time));
-            if (self.range.0..=self.range.1).contains(&time.unwrap_or(i64::MIN)) {
-                left.push((time, event as u32));
+            let mut at = time.unwrap_or(i64::MIN);
+            if (self.range.0..=self.range.1).contains(&at) {
+                if let Some(reached) = &mut reached {
+                    **reached = at.max(**reached);
+                    at = **reached;
+                }
+                left.push(Left { at, time, event: event as u32 });
             }
         }
         // Those of the same time stay in their order.
-        left.sort_by_key(|(time, _)| *time);
+        left.sort_by_key(|left| left.at);
         left.reverse();
         let free = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
         if free == self.open.len() {
             self.open.push(None);
         }
-        if let Some((time, _)) = left.last() {
-            self.next.push(Reverse((time.unwrap_or(i64::MIN), span.file, span.place.number, free)));
+        if let Some(first) = left.last() {
+            self.next.push(Reverse((first.at, span.file, span.place.number, free)));
             self.open[free] = Some(OpenBlock { block, left });
         }
         Ok(())
@@ -106,13 +141,17 @@ impl<'a> Merge<'a> {
 
     /// The earliest event of the open blocks.
     fn take(&mut self) -> Option<MergedEvent> {
-        let Reverse((_, file, number, place)) = self.next.pop()?;
+        let mut next = self.next.peek_mut()?;
+        let Reverse((at, file, _, place)) = &mut *next;
+        let (file, place) = (*file, *place);
         let open = self.open[place].as_mut()?;
-        let (time, event) = open.left.pop()?;
+        let Left { time, event, .. } = open.left.pop()?;
         let event = open.block.event(self.readers[file].layouts(), event as usize, time);
-        match open.left.last() {
-            Some((time, _)) => self.next.push(Reverse((time.unwrap_or(i64::MIN), file, number, place))),
-            None => self.open[place] = None,
+        if let Some(left) = open.left.last() {
+            *at = left.at;
+        } else {
+            PeekMut::pop(next);
+            self.open[place] = None;
         }
         Some(MergedEvent { file, event })
     }

@@ -236,7 +236,9 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> Result<(), Error> {
         let mut outcome = self.put_names();
         let mut threads = std::mem::take(&mut self.threads);
-        for (thread, gathered) in threads.iter_mut().filter(|(_, gathered)| !gathered.begins.is_empty()) {
+        // Of what a thread that may have ended had, nothing is kept: a process can have any number of them.
+        threads.retain(|_, gathered| !gathered.begins.is_empty());
+        for (thread, gathered) in &mut threads {
             outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));
             if outcome.is_err() {
                 self.give_up(&gathered.records, &gathered.begins);

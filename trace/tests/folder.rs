@@ -43,6 +43,52 @@ fn the_events_of_all_ranks_come_in_the_order_of_their_times() {
 }
 
 #[test]
+fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_their_times() {
+    let (folder, head) = (made::folder("interleaved"), made::head(0));
+    let layouts = head.layouts();
+    let mut writer = Writer::create(&folder, &head, Options { block: 4, ..Options::default() }).expect("made");
+    for sample in made::samples(0) {
+        writer.clock(sample);
+    }
+    // Each thread has every fifth number, and swaps some, as an adapter stamps what was before; the last is written first.
+    let of = |thread: u32| {
+        let mut numbers: Vec<u64> = (0..200).map(|number| number * 5 + u64::from(thread)).collect();
+        for place in 0..thread as usize {
+            numbers.swap(20 * place + 3, 20 * place + 4);
+        }
+        numbers
+    };
+    for thread in (0..5).rev() {
+        let mut batch = Vec::new();
+        for number in of(thread) {
+            made::records(&layouts, &made::event(number), &mut batch);
+        }
+        writer.write(thread, &batch).expect("written");
+    }
+    for sample in made::samples(100_000) {
+        writer.clock(sample);
+    }
+    writer.finish().expect("finished");
+    let opened = Folder::open(&folder).expect("opened");
+    let events: Vec<_> = opened.readers()[0].interleaved().collect::<Result<_, _>>().expect("no fault");
+    assert_eq!(events.len(), 1000);
+    let mut reached = i64::MIN;
+    let mut behind = 0;
+    for event in &events {
+        let time = event.time.expect("its clock is known");
+        behind += usize::from(time < reached);
+        reached = reached.max(time);
+    }
+    // After an event that was swapped come, of its own thread, the one before it, and nothing else is late.
+    assert!((1..=10).contains(&behind), "{behind} events come late");
+    for thread in 0..5 {
+        let ticks = events.iter().filter(|event| event.thread == thread).map(|event| event.ticks);
+        assert!(ticks.eq(of(thread).into_iter().map(|number| made::event(number).ticks)), "thread {thread}");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
 fn ranks_that_cannot_be_read_cost_no_other() {
     let folder = made::folder("unreadable");
     write(&folder, &made::head(1), 0..100);

@@ -83,8 +83,7 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
             named.push("others".to_owned());
         }
         notices.push(format!(
-            "{lost} events were lost when the recorder could not keep up, so messages or parts of them are missing \
-             here: {}.",
+            "{lost} events were lost, so messages or parts of them are missing here: {}.",
             named.join(", ")
         ));
     }

@@ -8,7 +8,10 @@ use crate::about::About;
 use crate::lanes::Lanes;
 use crate::{block, columns, levels, rare};
 use ibex_messages::{Job, Time};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::path::Path;
 
 const FRAME: &str = include_str!("page/frame.html");
 const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
@@ -76,15 +79,22 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
 
 /// The page up to its data.
 fn head(job: &Job) -> String {
-    let name = if job.name.is_empty() { "a job" } else { &job.name };
-    let name = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let name = heading(job).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     FRAME.replace("{{name}}", &name).replace("{{style}}", &STYLES.concat())
+}
+
+/// The programs of a job without their folders, and its number.
+fn heading(job: &Job) -> String {
+    let programs: BTreeSet<&OsStr> = job.ranks.iter().filter_map(|rank| Path::new(&rank.program).file_name()).collect();
+    let mut words: Vec<String> = programs.iter().take(3).map(|name| name.to_string_lossy().into_owned()).collect();
+    words.extend((programs.len() > 3).then(|| format!("{} more", programs.len() - 3)));
+    words.extend((!job.name.is_empty()).then(|| format!("job {}", job.name)));
+    if words.is_empty() { "a job".to_owned() } else { words.join(", ") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn page(job: &Job) -> String {
         let mut page = Vec::new();
@@ -104,6 +114,21 @@ mod tests {
         assert!(page.contains("default-src 'none'"));
         assert_eq!(page.matches("<script").count(), page.matches("</script>").count());
         assert!(!page.contains("<blink>"));
+    }
+
+    #[test]
+    fn the_heading_is_the_programs_name() {
+        let mut job = Job::made(3, 10, 1);
+        job.name = "4711".to_owned();
+        job.ranks.iter_mut().for_each(|rank| rank.program = "/home/me/bin/solver".to_owned());
+        assert!(page(&job).contains("<title>solver, job 4711 – ibex</title>"));
+        assert!(page(&job).contains("<h1 id=\"name\">solver, job 4711</h1>"));
+        job.ranks[1].program = "./coupler".to_owned();
+        assert_eq!(heading(&job), "coupler, solver, job 4711");
+        job.ranks.iter_mut().zip(["a", "b", "c"]).for_each(|(rank, name)| rank.program = name.to_owned());
+        job.ranks.push(ibex_messages::Rank { program: "d".to_owned(), ..Default::default() });
+        assert_eq!(heading(&job), "a, b, c, 1 more, job 4711");
+        assert_eq!(heading(&Job::default()), "a job");
     }
 
     #[test]

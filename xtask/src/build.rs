@@ -70,14 +70,15 @@ pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share one
-/// build.
+/// build. Writes the manual pages of its command beside those of `ibex` ([`command`]), which is to be built before.
 ///
 /// # Errors
-/// When the build fails.
+/// When the build fails, or the pages cannot be written.
 pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
     let mut build = cargo(workspace.root());
-    run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))
+    run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))?;
+    run(Command::new(workspace.shared_target().join("debug/softhca")).arg("pages").arg(workspace.share()))
 }
 
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.

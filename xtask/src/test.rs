@@ -274,6 +274,12 @@ fn installs_and_uninstalls(workspace: &Workspace, library: &Path, command: &Path
     let components = install::put_under(&prefix, workspace, library, command)?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
     let listing = output(Command::new("ompi_info").arg("--parsable").env("OMPI_MCA_mca_base_component_path", path))?;
+    for program in ["ibex", "softhca"] {
+        let (program, page) = (prefix.join("bin").join(program), format!("share/man/man1/{program}.1"));
+        if !program.is_file() || !prefix.join(&page).is_file() {
+            bail!("an installation under {} has not both {} and its {page}", prefix.display(), program.display());
+        }
+    }
     for component in ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:tcp:"] {
         if !listing.lines().any(|line| line.starts_with(component)) {
             bail!("ompi_info does not list {component} after an installation under {}", prefix.display());

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -49,10 +50,45 @@ ssize_t sendto(int socket, const void *bytes, size_t count, int flags, const str
     return syscall(SYS_sendto, socket, bytes, count, flags, to, length);
 }
 
+static void raise_times(int times, unsigned long first)
+{
+    for (int i = 0; i < times; ++i)
+        mock_raise(0, 0, first + i, -1);
+}
+
 static void *raise_many(void *first)
 {
-    for (int i = 0; i < 5000; ++i)
-        mock_raise(0, 0, (unsigned long) first + i, -1);
+    raise_times(5000, (unsigned long) first);
+    return NULL;
+}
+
+/* Threads that record: LIVING together, of which FIRST have come before the others; EACH events of each. */
+enum { LIVING = 100, FIRST = 63, EACH = 50 };
+static pthread_barrier_t first_wait, others_wait;
+
+static void *raise_each(void *first)
+{
+    raise_times(EACH, (unsigned long) first);
+    return NULL;
+}
+
+/* Raises, and lives on until it may end. */
+static void *raise_and_wait(void *first)
+{
+    raise_each(first);
+    pthread_barrier_wait(&first_wait);
+    pthread_barrier_wait(&first_wait);
+    return NULL;
+}
+
+/* Raises twice: when it may, and when it may again. */
+static void *raise_twice(void *first)
+{
+    pthread_barrier_wait(&others_wait);
+    raise_each(first);
+    pthread_barrier_wait(&others_wait);
+    pthread_barrier_wait(&others_wait);
+    raise_times(EACH, (unsigned long) first + EACH);
     return NULL;
 }
 
@@ -92,6 +128,44 @@ static void wait_for_the_trace(void)
     for (int times = 0; times < 3; ++times)
         for (long before = recorded(); recorded() == before;)
             usleep(1000);
+}
+
+/* From here on the process gets little more memory than it has. */
+static void limit_memory(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%lu", &pages) != 1)
+        abort();
+    fclose(file);
+    rlim_t bytes = pages * (rlim_t) sysconf(_SC_PAGESIZE) + (32 << 20);
+    setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes});
+}
+
+/* This thread and the first record; without memory the others, which come again when the first have ended. */
+static void raise_in_living_threads(int is_limited)
+{
+    pthread_t threads[LIVING];
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 18);
+    pthread_barrier_init(&first_wait, NULL, FIRST + 1);
+    pthread_barrier_init(&others_wait, NULL, LIVING - FIRST + 1);
+    mock_raise(0, 0, 0, -1);
+    for (long t = 0; t < LIVING; ++t)
+        pthread_create(&threads[t], &small, t < FIRST ? raise_and_wait : raise_twice, (void *) ((t + 1) * 1000));
+    pthread_barrier_wait(&first_wait);
+    if (is_limited)
+        limit_memory();
+    pthread_barrier_wait(&others_wait);
+    pthread_barrier_wait(&others_wait);
+    pthread_barrier_wait(&first_wait);
+    for (int t = 0; t < FIRST; ++t)
+        pthread_join(threads[t], NULL);
+    wait_for_the_trace();
+    pthread_barrier_wait(&others_wait);
+    for (int t = FIRST; t < LIVING; ++t)
+        pthread_join(threads[t], NULL);
 }
 
 /* A message goes there and back, many times; each is an event where it is sent, and one where it has arrived. */
@@ -151,6 +225,15 @@ int main(int argc, char **argv)
             pthread_create(&threads[t], NULL, raise_many, (void *) (t * 10000));
         for (int t = 0; t < 4; ++t)
             pthread_join(threads[t], NULL);
+    } else if (strcmp(what, "short-threads") == 0) {
+        /* One after another, more than any number that may live together. */
+        for (long t = 0; t < 300; ++t) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, raise_each, (void *) (t * 1000));
+            pthread_join(thread, NULL);
+        }
+    } else if (strcmp(what, "living-threads") == 0 || strcmp(what, "living-threads-limited") == 0) {
+        raise_in_living_threads(strcmp(what, "living-threads") != 0);
     } else if (strcmp(what, "many") == 0) {
         /* Values that no compression makes small: a megabyte. */
         unsigned long chance = 88172645463325252ul;

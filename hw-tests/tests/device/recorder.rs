@@ -35,6 +35,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
         Test::on_emulated("a folder that has a trace is not recorded into", refused),
         Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in what a job prints", known_crash),
+        Test::on_emulated("a job that preloads libraries of its own is recorded, and keeps them", beside_others),
     ];
     tests.into_iter().map(Test::device_independent).collect()
 }
@@ -321,5 +322,20 @@ fn refused(site: &mut Site) -> Result<()> {
     ensure!(!again.success() && says(&again) && again.stderr.contains("another folder with -o"), "{again}");
     let json = recorded(Launch::new("init_finalize", 2), &Place(place.0.join("other")), "--json")?.succeeds(site)?;
     ensure!(json.stdout.contains("\"finished\": true") && json.stdout.contains("\"missing\": 0"), "{json}");
+    Ok(())
+}
+
+/// By an option of mpirun's, and in the command of the ranks.
+fn beside_others(site: &mut Site) -> Result<()> {
+    let own = "libBrokenLocale.so.1";
+    let keeps = format!("grep -q {own} /proc/self/maps && exec \"$@\"");
+    let launch = || Launch::new("init_finalize", 2).ranks_inside(keeps.clone());
+    let by_option = launch().environment("LD_PRELOAD", own);
+    let in_command = Launch::new("init_finalize", 2).ranks_inside(format!("LD_PRELOAD={own} exec \"$@\""));
+    for launch in [by_option, in_command] {
+        let place = Place::new();
+        recorded(launch, &place, "")?.succeeds(site)?;
+        ensure!(sound(&place.trace())?.readers().len() == 2, "not both ranks are recorded");
+    }
     Ok(())
 }

@@ -4,8 +4,8 @@
 //! Events name a request or a message by its number. Which request has which message is told where both are told of one
 //! after the other, in one thread (docs/peruse.md): a message that arrives and finds its receive, a receive that finds
 //! its unexpected message; `comm_req_protocol` of a receive names both. Where losses have torn such a pair apart, what
-//! does not fit together is not put together. Path: pending, once per event. Threads: one; the events of several come
-//! in any order to each other. Tests: tests/.
+//! does not fit together is not put together. Path: pending, once per event. Threads: one; the events of several
+//! come by their times (`pass.rs`). Tests: tests/.
 
 use std::collections::HashMap;
 
@@ -27,8 +27,8 @@ pub(crate) struct Matching {
     threads: HashMap<u32, Thread>,
     /// Messages that a matched probe has taken, until their receives come.
     probed: Vec<u32>,
-    /// Sends and messages of which the first event known is not their first.
-    pub(crate) headless: u64,
+    /// How many sends and messages have told of their beginning.
+    begun: usize,
     /// Times at which what follows each other did not fit together.
     pub(crate) torn: u64,
 }
@@ -86,11 +86,14 @@ impl Matching {
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);
             }
-            _ => match self.request(seen, thread, step == Step::Activate) {
+            _ => match self.request(seen, thread) {
                 Request::Send(at) => {
                     let side = &mut self.sends[at as usize].side;
                     match step {
-                        Step::Activate => (side.activated, side.thread) = (time, thread),
+                        Step::Activate => {
+                            (side.activated, side.thread) = (time, thread);
+                            self.begun += 1;
+                        }
                         Step::Begin => side.begun = side.begun.or(time),
                         Step::End => side.ended = time,
                         Step::Complete => side.completed = time,
@@ -133,7 +136,7 @@ impl Matching {
     }
 
     fn see_message(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
-        let at = self.message(seen.value(matching::ID), thread, step == Step::Arrived);
+        let at = self.message(seen.value(matching::ID), thread);
         let arrival = &mut self.arrivals[at as usize];
         if !arrival.envelope.is_known() {
             arrival.envelope = envelope(seen);
@@ -141,6 +144,7 @@ impl Matching {
         match step {
             Step::Arrived => {
                 (arrival.arrived, arrival.thread) = (time, thread);
+                self.begun += 1;
                 self.forget(thread);
             }
             Step::Unexpected => arrival.unexpected = time,
@@ -174,7 +178,7 @@ impl Matching {
                 let posted = &mut self.posted[at as usize];
                 (posted.protocol, posted.reason) = (route.protocol, route.reason);
                 if message != 0 {
-                    let found = self.message(message, thread, false);
+                    let found = self.message(message, thread);
                     // It names both: whatever was put together before is wrong if it differs.
                     if self.posted[at as usize].message != Some(found) {
                         self.part(at, found);
@@ -192,9 +196,8 @@ impl Matching {
     }
 
     /// The request of an event.
-    fn request(&mut self, seen: &Seen<'_>, thread: u32, is_first: bool) -> Request {
+    fn request(&mut self, seen: &Seen<'_>, thread: u32) -> Request {
         let is_receive = seen.value(matching::OPERATION) != 0;
-        let before = self.sends.len();
         let request = self.numbered(seen.value(matching::ID), is_receive, thread);
         let known = match request {
             Request::Send(at) => &mut self.sends[at as usize].envelope,
@@ -203,7 +206,6 @@ impl Matching {
         if !known.is_known() {
             *known = envelope(seen);
         }
-        self.headless += u64::from(self.sends.len() > before && !is_first);
         request
     }
 
@@ -225,12 +227,11 @@ impl Matching {
     }
 
     /// The message of this number.
-    fn message(&mut self, id: u64, thread: u32, is_first: bool) -> u32 {
+    fn message(&mut self, id: u64, thread: u32) -> u32 {
         let place = self.messages.of(id);
         if *place == 0 {
             self.arrivals.push(Arrival::new(id, thread));
             *place = self.arrivals.len() as u32;
-            self.headless += u64::from(!is_first);
         }
         *place - 1
     }
@@ -238,8 +239,8 @@ impl Matching {
     /// Something else begins in the thread: what waited for its partner is not told of it any more.
     fn forget(&mut self, thread: u32) {
         let last = std::mem::take(self.threads.entry(thread).or_default());
-        // A matched probe has it, or an event is lost.
-        self.probed.extend(last.taken);
+        // A matched probe has it, or an event is lost; unless another thread has received it by now.
+        self.probed.extend(last.taken.filter(|taken| self.arrivals[*taken as usize].request.is_none()));
     }
 
     /// A receive has an unexpected message: that which was taken just now, or which a matched probe has taken.
@@ -284,6 +285,11 @@ impl Matching {
             self.posted[had as usize].message = None;
         }
         self.torn += u64::from(was.is_some() || had.is_some());
+    }
+
+    /// Of how many sends and messages the beginning is not known.
+    pub(crate) fn headless(&self) -> usize {
+        (self.sends.len() + self.arrivals.len()).saturating_sub(self.begun)
     }
 
     /// What was sent and received; and how many of either are left out as nothing says between whom they were.

@@ -266,9 +266,7 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
     job.incidents.sort_by_key(|of| of.time);
     if !job.losses.is_empty() {
         let all: u64 = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
-        job.faults.push(format!(
-            "{all} events were lost, as the recorder did not keep up: something may lack of what is shown."
-        ));
+        job.faults.push(format!("{all} events were lost: something may lack of what is shown."));
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One pass over the trace of a process: what it knows of messages, communicators, connections and all else.
 //!
-//! Events of a thread come as they were raised, those of several threads in any order to each other. Called by `mod.rs`
-//! for each file. Path: pending, once per event. Threads: one. Tests: tests/.
+//! Events of a thread come as they were raised, those of several threads by their times, which clocks of adapters make
+//! uncertain. Called by `mod.rs` for each file. Path: pending, once per event. Threads: one. Tests: tests/.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -67,8 +67,8 @@ impl Process {
             connections: HashMap::new(),
             process: Process { ports: ports(reader), ..Process::default() },
         };
-        let (mut first, mut last, mut timeless) = (i64::MAX, i64::MIN, 0_u64);
-        for event in reader.events() {
+        let (mut first, mut last, mut timeless, mut last_thread) = (i64::MAX, i64::MIN, 0_u64, None);
+        for event in reader.interleaved() {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
@@ -81,7 +81,8 @@ impl Process {
                 Some(time) => (first, last) = (first.min(time), last.max(time)),
                 None => timeless += 1,
             }
-            if pass.process.threads.last() != Some(&event.thread) {
+            if last_thread != Some(event.thread) {
+                last_thread = Some(event.thread);
                 pass.process.threads.insert(event.thread);
             }
             if let Some(seen) = vocabulary.seen(&event) {
@@ -218,7 +219,7 @@ impl Pass {
                 .push(format!("{name}: {timeless} events have no time: nothing relates their clock to the host's."));
         }
         // Without losses only a late listener misses the beginning of what it hears the end of.
-        if self.matching.headless > 0 && has(Step::Activate) && has(Step::Arrived) && !process.gaps.within {
+        if self.matching.headless() > 0 && has(Step::Activate) && has(Step::Arrived) && !process.gaps.within {
             process.gaps.before = true;
         }
         if self.matching.torn > 0 {

@@ -52,6 +52,8 @@ fn elements(name: &str) -> &'static [&'static str] {
             "direction",
             "peer",
         ],
+        "connection_begin" => &["peer", "port"],
+        "connection_established" => &["peer", "port", "queue_pair", "remote_queue_pair"],
         "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "sequence", "peer"],
         _ => &["id", "bytes", "peer", "tag", "operation", "context"],
     }
@@ -203,6 +205,7 @@ fn types() -> Vec<&'static str> {
     let mut types = MATCHING.to_vec();
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
     types.extend(TRANSFER);
+    types.extend(["connection_begin", "connection_established"]);
     types
 }
 
