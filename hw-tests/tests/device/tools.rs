@@ -266,16 +266,16 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at
+/// Where ibex does the matching: how long receives and messages were in the queues, and how long these were. The program posts 50 receives at
 /// once.
 fn tells_who_waited(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;
     let log = logs.get(1).context("the rank that receives")?;
     for (row, least) in [
-        ("receives wait (late senders)", 50.0),
-        ("messages wait (late receivers)", 4.0),
-        ("done, not asked for (late waits)", 50.0),
+        ("receives in the posted queue", 50.0),
+        ("messages in the unexpected queue", 4.0),
+        ("done, not asked for", 50.0),
         ("comm_search_unex_q_begin - comm_search_unex_q_end", 50.0),
     ] {
         let line = log.lines().find(|line| line.contains(row)).with_context(|| format!("no row {row:?}"))?;
