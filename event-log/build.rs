@@ -3,7 +3,10 @@
 //!
 //! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same
 //! soname with the same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The
-//! unit tests, which call none of them, get the stand-in as a static library (mpi.rs).
+//! unit tests, which call none of them, get the stand-in as a static library (mpi.rs). `wrappers.rs` has the calls that the
+//! recorder stands before.
+
+mod wrappers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +14,7 @@ use std::process::Command;
 const INCLUDE: &str = "../plugin-abi/include";
 
 fn main() {
-    for file in ["build.rs", "src/mpi.c", "src/exchange.c", INCLUDE] {
+    for file in ["build.rs", "wrappers.rs", "src/mpi.c", "src/exchange.c", INCLUDE] {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=MPICC");
@@ -40,18 +43,23 @@ fn main() {
 }
 
 fn bind(out: &Path, includes: &[String]) {
-    bindgen::Builder::default()
+    let calls = wrappers::CALLS.split_whitespace().map(|name| format!("MPI_{name}")).collect::<Vec<_>>().join("|");
+    let bound = bindgen::Builder::default()
         .header(format!("{INCLUDE}/ibex_mpi_t.h"))
         .clang_args(includes.iter().map(|directory| format!("-I{directory}")))
         .allowlist_function("MPI_T_.*")
+        .allowlist_function(calls)
         .prepend_enum_name(false)
         .generate_comments(false)
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
         .rust_edition(bindgen::RustEdition::Edition2024)
         .generate()
         .expect("bindgen reads ibex_mpi_t.h with the installed Open MPI's mpi.h")
-        .write_to_file(out.join("mpi.rs"))
-        .expect("OUT_DIR can be written to");
+        .to_string();
+    let rows = wrappers::rows(&bound);
+    for (name, text) in [("mpi.rs", bound), ("calls.rs", rows)] {
+        std::fs::write(out.join(name), text).expect("OUT_DIR can be written to");
+    }
 }
 
 /// A library with every function of the header, static and, in a folder where nobody looks for libraries, shared.

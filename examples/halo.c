@@ -9,7 +9,7 @@
  * Faults can be planted, each in one step of its own, to be found by `ibex explain run --waits`:
  *
  *     --late-sender RANK:MS    the rank begins to exchange so much later: who receives from it waits for a late sender
- *     --late-receiver RANK:MS  the rank has sent, and receives so much later: what has come to it waits for a late receiver
+ *     --late-receiver RANK:MS  the rank has sent, and receives so much later: who sends to it waits for a late receiver
  */
 #include <math.h>
 #include <mpi.h>

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// The folder for the trace, which all hosts of the job must share; made if it is not there
     #[arg(short, long, value_name = "DIR", default_value = "ibex-trace")]
     output: PathBuf,
-    /// Which events: names of docs/events.md, and groups: default (all but searches), all, messages, searches,
+    /// Which events: names of docs/events.md, and groups: default (all but searches), all, messages, calls, searches,
     /// communicators, protocols, operations, connections, waits, incidents
     #[arg(long, value_name = "LIST")]
     events: Option<String>,
@@ -129,10 +129,11 @@ fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash>
 const LONGEST_NAME: usize = 256;
 
 /// What `--events` takes beside names of events, as the recorder has it.
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 11] = [
     "default",
     "all",
     "messages",
+    "calls",
     "searches",
     "communicators",
     "protocols",
@@ -142,6 +143,9 @@ const GROUPS: [&str; 10] = [
     "incidents",
 ];
 
+/// Events that the recorder has itself, whether or not anything goes through ibex.
+const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
+
 /// Whether there are such events and groups: the recorder would leave unknown ones out.
 fn known(events: Option<&str>) -> Result<()> {
     // As the recorder takes the list apart.
@@ -149,7 +153,7 @@ fn known(events: Option<&str>) -> Result<()> {
     for name in names.filter(|name| !name.is_empty()) {
         let short = name.strip_prefix("btl_").unwrap_or(name);
         let short = short.strip_prefix("ibex_").unwrap_or(short);
-        let names = || GROUPS.into_iter().chain(TABLE.iter().map(|row| row.name));
+        let names = || GROUPS.into_iter().chain(CALLS).chain(TABLE.iter().map(|row| row.name));
         if !names().any(|known| known == short) {
             let meant =
                 nearest(short, names()).map_or_else(String::new, |meant| format!("; {meant} is meant, perhaps"));
@@ -407,10 +411,10 @@ impl fmt::Display for Recorded {
             (self.bytes as f64 / 1e5).round() / 10.0,
             self.folder.display()
         )?;
-        if self.events == 0 {
+        if self.types.keys().all(|name| CALLS.contains(&name.as_str())) {
             writeln!(
                 f,
-                "ibex: no event happened. If messages were to go through ibex: --mca pml ibex, and see `ibex info`"
+                "ibex: no event of ibex happened. If messages were to go through ibex: --mca pml ibex, and see `ibex info`"
             )?;
         }
         if self.lost > 0 {
@@ -537,7 +541,7 @@ mod tests {
             lost: 0,
             finished: true,
         };
-        let recorded = Recorded {
+        let mut recorded = Recorded {
             folder: "/run1".into(),
             status: Some(0),
             files: vec![file(0), file(1)],
@@ -558,5 +562,9 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+        let nothing = "no event of ibex happened. If messages were to go through ibex: --mca pml ibex";
+        assert!(!text.contains(nothing), "{text}");
+        recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Count { events: 10, lost: 0 })]);
+        assert!(recorded.to_string().contains(nothing), "calls of MPI are not ibex'");
     }
 }

@@ -15,8 +15,8 @@ pub(crate) const WORDS: usize = 16;
 /// An event type.
 #[derive(Debug, Clone)]
 pub(crate) struct EventType {
-    /// Its number in the interface.
-    pub(crate) index: i32,
+    /// Its number in the interface; `None` of this tool's own.
+    pub(crate) index: Option<i32>,
     /// Its name.
     pub(crate) name: String,
     /// What it tells.
@@ -69,12 +69,21 @@ pub(crate) fn types() -> Vec<EventType> {
     let read = |index| {
         let raw = mpi::event_type(index).ok()?;
         let elements = raw.elements.into_iter().map(Element::new).collect();
-        Some(EventType { index, name: raw.name, description: raw.description, elements })
+        Some(EventType { index: Some(index), name: raw.name, description: raw.description, elements })
     };
     (0..mpi::type_count()).filter_map(read).collect()
 }
 
 impl EventType {
+    /// One of this tool's own, with elements of 64 bits without a sign.
+    pub(crate) fn own(name: &str, description: String, elements: &[&str]) -> EventType {
+        let element = |(place, name): (usize, &&str)| {
+            Element::new(RawElement { name: (*name).to_owned(), kind: 1, size: 8, at: 8 * place })
+        };
+        let elements = elements.iter().enumerate().map(element).collect();
+        EventType { index: None, name: name.to_owned(), description, elements }
+    }
+
     /// Its name without ibex's prefix.
     pub(crate) fn short(&self) -> &str {
         settings::short(&self.name)
@@ -181,7 +190,7 @@ pub(crate) mod tests {
             Element::new(RawElement { name: name.to_owned(), kind, size, at: place(size) })
         };
         let elements = elements.iter().map(element).collect();
-        EventType { index: 0, name: name.to_owned(), description: String::new(), elements }
+        EventType { index: None, name: name.to_owned(), description: String::new(), elements }
     }
 
     #[test]

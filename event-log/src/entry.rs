@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::{mpi, recording, session};
+use crate::{calls, mpi, recording, session};
 
 /// Exports functions that do something, go on, and do something.
 macro_rules! entries {
@@ -26,6 +26,8 @@ macro_rules! entries {
                 mpi::complain(concat!("no MPI has ", stringify!($name), ": is it linked statically?"));
                 return 1;
             }
+            // What is called in between is nobody's wait.
+            let _unrecorded = calls::enter();
             $before();
             // SAFETY: the function of this name, which has this signature by the standard.
             let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };

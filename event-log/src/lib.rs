@@ -8,13 +8,14 @@
 //! Callbacks put events into a `ring`, without a lock, an allocation or a system call: an event may be raised from
 //! within `free`. A thread of its own puts them on a common clock (`clock`), writes them (`writer`, `output`) and works
 //! out how long pairs took (`pairs`). Beside the text, `recording` makes a trace, and `meeting` has the hosts of a job
-//! compare their clocks. `thread` starts the threads of all three.
+//! compare their clocks; `calls` stands before the calls of MPI in which a process can wait. `thread` starts the threads of all three.
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or
 //! pending. Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the
 //! process ends; **L2** an event instance is used within its callback only. Tests: in the files; tests/log.rs; with a
 //! device, hw-tests/tests/device/tools.rs.
 
+mod calls;
 mod catalogue;
 mod clock;
 mod datagrams;
@@ -33,5 +34,6 @@ mod ring;
 mod rings;
 mod session;
 mod settings;
+mod target;
 mod thread;
 mod writer;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, unused, unreachable_pub, missing_docs)]
 #[allow(clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks, reason = "made by bindgen")]
-mod sys {
+pub(crate) mod sys {
     include!(concat!(env!("OUT_DIR"), "/mpi.rs"));
 }
 

@@ -17,9 +17,9 @@ const ENDINGS: [(&str, &str, Option<&str>); 6] = [
     ("_begin", "_end", None),
     ("_begin", "_established", None),
     ("_started", "_complete", None),
-    ("_insert_in_posted_q", "_remove_from_posted_q", Some("receives wait (late senders)")),
-    ("_insert_in_unex_q", "_remove_from_unex_q", Some("messages wait (late receivers)")),
-    ("_req_complete", "_req_notify", Some("done, not asked for (late waits)")),
+    ("_insert_in_posted_q", "_remove_from_posted_q", Some("receives in the posted queue")),
+    ("_insert_in_unex_q", "_remove_from_unex_q", Some("messages in the unexpected queue")),
+    ("_req_complete", "_req_notify", Some("done, not asked for")),
 ];
 
 /// Elements that number what an event is about; 0 says nothing.
@@ -224,8 +224,8 @@ mod tests {
         let found: Vec<_> = pairs.iter().flat_map(|pair| pair.found(&types)).collect();
         let waits = Statistics { count: 2, min: 30, max: 100, total: 130, unbegun: 0, open: 0 };
         let asked = Statistics { count: 1, min: 10, max: 10, total: 10, unbegun: 0, open: 0 };
-        assert_eq!(found[0], ("receives wait (late senders)".to_owned(), waits));
-        assert_eq!(found[1], ("done, not asked for (late waits)".to_owned(), asked));
+        assert_eq!(found[0], ("receives in the posted queue".to_owned(), waits));
+        assert_eq!(found[1], ("done, not asked for".to_owned(), asked));
     }
 
     #[test]

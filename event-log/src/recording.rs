@@ -10,16 +10,15 @@
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{
-    Clock, ClockSample, Head, Layout, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Room, Source, Writer,
-};
+use ibex_trace::{Clock, ClockSample, Head, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Source, Writer};
 
-use crate::catalogue::{self, EventType, Place, WORDS};
+use crate::calls;
+use crate::catalogue::{self, EventType, WORDS};
 use crate::clock::{self, Reading};
 use crate::exchange::Hidden;
 use crate::intervals::Found;
@@ -28,6 +27,7 @@ use crate::mpi::{self, Instance, Registration};
 use crate::recorder::Recorder;
 use crate::rings::Rings;
 use crate::settings::{self, Chosen};
+use crate::target::Target;
 use crate::thread::{self, Ready, Stop};
 
 /// How many records of a thread may wait: 16 MiB, of which the system gives what is used.
@@ -57,18 +57,6 @@ const TOO_FAST: &str = "events came faster than they were written: record fewer 
 const NOT_HANDED_OVER: &str = "ibex could not deliver them in time";
 
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
-
-/// What the callbacks of a type are given (L1).
-struct Target {
-    layout: Layout,
-    places: [Place; MOST_ELEMENTS],
-    /// Where the context of its communicator is.
-    context: Option<Place>,
-    rings: &'static Rings,
-    lost: AtomicU64,
-    /// Those of the lost that ibex says it has dropped.
-    dropped: AtomicU64,
-}
 
 /// What belongs to who writes.
 #[derive(Default)]
@@ -172,24 +160,14 @@ impl Recording {
             return None;
         };
         let rings: &'static Rings = Box::leak(Box::new(rings));
-        let target = |(number, of): (usize, &EventType)| {
-            let (layout, places) = (Layout::new(number as u8, &of.recorded()), of.places());
-            let context = of.element("context").map(|element| places[element]);
-            &*Box::leak(Box::new(Target {
-                layout,
-                places,
-                context,
-                rings,
-                lost: AtomicU64::new(0),
-                dropped: AtomicU64::new(0),
-            }))
-        };
+        let target = |(number, of)| &*Box::leak(Box::new(Target::new(number as u8, of, rings)));
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
         let mut registrations = Vec::new();
         for (of, target) in types.iter().zip(&targets) {
+            let Some(index) = of.index else { continue };
             let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
             // SAFETY: the target is never freed, and shared (L1).
-            match unsafe { Registration::new(of.index, on_event, on_dropped, user) } {
+            match unsafe { Registration::new(index, on_event, on_dropped, user) } {
                 Ok(registration) => registrations.push(registration),
                 Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
             }
@@ -219,7 +197,10 @@ impl Recording {
         let begun = made
             .and_then(|()| Writer::create(&self.folder, &head, Options::default()).map_err(|error| error.to_string()));
         match begun {
-            Ok(writer) => writing.recorder = Some(Recorder::new(writer)),
+            Ok(writer) => {
+                writing.recorder = Some(Recorder::new(writer));
+                calls::record(&self.types, &self.targets);
+            }
             Err(error) => {
                 mpi::complain(&format!("IBEX_TRACE={}: {error}: nothing is recorded", self.folder.display()));
                 drop(writing);
@@ -286,7 +267,7 @@ impl Recording {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
                 for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {
-                    let all = target.lost.load(Ordering::Relaxed);
+                    let all = target.lost();
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
                 }
@@ -326,7 +307,7 @@ impl Recording {
         let Some(recorder) = lock(&self.writing).recorder.take() else { return };
         let failed_before = recorder.failed().is_some();
         for (event_type, count) in recorder.unwritten() {
-            self.targets[usize::from(event_type)].lost.fetch_add(count, Ordering::Relaxed);
+            self.targets[usize::from(event_type)].lose(count);
         }
         if let Err(error) = recorder.finish()
             && !failed_before
@@ -338,18 +319,16 @@ impl Recording {
 
     /// Why events were lost so far, and how many for each reason.
     fn reasons(&self) -> [(u64, &'static str); 3] {
-        let sum = |count: fn(&Target) -> &AtomicU64| -> u64 {
-            self.targets.iter().map(|target| count(target).load(Ordering::Relaxed)).sum()
-        };
+        let sum = |count: fn(&Target) -> u64| -> u64 { self.targets.iter().map(|target| count(target)).sum() };
         // All first: what is lost meanwhile must not seem to have another reason.
-        let all = sum(|target| &target.lost);
-        let (refused, dropped) = (self.rings.refused(), sum(|target| &target.dropped));
+        let all = sum(Target::lost);
+        let (refused, dropped) = (self.rings.refused(), sum(Target::dropped));
         [(refused, NO_MEMORY), (dropped, NOT_HANDED_OVER), (all.saturating_sub(refused + dropped), TOO_FAST)]
     }
 
     /// What the trace lacks, and why; `is_unwritten`: it ends where it could not be written.
     fn tell_losses(&self, is_unwritten: bool) {
-        let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost.load(Ordering::Relaxed)));
+        let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost()));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
             let all: u64 = lost.iter().map(|(_, lost)| lost).sum();
@@ -369,7 +348,8 @@ impl Recording {
 
 /// The types that are to be recorded.
 fn chosen_types() -> Vec<EventType> {
-    let types = catalogue::types();
+    let mut types = catalogue::types();
+    types.extend(calls::types());
     let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
     let wanted = Chosen::from(std::env::var("IBEX_TRACE_EVENTS").ok().as_deref());
     let (chosen, unknown) = wanted.choose(&names);
@@ -436,17 +416,8 @@ unsafe extern "C" fn on_event(
     let mut data = [0; WORDS];
     // SAFETY: only types whose data fit are registered for.
     unsafe { event.copy(&mut data) };
-    if target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
-        return;
-    }
-    let value = |element: usize| target.places[element].value(&data);
-    let put = |ring: &crate::rings::Ring| {
-        let pack = |room: &mut Room| target.layout.pack_into(source as u8, ticks.cast_unsigned(), value, room);
-        // SAFETY: `mine` gave this thread's ring.
-        unsafe { ring.put(pack) }
-    };
-    if source as usize >= MOST_SOURCES || !target.rings.mine().is_some_and(put) {
-        target.lost.fetch_add(1, Ordering::Relaxed);
+    if !target.context(&data).is_some_and(|context| HIDDEN.hides(context)) {
+        target.put(source, ticks, target.values(&data));
     }
 }
 
@@ -460,6 +431,5 @@ unsafe extern "C" fn on_dropped(
 ) {
     // SAFETY: a target that is never freed (L1).
     let target = unsafe { &*user.cast::<Target>() };
-    target.dropped.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
-    target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
+    target.never_came(count.cast_unsigned());
 }

@@ -134,9 +134,10 @@ impl Session {
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
         let mut registrations = Vec::new();
         for (kind, target) in types.iter().zip(&targets) {
+            let Some(index) = kind.index else { continue };
             let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
             // SAFETY: the target is never freed, and shared (L1).
-            match unsafe { Registration::new(kind.index, on_event, on_dropped, user) } {
+            match unsafe { Registration::new(index, on_event, on_dropped, user) } {
                 Ok(registration) => registrations.push(registration),
                 Err(refused) => mpi::complain(&format!("{}: registering answers {}", kind.name, refused.0)),
             }

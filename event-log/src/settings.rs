@@ -41,10 +41,11 @@ impl Wanted {
 }
 
 /// What `IBEX_TRACE_EVENTS` takes beside names of events.
-pub(crate) const GROUPS: [&str; 10] = [
+pub(crate) const GROUPS: [&str; 11] = [
     "all",
     "default",
     "messages",
+    "calls",
     "searches",
     "communicators",
     "protocols",
@@ -62,6 +63,8 @@ fn group(name: &str) -> &'static str {
         "searches"
     } else if begins(&["comm_", "xfer_", "msg_"]) {
         "messages"
+    } else if begins(&["mpi_call_"]) {
+        "calls"
     } else if begins(&["communicator_"]) {
         "communicators"
     } else if begins(&["eager_", "rendezvous_"]) {

@@ -100,7 +100,12 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     assert!(times.is_sorted(), "{times:?}");
     // The pause was 30 ms, on two clocks of which one goes wrong by 1 %; half a second for a busy machine.
     assert!((29_990_000..530_000_000).contains(&(times[10] - times[0])), "{times:?}");
-    assert_eq!(reader.counts().iter().map(|of| (of.events, of.lost)).collect::<Vec<_>>(), [(10, 0), (10, 7), (4, 0)]);
+    let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
+    assert_eq!(
+        counts,
+        [(10, 0), (10, 7), (4, 0), (0, 0), (0, 0)],
+        "the last two are calls of MPI, of which there is none"
+    );
     assert!(
         said(&traced.output).contains("7 events are lost (7 get_complete): ibex could not deliver"),
         "{}",
@@ -162,6 +167,33 @@ fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorde
     assert_eq!(reader.counts()[0].lost, 1850);
     let notes = reader.notes();
     assert!(notes.len() == 1 && notes[0].contains("no memory for events of further threads"), "{notes:?}");
+}
+
+#[test]
+fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
+    let traced = traced("calls");
+    assert!(said(&traced.output).contains("wrapped 1"), "{}", said(&traced.output));
+    let reader = traced.only();
+    let types = &reader.head().types;
+    let calls: Vec<_> = events(&reader)
+        .into_iter()
+        .filter(|event| types[usize::from(event.event_type)].elements[0].name == "call")
+        .collect();
+    assert!(calls.is_sorted_by_key(|event| event.time.expect("its clock is known")), "{calls:?}");
+    let names = types[3].description.rsplit_once(" in ").expect("a list").1.split(' ').collect::<Vec<_>>();
+    let mut found = Vec::new();
+    for (number, of) in (0..).zip(calls.chunks(2)) {
+        let told = of
+            .iter()
+            .map(|event| (types[usize::from(event.event_type)].name.as_str(), event.values[0], event.values[1]));
+        let call = of[0].values[0];
+        assert!(told.eq([("mpi_call_begin", call, number), ("mpi_call_end", call, number)]), "{of:?}");
+        found.push(names[call as usize]);
+    }
+    let fortran_and_c = ["MPI_Barrier", "MPI_Barrier"];
+    let once = ["MPI_Ssend", "MPI_Wait", "MPI_Comm_dup", "MPI_Comm_free"];
+    assert_eq!(found, [&fortran_and_c[..], &once].concat());
+    assert!(reader.counts().iter().all(|of| of.lost == 0));
 }
 
 #[test]
@@ -314,12 +346,20 @@ fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
     let mut times = std::collections::BTreeMap::new();
     for event in folder.events(&..).map(|event| event.expect("no fault")) {
         let name = &folder.readers()[event.file].head().types[usize::from(event.event.event_type)].name;
-        if name != "ibex_late" {
+        if name.starts_with("ibex_get") {
             let is_arrival = name == "ibex_get_complete";
             times.insert((event.event.values[0], is_arrival), event.event.time.expect("its clock is known"));
         }
     }
     assert_eq!(times.len(), 400);
+    for reader in folder.readers() {
+        let counts = reader.counts();
+        assert_eq!(
+            counts[3..].iter().map(|of| of.events).collect::<Vec<_>>(),
+            [200; 2],
+            "the recorder's own do not count"
+        );
+    }
     for message in 0..200 {
         let took = times[&(message, true)] - times[&(message, false)];
         assert!(took >= -bound, "message {message} took {took} ns: the bound is {bound}");

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod late;
 #[cfg(any(test, feature = "made"))]
 mod made;
 mod model;
@@ -14,8 +15,8 @@ mod time;
 mod waits;
 
 pub use model::{
-    Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Port, Protocol,
-    Rank, Reason, ReceiveSide, SendSide, Wait, WaitKind,
+    Call, Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Port,
+    Protocol, Rank, Reason, ReceiveSide, SendSide, Wait, WaitKind,
 };
 pub use time::Time;
 pub use waits::ProcessWait;

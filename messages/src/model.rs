@@ -21,6 +21,8 @@ pub struct Job {
     pub communicators: Vec<Communicator>,
     /// By the first moment that is known of each.
     pub messages: Vec<Message>,
+    /// Calls of MPI in which processes could wait for others, by rank.
+    pub calls: Vec<Call>,
     /// Puts, gets and atomic operations, by their begins.
     pub operations: Vec<Operation>,
     /// By their begins.
@@ -54,6 +56,19 @@ pub struct Rank {
     pub clock_error: Option<i64>,
     /// Whether its trace goes up to the end of the process.
     pub is_whole: bool,
+    /// Whether its trace has all calls of MPI in which it could wait for others.
+    pub has_calls: bool,
+}
+
+/// A process was in a call of MPI in which it could wait for others; of calls within each other, in the outermost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Whose.
+    pub rank: u32,
+    /// It begins.
+    pub begun: Time,
+    /// It returns; `None` of one that had not when the trace ended.
+    pub ended: Option<Time>,
 }
 
 /// A port that a rank has opened.
@@ -176,6 +191,8 @@ pub struct SendSide {
     pub completed: Option<Time>,
     /// The caller is told so.
     pub notified: Option<Time>,
+    /// In which call of MPI, a place in [`Job::calls`]: that which waited for it.
+    pub call: Option<u32>,
 }
 
 /// What a receiver saw of a message.
@@ -205,18 +222,21 @@ pub struct ReceiveSide {
     pub completed: Option<Time>,
     /// The caller is told so.
     pub notified: Option<Time>,
+    /// In which call of MPI, a place in [`Job::calls`]: that which waited for it.
+    pub call: Option<u32>,
 }
 
-/// What a message or a process waited for.
+/// What a process waited for. The first three are waits in a call of MPI, as Scalasca defines them; `late.rs` says when each
+/// begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
-    /// A receive that was posted before its message came.
+    /// The receiver waits, and the send has not been called.
     LateSender,
-    /// A message that came, or had left its sender, before its receive was posted.
+    /// The sender waits, and the receive has not been called.
     LateReceiver,
-    /// A request that was done before anybody asked.
-    LateWait,
+    /// The sender waits, both have been called, and the receiver is not in MPI: the message makes no progress.
+    NoProgress,
     /// A connection that was being made.
     Connection,
     /// Room in a queue of the adapter.

@@ -52,7 +52,7 @@ fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<
     let begun = message.send.and_then(|side| side.activated).or(sent).or(came);
     let received = message.receive.and_then(|side| side.completed.or(side.ended).or(side.matched));
     let done = received.max(message.send.and_then(|side| side.completed.or(side.ended)));
-    let wait = waits.longest(message);
+    let wait = waits.longest(place, message);
     Some(Row {
         place,
         first,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each message waited for longest: its own moments tell of late senders, receivers and calls, the connections
-//! and the queues of its sender of the rest.
+//! What was waited for longest for the sake of each message: calls of MPI tell of late senders and receivers, the
+//! connections and the queues of its sender of the rest.
 //!
 //! Called by `columns.rs`. Tests: below.
 
@@ -10,8 +10,10 @@ use std::collections::HashMap;
 /// A stretch of time.
 type Stretch = (Time, Time);
 
-/// When the senders of a job could not send.
+/// What the processes of a job waited for.
 pub(crate) struct Waits {
+    /// The longest of each message in calls of MPI, by its place.
+    in_calls: HashMap<usize, Wait>,
     /// By rank and peer, by their begins.
     connecting: HashMap<(u32, u32), Vec<Stretch>>,
     queued: HashMap<(u32, u32), Vec<Stretch>>,
@@ -28,11 +30,18 @@ impl Waits {
         for stretches in connecting.values_mut() {
             stretches.sort_unstable();
         }
-        Waits { connecting, queued: queued(job) }
+        let mut in_calls: HashMap<usize, Wait> = HashMap::new();
+        for (place, wait) in job.message_waits() {
+            let longest = in_calls.entry(place).or_insert(wait);
+            if wait.to.since(wait.from) > longest.to.since(longest.from) {
+                *longest = wait;
+            }
+        }
+        Waits { in_calls, connecting, queued: queued(job) }
     }
 
-    /// The longest; none where it waited for nothing.
-    pub(crate) fn longest(&self, message: &Message) -> Option<Wait> {
+    /// The longest of the message at this place; none where nobody waited for it.
+    pub(crate) fn longest(&self, place: usize, message: &Message) -> Option<Wait> {
         let pair = (message.sender, message.receiver);
         let sending = message.send.and_then(|side| side.activated.zip(side.begun.or(side.ended)));
         let within = |stretches: &HashMap<_, Vec<Stretch>>, kind| {
@@ -41,7 +50,7 @@ impl Waits {
         };
         let connection = within(&self.connecting, WaitKind::Connection);
         let queue = within(&self.queued, WaitKind::Queue);
-        let all = message.waits().chain(connection).chain(queue);
+        let all = self.in_calls.get(&place).copied().into_iter().chain(connection).chain(queue);
         all.filter(|wait| wait.from < wait.to).max_by_key(|wait| wait.to.since(wait.from))
     }
 }
@@ -90,10 +99,22 @@ mod tests {
     }
 
     #[test]
+    fn of_what_was_waited_for_in_calls_of_mpi_the_longest_counts() {
+        let job = Job::made(4, 500, 3);
+        let (waits, took) = (Waits::of(&job), |wait: Wait| wait.to.since(wait.from));
+        let mut longest = vec![None; job.messages.len()];
+        for (place, wait) in job.message_waits() {
+            longest[place] = longest[place].max(Some(took(wait)));
+        }
+        let found = job.messages.iter().enumerate().map(|(place, message)| waits.longest(place, message).map(took));
+        assert!(found.eq(longest) && !job.message_waits().is_empty());
+    }
+
+    #[test]
     fn a_message_waits_for_the_connection_that_was_made_while_it_could_not_begin() {
         let mut job = job();
         let (rank, peer) = (job.messages[0].sender, job.messages[0].receiver);
-        assert_eq!(Waits::of(&job).longest(&job.messages[0]), None);
+        assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), None);
         job.connections.push(Connection {
             rank,
             peer,
@@ -106,7 +127,7 @@ mod tests {
             status: 0,
         });
         let wait = Wait { kind: WaitKind::Connection, from: Time::new(1100), to: Time::new(8000) };
-        assert_eq!(Waits::of(&job).longest(&job.messages[0]), Some(wait));
+        assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), Some(wait));
     }
 
     #[test]
@@ -121,6 +142,6 @@ mod tests {
             incident(8500, IncidentKind::QueuedEnd, 0),
         ];
         let wait = Wait { kind: WaitKind::Queue, from: Time::new(1000), to: Time::new(8500) };
-        assert_eq!(Waits::of(&job).longest(&job.messages[0]), Some(wait));
+        assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), Some(wait));
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Show the life of one message: the N-th that the rank sent, from 1
     #[arg(long, value_name = "RANK:N", conflicts_with = "waits", value_parser = life::wanted)]
     message: Option<life::Wanted>,
-    /// Show what was waited for: late senders, late receivers, late waits, connections, queues
+    /// Show what was waited for: late senders, late receivers, receivers without progress, connections, queues
     #[arg(long)]
     waits: bool,
     #[command(flatten)]
@@ -233,7 +233,7 @@ mod tests {
         let waits = serde_json::to_value(waits::Waits::of(&job)).expect("JSON");
         let count = |kind: &serde_json::Value| kind["count"].as_u64().unwrap_or(0);
         let all: u64 = waits["kinds"].as_array().expect("kinds").iter().map(count).sum();
-        assert_eq!(all, job.messages.iter().map(|message| message.waits().count() as u64).sum::<u64>());
+        assert_eq!(all, job.message_waits().len() as u64);
         let life = life::Life::of(&job, life::wanted("2:1").expect("a message")).expect("there");
         let text = life.to_string();
         assert!(

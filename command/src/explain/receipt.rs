@@ -63,12 +63,14 @@ type Key = (u32, u32, u64, Option<u32>, Option<u32>, Option<Protocol>, Option<Re
 impl Receipt {
     pub(super) fn of(job: &Job) -> Receipt {
         let mut pairs: BTreeMap<Key, Alike> = BTreeMap::new();
-        for message in &job.messages {
+        let waits = job.message_waits();
+        let mut waits = waits.iter().peekable();
+        for (place, message) in job.messages.iter().enumerate() {
             let pair = pairs.entry(key(message)).or_insert_with(|| Alike::of(job, message));
             pair.messages += 1;
             // What is damaged may have any sizes and times.
             pair.bytes = pair.bytes.saturating_add(message.bytes);
-            for wait in message.waits() {
+            while let Some((_, wait)) = waits.next_if(|(of, _)| *of == place) {
                 let waited = pair.waits.entry(wait.kind).or_default();
                 *waited = waited.saturating_add(wait.to.since(wait.from));
             }
@@ -168,7 +170,7 @@ impl fmt::Display for Receipt {
             "rails",
             "late sender",
             "late receiver",
-            "late wait",
+            "no progress",
         ];
         let rows = self.pairs.iter().map(|pair| {
             let wait = |kind| pair.waits.get(&kind).copied().map_or_else(String::new, duration);
@@ -186,7 +188,7 @@ impl fmt::Display for Receipt {
                 if pair.rails == 0 { String::new() } else { pair.rails.to_string() },
                 wait(WaitKind::LateSender),
                 wait(WaitKind::LateReceiver),
-                wait(WaitKind::LateWait),
+                wait(WaitKind::NoProgress),
             ]
         });
         writeln!(f, "{}\n", table(&names, &[2, 3, 4, 10, 11, 12, 13], rows))?;

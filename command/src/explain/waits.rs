@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was waited for, by kind and pair of ranks, with the longest of each kind.
 //!
-//! Waits of a kind can overlap: percent of the span can add up to more than 100. Grade: setup. Tests: in `mod.rs`.
+//! Several ranks can wait at a time: percent of the span can add up to more than 100. Grade: setup. Tests: in `mod.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,8 +68,9 @@ struct Gathered {
 impl Waits {
     pub(super) fn of(job: &Job) -> Waits {
         let (first, span) = job.span.map_or((None, None), |(first, last)| (Some(first), Some(last.since(first))));
-        let of_messages = job.messages.iter().enumerate().flat_map(|(place, message)| {
-            message.waits().map(move |wait| (message.sender, message.receiver, wait, Some(place)))
+        let of_messages = job.message_waits().into_iter().map(|(place, wait)| {
+            let message = &job.messages[place];
+            (message.sender, message.receiver, wait, Some(place))
         });
         let of_processes = job.process_waits().into_iter().map(|of| (of.rank, of.peer, of.wait, None));
         let mut gathered: BTreeMap<WaitKind, Gathered> = BTreeMap::new();
@@ -118,18 +119,29 @@ impl Waits {
     }
 }
 
+/// Who waits for whom.
+fn meaning(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::LateSender => "the receiver waits in MPI, the sender has not called its send",
+        WaitKind::LateReceiver => "the sender waits in MPI, the receiver has not called its receive",
+        WaitKind::NoProgress => "sent, but the receiver is not in MPI and makes no progress; the sender waits in MPI",
+        WaitKind::Connection => "the sender has no connection yet",
+        WaitKind::Queue => "the adapter has no room for the sender's request",
+    }
+}
+
 impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2} %"));
         if let Some(span) = self.span_nanoseconds {
-            writeln!(f, "Of {} that the trace covers; waits may overlap", duration(span))?;
+            writeln!(f, "Of {} that the trace covers; several ranks may wait at a time", duration(span))?;
         }
         let rows = self.kinds.iter().map(|of| {
             vec![word(&of.kind), of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span)]
         });
         writeln!(f, "\n{}", table(&["wait", "count", "time", "of the span"], &[1, 2, 3], rows))?;
         for kind in &self.kinds {
-            writeln!(f, "\n{}, by pair", word(&kind.kind))?;
+            writeln!(f, "\n{}, by pair: {}", word(&kind.kind), meaning(kind.kind))?;
             let rows = kind.pairs.iter().map(|of| {
                 let numbers = (of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span));
                 vec![of.from.clone(), of.to.clone(), numbers.0, numbers.1, numbers.2]

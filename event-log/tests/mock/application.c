@@ -198,6 +198,52 @@ static void exchange_for(int milliseconds)
     }
 }
 
+/* The application's own wrapper, as a profiling tool has it. */
+static int wrapped;
+
+int MPI_Ssend(const void *buffer, int count, MPI_Datatype datatype, int to, int tag, MPI_Comm comm)
+{
+    ++wrapped;
+    return PMPI_Ssend(buffer, count, datatype, to, tag, comm);
+}
+
+/* Fortran's name of the call. */
+void mpi_barrier_(MPI_Fint *comm, MPI_Fint *error);
+
+/* Is called within MPI_Comm_dup. */
+static int copy(MPI_Comm comm, int key, void *extra, void *value, void *copied, int *is_copied)
+{
+    (void) comm, (void) key, (void) extra, (void) value, (void) copied;
+    *is_copied = 0;
+    return MPI_Barrier(MPI_COMM_SELF);
+}
+
+static void call_all(void)
+{
+    int key, value = 7, is_done = 0;
+    MPI_Fint self = MPI_Comm_c2f(MPI_COMM_SELF), error;
+    MPI_Request request;
+    MPI_Comm comm;
+    MPI_Barrier(MPI_COMM_SELF);
+    mpi_barrier_(&self, &error);
+    MPI_Irecv(&key, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+    MPI_Ssend(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    /* Who tests again and again is in no wait. */
+    MPI_Irecv(&key, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+    MPI_Request sent;
+    MPI_Isend(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &sent);
+    MPI_Request_free(&sent);
+    while (!is_done)
+        MPI_Test(&request, &is_done, MPI_STATUS_IGNORE);
+    MPI_Comm_create_keyval(copy, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, &value);
+    MPI_Comm_dup(MPI_COMM_SELF, &comm);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free_keyval(&key);
+    printf("wrapped %d\n", wrapped);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -234,6 +280,8 @@ int main(int argc, char **argv)
         }
     } else if (strcmp(what, "living-threads") == 0 || strcmp(what, "living-threads-limited") == 0) {
         raise_in_living_threads(strcmp(what, "living-threads") != 0);
+    } else if (strcmp(what, "calls") == 0) {
+        call_all();
     } else if (strcmp(what, "many") == 0) {
         /* Values that no compression makes small: a megabyte. */
         unsigned long chance = 88172645463325252ul;

@@ -35,7 +35,10 @@ pub(crate) fn place() -> &'static Path {
         done(mock.arg(place.join("libibex.so")).arg(here.join("tests/mock/ibex.c")));
         let mut application = Command::new("mpicc");
         application.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "-o"]).arg(place.join("application"));
-        application.arg(here.join("tests/mock/application.c")).arg(format!("-L{}", place.display())).arg("-libex");
+        application
+            .arg(here.join("tests/mock/application.c"))
+            .arg(format!("-L{}", place.display()))
+            .args(["-libex", "-lmpi_mpifh"]);
         application.arg(format!("-Wl,-rpath,{}", place.display()));
         done(&mut application);
         // The same with the logger linked.

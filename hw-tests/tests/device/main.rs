@@ -12,7 +12,7 @@
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
 //! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`]
 //! measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger,
-//! [`recorder`] its traces; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
+//! [`recorder`] its traces, [`waits`] who is late by them; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
 //! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
@@ -44,6 +44,7 @@ mod site;
 mod spawn;
 mod subnets;
 mod tools;
+mod waits;
 
 use hw_tests::{Device, runtime_failure};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -144,6 +145,7 @@ fn main() -> ExitCode {
         reasons::tests,
         tools::tests,
         recorder::tests,
+        waits::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     let all = tests.len();

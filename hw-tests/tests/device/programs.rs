@@ -503,7 +503,7 @@ static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
 ];
 
 /// Programs that another file starts.
-static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
+static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down", "waits"];
 
 /// Programs that are also run over the PML. Not those that look at what only a BTL sees.
 static OVER_THE_PML: &[&str] = &[

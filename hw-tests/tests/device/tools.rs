@@ -78,7 +78,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the tool of the page counts what was sent", counts),
         Test::new("the logger writes down what a job did", logs),
         Test::new("the logger follows ranks of many threads", follows_threads),
-        Test::new("over the pml, the logger tells who waited for whom", tells_who_waited),
+        Test::new("over the pml, the logger tells how long messages were in the queues", tells_of_the_queues),
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
@@ -277,16 +277,16 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Where ibex does the matching: who waited for whom, and how long the queues were. The program posts 50 receives at
+/// Where ibex does the matching: how long receives and messages were in the queues, and how long these were. The program posts 50 receives at
 /// once.
-fn tells_who_waited(site: &mut Site) -> Result<()> {
+fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;
     let log = logs.get(1).context("the rank that receives")?;
     for (row, least) in [
-        ("receives wait (late senders)", 50.0),
-        ("messages wait (late receivers)", 4.0),
-        ("done, not asked for (late waits)", 50.0),
+        ("receives in the posted queue", 50.0),
+        ("messages in the unexpected queue", 4.0),
+        ("done, not asked for", 50.0),
         ("comm_search_unex_q_begin - comm_search_unex_q_end", 50.0),
     ] {
         let line = log.lines().find(|line| line.contains(row)).with_context(|| format!("no row {row:?}"))?;

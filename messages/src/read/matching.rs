@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
+use crate::read::calls::Calls;
 use crate::read::half::{ANY, Envelope, Received, Route, Sent};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Step, matching, protocol};
@@ -47,6 +48,9 @@ struct Posted {
     ended: Option<Time>,
     completed: Option<Time>,
     notified: Option<Time>,
+    /// The call of MPI that has told its caller, and the probe that ended before it was called.
+    call: Option<u32>,
+    probe: Option<u32>,
     protocol: Option<Protocol>,
     reason: Option<Reason>,
 }
@@ -79,8 +83,9 @@ enum Request {
 }
 
 impl Matching {
-    /// Sees an event of a request or a message.
-    pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+    /// Sees an event of a request or a message; of a request whose caller is told, `call` is the call of MPI that tells it, of a
+    /// receive that is called, the probe that ended before.
+    pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
             Step::Search | Step::Continue => {}
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
@@ -97,20 +102,20 @@ impl Matching {
                         Step::Begin => side.begun = side.begun.or(time),
                         Step::End => side.ended = time,
                         Step::Complete => side.completed = time,
-                        Step::Notify => side.notified = time,
+                        Step::Notify => (side.notified, side.call) = (time, call),
                         _ => {}
                     }
                 }
-                Request::Receive(at) => self.see_receive(step, at, time, thread),
+                Request::Receive(at) => self.see_receive(step, at, time, thread, call),
             },
         }
     }
 
-    fn see_receive(&mut self, step: Step, at: u32, time: Option<Time>, thread: u32) {
+    fn see_receive(&mut self, step: Step, at: u32, time: Option<Time>, thread: u32, call: Option<u32>) {
         let posted = &mut self.posted[at as usize];
         match step {
             Step::Activate => {
-                (posted.activated, posted.thread) = (time, thread);
+                (posted.activated, posted.thread, posted.probe) = (time, thread, call);
                 self.forget(thread);
             }
             Step::Insert => posted.queued = time,
@@ -130,7 +135,7 @@ impl Matching {
                 let last = self.threads.entry(thread).or_default();
                 last.removed = last.removed.filter(|removed| *removed != at);
             }
-            Step::Notify => posted.notified = time,
+            Step::Notify => (posted.notified, posted.call) = (time, call),
             _ => {}
         }
     }
@@ -293,7 +298,7 @@ impl Matching {
     }
 
     /// What was sent and received; and how many of either are left out as nothing says between whom they were.
-    pub(crate) fn halves(mut self) -> (Vec<Sent>, Vec<Received>, u64) {
+    pub(crate) fn halves(mut self, calls: &Calls) -> (Vec<Sent>, Vec<Received>, u64) {
         let all = self.sends.len();
         self.sends.retain(|sent| sent.envelope.is_known());
         let mut unknown = all - self.sends.len();
@@ -301,7 +306,7 @@ impl Matching {
         for arrival in &self.arrivals {
             let posted = arrival.request.map(|at| &self.posted[at as usize]);
             if arrival.envelope.is_known() {
-                received.push(arrival.received(posted));
+                received.push(arrival.received(posted, calls));
             } else {
                 unknown += 1;
             }
@@ -310,7 +315,7 @@ impl Matching {
         for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.begun.is_some()) {
             if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
                 let nothing = Arrival { envelope: posted.envelope, ..Arrival::new(0, posted.thread) };
-                received.push(nothing.received(Some(posted)));
+                received.push(nothing.received(Some(posted), calls));
             } else {
                 unknown += 1;
             }
@@ -334,6 +339,8 @@ impl Posted {
             ended: None,
             completed: None,
             notified: None,
+            call: None,
+            probe: None,
             protocol: None,
             reason: None,
         }
@@ -346,8 +353,14 @@ impl Arrival {
         Arrival { envelope, id, thread, request, arrived: None, unexpected: None, taken: None, matched: None }
     }
 
+    /// The call that waited for it: the probe in which it came, or that which has told the receive's caller.
+    fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
+        let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));
+        posted.probe.filter(has_seen).or(posted.call)
+    }
+
     /// With the receive that took it, if one did.
-    fn received(&self, posted: Option<&Posted>) -> Received {
+    fn received(&self, posted: Option<&Posted>, calls: &Calls) -> Received {
         let side = ReceiveSide {
             message: self.id,
             request: posted.map_or(0, |posted| posted.id),
@@ -361,6 +374,7 @@ impl Arrival {
             ended: posted.and_then(|posted| posted.ended),
             completed: posted.and_then(|posted| posted.completed),
             notified: posted.and_then(|posted| posted.notified),
+            call: posted.and_then(|posted| self.awaited_by(posted, calls)),
         };
         let (protocol, reason) = posted.map_or((None, None), |posted| (posted.protocol, posted.reason));
         Received { envelope: self.envelope, side, protocol, reason }

@@ -2,12 +2,13 @@
 //! A job from its trace: [`Job::read`].
 //!
 //! `pass.rs` goes once over the file of each process, and knows then what that process saw: `matching.rs` and
-//! `transport.rs` its halves of messages, `groups.rs` its communicators. `communicators.rs` finds which communicators of
+//! `transport.rs` its halves of messages, `calls.rs` when it could wait, `groups.rs` its communicators. `communicators.rs` finds which communicators of
 //! several processes are the same, `join.rs` puts the halves of each message together, where something lacks with
 //! `align.rs`. What could not be read, or does not fit together, becomes a sentence in [`Job::faults`]; nothing fails.
 //! Path: pending; a million messages (18 million events) take some seconds. Threads: one. Tests: tests/.
 
 mod align;
+mod calls;
 mod communicators;
 mod groups;
 mod half;
@@ -51,6 +52,8 @@ impl Job {
         let places: Vec<u32> = identities.iter().filter_map(|(world, rank)| worlds.place(*world, *rank)).collect();
         clock_errors(&mut job, &files, &places);
         gather(&mut job, &mut processes, &places, &worlds);
+        let reasons = unblamed(&job, &processes, &places);
+        job.faults.extend(reasons);
         let mut communicators = Communicators::find(&processes, &worlds);
         job.faults.append(&mut communicators.faults);
         join::join(&mut job, processes, &places, &communicators);
@@ -133,6 +136,7 @@ fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> R
         program: head.program.clone(),
         threads: process.threads.iter().map(|thread| name(*thread)).collect(),
         clock_error: None,
+        has_calls: process.has_calls,
         is_whole: reader.is_finished() && process.faults.is_empty() && !process.gaps.within,
     }
 }
@@ -227,6 +231,33 @@ fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     }
 }
 
+/// Why it is not known who was late.
+fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
+    let envelopes = |process: &Process| {
+        let sent = process.sends.iter().map(|sent| sent.envelope);
+        sent.chain(process.received.iter().map(|received| received.envelope)).collect::<Vec<_>>()
+    };
+    let mut reasons = Vec::new();
+    if processes.iter().flat_map(envelopes).any(|envelope| envelope.sequence.is_some()) {
+        reasons.push("ibex has not done the matching, so that it is not known who was late for whom.".to_owned());
+    }
+    let is_silent = |(process, _): &(&Process, &u32)| !process.has_calls && !envelopes(process).is_empty();
+    let silent = processes.iter().zip(places).filter(is_silent);
+    let mut ranks: Vec<u32> = silent.map(|(_, place)| job.ranks[*place as usize].rank).collect();
+    if !ranks.is_empty() {
+        ranks.sort_unstable();
+        let some: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
+        let s = if ranks.len() > 1 { "s" } else { "" };
+        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+        reasons.push(format!(
+            "The trace does not have all calls of MPI of rank{s} {}{more}: who was late for them, and for whom they were \
+             late, is not known.",
+            some.join(", ")
+        ));
+    }
+    reasons
+}
+
 /// Takes over what is no message, with ranks and ports by their places.
 fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Worlds) {
     let mut order: Vec<usize> = (0..processes.len()).collect();
@@ -240,6 +271,11 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         job.ports.extend(process.ports.drain(..).map(|port| crate::Port { rank, ..port }));
         job.faults.append(&mut process.faults);
         job.losses.extend(process.losses.drain(..).map(|loss| Loss { rank, ..loss }));
+        let before = job.calls.len() as u32;
+        job.calls.extend(process.calls.drain(..).map(|call| crate::Call { rank, ..call }));
+        let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
+        let received = process.received.iter_mut().map(|received| &mut received.side.call);
+        sent.chain(received).flatten().for_each(|call| *call += before);
         for of in process.connections.drain(..) {
             if let Some(peer) = peer(of.peer) {
                 job.connections.push(crate::Connection { rank, peer, port: of.port.and_then(port), ..of });

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use ibex_trace::{Error, Reader};
 
-use crate::model::{Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
+use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
+use crate::read::calls::Calls;
 use crate::read::groups::Groups;
 use crate::read::half::{Received, Sent};
 use crate::read::matching::Matching;
@@ -27,6 +28,9 @@ pub(crate) struct Process {
     pub(crate) connections: Vec<Connection>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) incidents: Vec<Incident>,
+    pub(crate) calls: Vec<Call>,
+    /// Whether these are all.
+    pub(crate) has_calls: bool,
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
     pub(crate) span: Option<(Time, Time)>,
@@ -50,6 +54,7 @@ pub(crate) struct Gaps {
 struct Pass {
     matching: Matching,
     transport: Transport,
+    calls: Calls,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
     connections: HashMap<(u32, u32), usize>,
@@ -63,6 +68,7 @@ impl Process {
         let mut pass = Pass {
             matching: Matching::default(),
             transport: Transport::default(),
+            calls: Calls::new(reader.head()),
             operations: HashMap::new(),
             connections: HashMap::new(),
             process: Process { ports: ports(reader), ..Process::default() },
@@ -98,7 +104,10 @@ impl Process {
 impl Pass {
     fn see(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         match seen.kind {
-            Kind::Matching(step) => self.matching.see(step, seen, time, thread),
+            Kind::Matching(step) => {
+                let call = self.calls.of(step, seen, thread);
+                self.matching.see(step, seen, time, thread, call);
+            }
             Kind::Protocol => self.matching.see_protocol(seen, thread),
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
@@ -107,6 +116,8 @@ impl Pass {
             Kind::Complete(which) => self.operation_ends(which, seen, time),
             Kind::Connection(stage) => self.connection(stage, seen, time),
             Kind::Rare(rarity) => self.rare(rarity, seen, time),
+            Kind::CallBegin => self.calls.begin(seen, time, thread),
+            Kind::CallEnd => self.calls.end(seen, time, thread),
         }
     }
 
@@ -228,12 +239,18 @@ impl Pass {
                 "{name}: {torn} times what is told of a receive and of a message does not fit together; such messages may lack their receives."
             ));
         }
-        let (sends, received, unknown) = self.matching.halves();
+        let (sends, received, unknown) = self.matching.halves(&self.calls);
         if unknown > 0 {
             process
                 .faults
                 .push(format!("{name}: of {unknown} messages nothing says between whom they were; they are left out."));
         }
+        let has_lost = reader.counts().iter().enumerate().any(|(event_type, counts)| {
+            counts.lost > 0 && matches!(vocabulary.kind(event_type), Some(Kind::CallBegin | Kind::CallEnd))
+        });
+        let has_types = vocabulary.has(Kind::CallBegin) && vocabulary.has(Kind::CallEnd);
+        process.has_calls = has_types && !has_lost && !process.gaps.within;
+        process.calls = self.calls.all;
         let transported = self.transport.halves();
         (process.sends, process.received) = (sends, received);
         process.sends.extend(transported.0);

@@ -24,6 +24,9 @@ pub(crate) enum Kind {
     Complete(Which),
     Connection(Stage),
     Rare(Rarity),
+    /// A call of MPI in which the process can wait begins; it ends.
+    CallBegin,
+    CallEnd,
 }
 
 /// docs/peruse.md says when each comes.
@@ -145,6 +148,12 @@ pub(crate) mod other {
     pub(crate) const EVENT: usize = 8;
 }
 
+/// Of calls of MPI.
+pub(crate) mod call {
+    pub(crate) const CALL: usize = 0;
+    pub(crate) const NUMBER: usize = 1;
+}
+
 const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context"];
 const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "port", "queue_pair", "rails"];
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
@@ -152,6 +161,7 @@ const TRANSFER: &[&str] =
     &["message", "request", "bytes", "total", "context", "source", "tag", "sequence", "direction", "peer"];
 const OTHER: &[&str] =
     &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event"];
+const CALL: &[&str] = &["call", "number"];
 
 /// Names of types without the prefix, what they tell, and their elements.
 const TYPES: &[(&str, Kind, &[&str])] = &[
@@ -196,6 +206,8 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("registration_evict", Kind::Rare(Rarity::Evict), OTHER),
     ("device_async", Kind::Rare(Rarity::Device), OTHER),
     ("port_async", Kind::Rare(Rarity::Port), OTHER),
+    ("mpi_call_begin", Kind::CallBegin, CALL),
+    ("mpi_call_end", Kind::CallEnd, CALL),
 ];
 
 /// A type that means something.

@@ -54,6 +54,7 @@ fn elements(name: &str) -> &'static [&'static str] {
         ],
         "connection_begin" => &["peer", "port"],
         "connection_established" => &["peer", "port", "queue_pair", "remote_queue_pair"],
+        "mpi_call_begin" | "mpi_call_end" => &["call", "number"],
         "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "sequence", "peer"],
         _ => &["id", "bytes", "peer", "tag", "operation", "context"],
     }
@@ -68,7 +69,13 @@ pub(crate) struct Process {
     pub(crate) events: Vec<Event>,
     next: i64,
     pub(crate) thread: u32,
+    calls: i64,
 }
+
+/// Calls of MPI, as [`head`] lists them.
+pub(crate) const RECV: i64 = 0;
+pub(crate) const PROBE: i64 = 1;
+pub(crate) const WAIT: i64 = 2;
 
 /// Where times of the simulation begin.
 pub(crate) const START: i64 = 5_000_000_000_000;
@@ -91,6 +98,15 @@ impl Process {
     /// The rank in the world of so many.
     pub(crate) fn world(&mut self, rank: i64, size: i64) {
         self.raise("communicator_created", -10, &[0, 0, rank, size, 0, 0, size, 0, 1, 77]);
+    }
+
+    /// A call of MPI, with what happens in it.
+    pub(crate) fn call(&mut self, call: i64, (begin, end): (i64, i64), within: impl FnOnce(&mut Process)) {
+        self.calls += 1;
+        let number = self.calls;
+        self.raise("mpi_call_begin", begin, &[call, number]);
+        within(self);
+        self.raise("mpi_call_end", end, &[call, number]);
     }
 
     /// A send from its begin to its end.
@@ -206,13 +222,18 @@ fn types() -> Vec<&'static str> {
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
     types.extend(TRANSFER);
     types.extend(["connection_begin", "connection_established"]);
+    types.extend(["mpi_call_begin", "mpi_call_end"]);
     types
 }
 
 pub(crate) fn head(rank: u32, ranks: u32) -> Head {
+    head_of(&types(), rank, ranks)
+}
+
+fn head_of(types: &[&'static str], rank: u32, ranks: u32) -> Head {
     let of = |name: &&str| EventType {
-        name: format!("ibex_{name}"),
-        description: String::new(),
+        name: if name.starts_with("mpi_") { (*name).to_owned() } else { format!("ibex_{name}") },
+        description: "What there is in MPI_Recv MPI_Probe MPI_Wait".to_owned(),
         elements: elements(name).iter().map(|name| Element::new(name, ElementKind::I64, "")).collect(),
     };
     let source = |name: &str, description: &str| Source {
@@ -229,7 +250,7 @@ pub(crate) fn head(rank: u32, ranks: u32) -> Head {
         host: "n1".into(),
         pid: 1000 + rank,
         program: "./app".into(),
-        types: types().iter().map(of).collect(),
+        types: types.iter().map(of).collect(),
         sources: vec![source("host:0", ""), source("mlx5_0:1", "completions of a port, GID fe80::1")],
         ..Head::default()
     }
@@ -253,9 +274,25 @@ impl Default for Written {
 }
 
 /// Writes the file of a process.
-pub(crate) fn write(folder: &Path, (rank, ranks): (u32, u32), process: &Process, how: &Written) -> PathBuf {
-    let head = head(rank, ranks);
-    let (layouts, types) = (head.layouts(), types());
+pub(crate) fn write(folder: &Path, place: (u32, u32), process: &Process, how: &Written) -> PathBuf {
+    write_of(&types(), folder, place, process, how)
+}
+
+/// The same, by a recorder that does not know these types.
+pub(crate) fn write_without(unknown: &[&str], folder: &Path, place: (u32, u32), process: &Process) -> PathBuf {
+    let types: Vec<&'static str> = types().into_iter().filter(|name| !unknown.contains(name)).collect();
+    write_of(&types, folder, place, process, &WHOLE)
+}
+
+fn write_of(
+    types: &[&'static str],
+    folder: &Path,
+    (rank, ranks): (u32, u32),
+    process: &Process,
+    how: &Written,
+) -> PathBuf {
+    let head = head_of(types, rank, ranks);
+    let layouts = head.layouts();
     let mut writer = Writer::create(folder, &head, Options { block: how.block, ..Options::default() }).expect("made");
     let sample = |at: i64| ClockSample { clock: Clock::Source(0), shown: at.cast_unsigned(), before: at, after: at };
     writer.clock(sample(START - 1000));

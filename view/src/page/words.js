@@ -11,10 +11,11 @@ const REASONS = [
   "the receiver holds senders back", "the adapter cannot do better", "the receiver is the sender", "the receiver is on this host",
   "the receiver had said where", "reason not recorded",
 ];
-const WAITS = ["nothing", "late sender", "late receiver", "late wait", "connection", "queue"];
+const WAITS = ["nothing", "late sender", "late receiver", "no progress", "connection", "queue"];
 const WAIT_MEANS = [
-  "waited for nothing", "the receive was posted before the message came", "the message came before its receive was posted",
-  "done before anybody asked", "the connection was being made", "no room in a queue of the adapter",
+  "nobody waited for it", "the receiver waited in MPI, and the send had not been called",
+  "the sender waited in MPI, and the receive had not been called",
+  "sent, but the receiver was not in MPI and made no progress; the sender waited in MPI", "the connection was being made", "no room in a queue of the adapter",
 ];
 const INCIDENTS = [
   "request queued", "request posted from the queue", "receiver not ready", "memory registered", "memory deregistered",

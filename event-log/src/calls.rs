@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When the application is in a call of MPI in which it can wait for other processes: two events of the recorder's own, at
+//! its begin and at its end.
+//!
+//! Which calls these are says wrappers.rs beside build.rs. Each stands before the MPI's own, as in `entry.rs`, and also by
+//! its `PMPI_` name, which Fortran's calls and other tools come by. Of calls within each other only the outermost counts: a
+//! tool's wrapper calls the MPI's function, and the MPI calls its own. Grade: hot; a clock is read twice per call, and two
+//! records are put into the thread's ring. Threads: the application's. Tests: tests/trace.rs; with a device,
+//! hw-tests/tests/device/waits.rs.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::catalogue::EventType;
+use crate::mpi;
+use crate::target::Target;
+
+/// The events' names.
+const BEGIN: &str = "mpi_call_begin";
+const END: &str = "mpi_call_end";
+
+/// A source whose clock stamps what happens in threads: there always is this one.
+const SOURCE: c_int = 0;
+
+static TARGETS: OnceLock<Targets> = OnceLock::new();
+
+/// Where the events go to; nowhere, if they are not wanted.
+struct Targets {
+    begin: Option<&'static Target>,
+    end: Option<&'static Target>,
+}
+
+thread_local! {
+    /// How many of these calls the thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// How many it has recorded: a begin and an end with the same number are of the same call.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What a trace says of the events; nothing where no clock can stamp them. They name a call by its place in the list at the
+/// end of the description.
+pub(crate) fn types() -> Vec<EventType> {
+    if !mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:")) {
+        return Vec::new();
+    }
+    let of = |name, what: &str| {
+        let description = format!(
+            "A call of MPI in which the process can wait for others {what}; of calls within each other, the outermost. number: \
+             that of the call in its thread; call: its place, from 0, in {}",
+            NAMES.join(" ")
+        );
+        EventType::own(name, description, &["call", "number"])
+    };
+    vec![of(BEGIN, "begins"), of(END, "ends")]
+}
+
+/// From now on calls are recorded, if their types are among these.
+pub(crate) fn record(types: &[EventType], targets: &[&'static Target]) {
+    let of = |name| types.iter().zip(targets).find(|(of, _)| of.name == name).map(|(_, target)| *target);
+    let _ = TARGETS.set(Targets { begin: of(BEGIN), end: of(END) });
+}
+
+/// Within a call, until it is dropped, also by an exception of C++ that goes through it.
+pub(crate) struct Within {
+    end: Option<(&'static Target, [u64; 2])>,
+}
+
+/// A call begins of which nothing is recorded, nor of those within it.
+pub(crate) fn enter() -> Within {
+    DEPTH.set(DEPTH.get() + 1);
+    Within { end: None }
+}
+
+/// A call begins that is recorded if it is the outermost.
+#[inline]
+fn enter_recorded(call: u64) -> Within {
+    let (is_outermost, mut within) = (DEPTH.get() == 0, enter());
+    if is_outermost && let Some(targets) = TARGETS.get() {
+        let event = [call, NUMBER.replace(NUMBER.get() + 1)];
+        targets.begin.inspect(|target| put(target, event));
+        within.end = targets.end.map(|target| (target, event));
+    }
+    within
+}
+
+impl Drop for Within {
+    #[inline]
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        if let Some((target, event)) = self.end {
+            put(target, event);
+        }
+    }
+}
+
+#[inline]
+fn put(target: &Target, event: [u64; 2]) {
+    match mpi::source_now(SOURCE) {
+        Some(now) => target.put(SOURCE, now, |element| event[element]),
+        None => target.lose(1),
+    }
+}
+
+/// The function of a name that comes after this library's.
+struct Next(AtomicPtr<c_void>);
+
+impl Next {
+    /// It, or null with a word about it.
+    #[inline]
+    fn get(&self, name: &CStr) -> *mut c_void {
+        // Relaxed: the function was there before.
+        let known = self.0.load(Ordering::Relaxed);
+        if known.is_null() { self.find(name) } else { known }
+    }
+
+    #[cold]
+    fn find(&self, name: &CStr) -> *mut c_void {
+        let found = mpi::next(name);
+        if found.is_null() {
+            mpi::complain(&format!("no MPI has {}: is it linked statically?", name.to_string_lossy()));
+        }
+        self.0.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Exports functions that record themselves and go on.
+macro_rules! wrappers {
+    ($( $call:literal: fn $name:ident = $text:literal ($($argument:ident: $type:ty),* $(,)?); )*) => { $(
+        /// The MPI's function of this name, with the recorder around it.
+        ///
+        /// # Safety
+        /// As the MPI's.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, clippy::too_many_arguments, reason = "the MPI's name and arguments")]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
+            static NEXT: Next = Next(AtomicPtr::new(null_mut()));
+            let next = NEXT.get($text);
+            if next.is_null() {
+                return 1;
+            }
+            // SAFETY: the function of this name, which has this signature by mpi.h.
+            let next: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
+            let _within = enter_recorded($call);
+            // SAFETY: the caller's arguments as they came.
+            unsafe { next($($argument),*) }
+        }
+    )* };
+}
+
+#[allow(clippy::wildcard_imports, reason = "the types of their arguments")]
+use crate::mpi::sys::*;
+include!(concat!(env!("OUT_DIR"), "/calls.rs"));

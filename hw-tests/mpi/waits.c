@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Waits that are planted, of each kind, after computing, and messages for which nobody waits: for a recorder beside the
+// program. For each message, under a tag of its own, rank 0 prints what somebody who looks at the trace must find:
+//
+//     planted TAG KIND LEAST MOST
+//
+// in nanoseconds; `nothing`: nobody waits; LEAST 0: somebody may, no longer than that. MOST is between clock readings around the calls that begin and end the wait, and
+// LEAST half of it, as a process may lose its processor between a reading and its call. Who is to be late begins to compute
+// when the other one says that it is about to wait.
+#include "check.h"
+#include <time.h>
+
+enum { SHORT = 8, LONG = 1 << 20, MILLISECONDS = 100, LATE = 3 * MILLISECONDS };
+
+static char bytes[2][LONG];
+
+// In memory that both ranks share: how far each has come.
+static atomic_int *steps;
+static int step;
+
+static long now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static void compute(int milliseconds) {
+    for (long begin = now(); now() - begin < milliseconds * 1000000L;)
+        ;
+}
+
+static void say(void) {
+    atomic_fetch_add(&steps[check.rank], 1);
+}
+
+// Computes until the other rank has said so for the next time.
+static void hear(void) {
+    for (step++; atomic_load(&steps[!check.rank]) < step;)
+        ;
+}
+
+// By both ranks: from a moment of the rank that waits to one of the other.
+static long between(int waits, long moment) {
+    long theirs;
+    MPI_OK(MPI_Sendrecv(&moment, 1, MPI_LONG, !check.rank, 1000, &theirs, 1, MPI_LONG, !check.rank, 1000, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE));
+    return check.rank == waits ? theirs - moment : moment - theirs;
+}
+
+// The wait is between these.
+static void plant(int tag, const char *kind, int waits, long moment) {
+    long most = between(waits, moment);
+    check_true("the wait has been planted", most >= LATE * 1000000L);
+    if (check.rank == 0)
+        printf("planted %d %s %ld %ld\n", tag, kind, most / 2, most);
+}
+
+static void plant_nothing(int tag) {
+    if (check.rank == 0)
+        printf("planted %d nothing 0 0\n", tag);
+}
+
+static void send(int tag, int count) {
+    MPI_OK(MPI_Send(bytes[0], count, MPI_CHAR, 1, tag, MPI_COMM_WORLD));
+}
+
+static MPI_Request begin_receive(int tag) {
+    MPI_Request request;
+    MPI_OK(MPI_Irecv(bytes[tag % 2], LONG, MPI_CHAR, 0, tag, MPI_COMM_WORLD, &request));
+    return request;
+}
+
+static void wait_for(MPI_Request request) {
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+}
+
+static void receive(int tag) {
+    MPI_OK(MPI_Recv(bytes[0], LONG, MPI_CHAR, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+// By rank 1: computes, and says that it waits from now on.
+static long about_to_wait(void) {
+    compute(MILLISECONDS);
+    long moment = now();
+    say();
+    return moment;
+}
+
+// By rank 0: sends later than the other one waits.
+static long send_late(int tag) {
+    hear();
+    compute(LATE);
+    send(tag, SHORT);
+    return now();
+}
+
+enum how { BY_WAIT, BY_RECV, BY_PROBE };
+
+static void late_sender(int tag, enum how how) {
+    check_case("the sender is late, %s", how == BY_WAIT ? "MPI_Wait" : how == BY_RECV ? "MPI_Recv" : "MPI_Probe");
+    long moment;
+    if (check.rank == 0) {
+        moment = send_late(tag);
+    } else if (how == BY_WAIT) {
+        MPI_Request request = begin_receive(tag);
+        moment = about_to_wait();
+        wait_for(request);
+    } else {
+        moment = about_to_wait();
+        if (how == BY_PROBE)
+            MPI_OK(MPI_Probe(0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        receive(tag);
+    }
+    plant(tag, "late_sender", 1, moment);
+    check_end_case();
+}
+
+// Of several messages that one call waits for, that which comes last has kept it waiting.
+static void late_senders(int first, int last) {
+    check_case("two senders are late, MPI_Waitall");
+    long moment;
+    if (check.rank == 0) {
+        send_late(first);
+        compute(LATE);
+        send(last, SHORT);
+        moment = now();
+    } else {
+        MPI_Request requests[] = {begin_receive(first), begin_receive(last)};
+        moment = about_to_wait();
+        MPI_OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    }
+    plant_nothing(first);
+    plant(last, "late_sender", 1, moment);
+    check_end_case();
+}
+
+static void late_receiver(int tag, bool is_synchronous) {
+    check_case("the receiver is late, %s", is_synchronous ? "MPI_Ssend" : "MPI_Isend and MPI_Wait");
+    long moment;
+    if (check.rank == 0) {
+        MPI_Request request;
+        if (!is_synchronous)
+            MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));
+        moment = about_to_wait();
+        if (is_synchronous)
+            MPI_OK(MPI_Ssend(bytes[0], SHORT, MPI_CHAR, 1, tag, MPI_COMM_WORLD));
+        else
+            wait_for(request);
+    } else {
+        hear();
+        compute(LATE);
+        MPI_Request request = begin_receive(tag);
+        moment = now();
+        wait_for(request);
+    }
+    plant(tag, "late_receiver", 0, moment);
+    check_end_case();
+}
+
+static void no_progress(int tag) {
+    check_case("the receiver computes after MPI_Irecv, and the sender waits");
+    long moment;
+    if (check.rank == 0) {
+        hear();
+        moment = about_to_wait();
+        send(tag, LONG);
+    } else {
+        MPI_Request request = begin_receive(tag);
+        say();
+        hear();
+        compute(LATE);
+        wait_for(request);
+        moment = now();
+    }
+    plant(tag, "no_progress", 0, moment);
+    check_end_case();
+}
+
+static void nobody_waits(int tag) {
+    check_case("the message comes while the receiver computes");
+    if (check.rank == 0) {
+        hear();
+        send(tag, SHORT);
+        say();
+    } else {
+        MPI_Request request = begin_receive(tag);
+        say();
+        hear();
+        compute(LATE);
+        wait_for(request);
+    }
+    plant_nothing(tag);
+    check_end_case();
+}
+
+static void both_compute(int tag) {
+    check_case("both compute between a call and its wait");
+    MPI_Request request;
+    if (check.rank == 0)
+        MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));
+    else
+        request = begin_receive(tag);
+    compute(LATE);
+    // The other one has called its send or its receive.
+    say();
+    hear();
+    long begin = now();
+    wait_for(request);
+    // One of both may get its processor later.
+    long most = between(0, check.rank == 0 ? begin : now());
+    if (check.rank == 0)
+        printf("planted %d no_progress 0 %ld\n", tag, most > 0 ? most : 0);
+    check_end_case();
+}
+
+static void polls(int tag) {
+    check_case("the receiver tests again and again");
+    if (check.rank == 0) {
+        send_late(tag);
+    } else {
+        MPI_Request request = begin_receive(tag);
+        about_to_wait();
+        for (int is_done = 0; !is_done;)
+            MPI_OK(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE));
+    }
+    plant_nothing(tag);
+    check_end_case();
+}
+
+int main(int argc, char **argv) {
+    check_start(&argc, &argv, 2);
+    MPI_Win window;
+    void *memory;
+    MPI_Aint size;
+    int unit;
+    MPI_OK(MPI_Win_allocate_shared(check.rank == 0 ? 2 * sizeof *steps : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window));
+    MPI_OK(MPI_Win_shared_query(window, 0, &size, &unit, &memory));
+    steps = memory;
+    if (check.rank == 0)
+        atomic_init(&steps[0], 0), atomic_init(&steps[1], 0);
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    late_sender(1, BY_WAIT);
+    late_sender(2, BY_RECV);
+    late_sender(3, BY_PROBE);
+    late_senders(4, 5);
+    late_receiver(6, false);
+    late_receiver(7, true);
+    no_progress(8);
+    nobody_waits(9);
+    both_compute(10);
+    polls(11);
+    MPI_OK(MPI_Win_free(&window));
+    return check_finish();
+}

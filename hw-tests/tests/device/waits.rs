@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is late, as traces of real programs tell: hw-tests/mpi/waits.c plants each kind of wait and says how long it is.
+//!
+//! Setup grade; one test at a time.
+
+use crate::Test;
+use crate::launch::Launch;
+use crate::recorder::{Place, recorded, sound};
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use hw_tests::Outcome;
+use ibex_messages::{Job, WaitKind};
+use ibex_trace::Folder;
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    let tests = [
+        Test::on_emulated("waits that are planted are found, each with who is late", |site| found(site, "self,ibex")),
+        Test::on_emulated("waits that are planted are found in shared memory", |site| found(site, "self,sm,ibex")),
+        Test::on_emulated("where nothing tells of calls or of requests nobody is late", unknown),
+    ];
+    tests.into_iter().map(Test::device_independent).collect()
+}
+
+/// A wait that the program has planted, nanoseconds; of no kind: none.
+struct Planted {
+    tag: i32,
+    kind: Option<WaitKind>,
+    least: i64,
+    most: i64,
+}
+
+/// What else may be found: a rank that is to wait or to call may lose its processor just then.
+const SLACK: i64 = 100_000_000;
+
+fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {
+    let line = |line: &str| {
+        let [tag, kind, least, most] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let kind = match kind {
+            "late_sender" => Some(WaitKind::LateSender),
+            "late_receiver" => Some(WaitKind::LateReceiver),
+            "no_progress" => Some(WaitKind::NoProgress),
+            _ => None,
+        };
+        Some(Planted { tag: tag.parse().ok()?, kind, least: least.parse().ok()?, most: most.parse().ok()? })
+    };
+    let lines = outcome.stdout.lines().filter_map(|text| text.trim().strip_prefix("planted "));
+    lines.map(|text| line(text).with_context(|| format!("planted {text}"))).collect()
+}
+
+fn found(site: &mut Site, transports: &str) -> Result<()> {
+    let place = Place::new();
+    let launch = recorded(
+        Launch::new("waits", 2).with("osc", "sm,rdma").with("pml", "ibex").with("btl", transports).limit(300),
+        &place,
+        "",
+    )?;
+    let outcome = launch.run(site)?;
+    launch.judge(site, outcome.clone())?;
+    let job = Job::read(&sound(&place.trace())?);
+    ensure!(job.faults.is_empty(), "{:?}", job.faults);
+    let waits = job.message_waits();
+    let waited = |tag: i32, kind: WaitKind| -> i64 {
+        let of = waits.iter().filter(|(message, wait)| job.messages[*message].tag == tag && wait.kind == kind);
+        of.map(|(_, wait)| wait.to.since(wait.from)).sum()
+    };
+    let planted = planted(&outcome)?;
+    ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
+    for Planted { tag, kind, least, most } in planted {
+        for of in [WaitKind::LateSender, WaitKind::LateReceiver, WaitKind::NoProgress] {
+            let (least, most) = if kind == Some(of) { (least, most) } else { (0, SLACK) };
+            let waited = waited(tag, of);
+            ensure!((least..=most).contains(&waited), "tag {tag}: {waited} ns {of:?}, of {least} to {most}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// A trace without calls, and one of a transport below another PML.
+fn unknown(site: &mut Site) -> Result<()> {
+    for (pml, events, words) in [
+        ("ibex", "--events messages,communicators", "does not have all calls of MPI of ranks 0, 1:"),
+        ("ob1", "", "ibex has not done the matching"),
+    ] {
+        let place = Place::new();
+        recorded(Launch::new("waits", 2).with("osc", "sm,rdma").with("pml", pml).limit(300), &place, events)?
+            .passes(site)?;
+        let job = Job::read(&Folder::open(&place.trace())?);
+        ensure!(job.messages.len() > 20 && job.message_waits().is_empty(), "{:?}", job.message_waits());
+        ensure!(job.faults.iter().any(|fault| fault.contains(words)), "{pml}: {:?}", job.faults);
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When a process was in a call of MPI in which it could wait, as its recorder has seen it, and what it waited for there.
+//!
+//! A begin and an end with the same number are of the same call of a thread; where one of both is lost, nothing is known of
+//! the call. Called by `pass.rs`. Path: pending, once per call. Threads: one. Tests: tests/waits.rs.
+
+use std::collections::{HashMap, HashSet};
+
+use ibex_trace::Head;
+
+use crate::model::Call;
+use crate::read::vocabulary::{Seen, Step, call, matching};
+use crate::time::Time;
+
+/// The calls so far.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pub(crate) all: Vec<Call>,
+    threads: HashMap<u32, Thread>,
+    /// Numbers of the calls that wait for a message without receiving it.
+    probes: HashSet<u64>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Thread {
+    /// The call that it is in: its number, and its place.
+    open: Option<(u64, u32)>,
+    /// The probe that it was in last; a receive that was called since has taken it.
+    probe: Option<u32>,
+}
+
+impl Calls {
+    /// None yet. The description of the type ends with the names of the calls.
+    pub(crate) fn new(head: &Head) -> Calls {
+        let of = head.types.iter().find(|of| of.name == "mpi_call_end");
+        let names = of.map_or("", |of| of.description.rsplit_once(" in ").map_or("", |(_, names)| names));
+        let is_probe = |(_, name): &(u64, &str)| matches!(*name, "MPI_Probe" | "MPI_Mprobe");
+        let probes = (0..).zip(names.split_whitespace()).filter(is_probe).map(|(number, _)| number).collect();
+        Calls { probes, ..Calls::default() }
+    }
+
+    pub(crate) fn begin(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+        let open = time.map(|begun| {
+            self.all.push(Call { rank: 0, begun, ended: None });
+            (seen.value(call::NUMBER), self.all.len() as u32 - 1)
+        });
+        let before = std::mem::replace(&mut self.threads.entry(thread).or_default().open, open);
+        // The end of the one before is lost: it is taken for none, as nobody knows how long it was.
+        if let Some((_, place)) = before {
+            self.close(place, None);
+        }
+    }
+
+    pub(crate) fn end(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
+        let state = self.threads.entry(thread).or_default();
+        let Some((number, place)) = state.open.take() else { return };
+        let is_known = number == seen.value(call::NUMBER);
+        if is_known && self.probes.contains(&seen.value(call::CALL)) {
+            state.probe = Some(place);
+        }
+        self.close(place, time.filter(|_| is_known));
+    }
+
+    fn close(&mut self, place: u32, ended: Option<Time>) {
+        let call = &mut self.all[place as usize];
+        call.ended = Some(ended.unwrap_or(call.begun));
+    }
+
+    /// The call that an event of a request belongs to: see [`super::matching::Matching::see`].
+    pub(crate) fn of(&mut self, step: Step, seen: &Seen<'_>, thread: u32) -> Option<u32> {
+        match step {
+            Step::Notify => self.threads.get(&thread)?.open.map(|(_, place)| place),
+            Step::Activate if seen.value(matching::OPERATION) != 0 => self.threads.get_mut(&thread)?.probe.take(),
+            _ => None,
+        }
+    }
+
+    /// Whether a moment is within a call.
+    pub(crate) fn contains(&self, place: u32, time: Time) -> bool {
+        let call = &self.all[place as usize];
+        call.begun <= time && call.ended.is_none_or(|ended| time <= ended)
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is late, from the events of simulated ranks: which call of MPI waited for which message.
+
+mod simulated;
+
+use ibex_messages::{Job, Time, WaitKind};
+use simulated::{PROBE, Process, RECV, START, WAIT, Written};
+
+const TO: simulated::Envelope = simulated::Envelope { peer: 1, tag: 5, bytes: 64, context: 0 };
+const FROM: simulated::Envelope = simulated::Envelope { peer: 0, tag: 5, bytes: 64, context: 0 };
+
+fn read(name: &str, processes: &[Process]) -> Job {
+    let whole: Vec<_> = processes.iter().map(|_| Written::default()).collect();
+    simulated::read(name, processes, &whole)
+}
+
+fn two() -> Vec<Process> {
+    let mut processes = vec![Process::default(), Process::default()];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    processes
+}
+
+fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
+    let time = |time: Time| time.nanoseconds() - START;
+    job.message_waits().iter().map(|(_, wait)| (wait.kind, time(wait.from), time(wait.to))).collect()
+}
+
+#[test]
+fn the_call_that_tells_of_a_receive_has_waited_for_it() {
+    let mut ranks = two();
+    ranks[0].send(400, &TO);
+    let id = ranks[1].post(50, &FROM);
+    ranks[1].call(RECV, (100, 200), |_| {});
+    ranks[1].call(WAIT, (300, 500), |process| {
+        process.arrive(440, &FROM, Some((id, &FROM)));
+    });
+    let job = read("told", &ranks);
+    assert_eq!((waits(&job), job.faults.as_slice()), (vec![(WaitKind::LateSender, 300, 400)], &[][..]));
+    assert!(job.ranks.iter().all(|rank| rank.has_calls));
+    assert_eq!(job.messages[0].receive.and_then(|side| side.call), Some(1));
+}
+
+#[test]
+fn a_probe_waits_for_the_message_that_is_received_next() {
+    let mut ranks = two();
+    ranks[0].send(400, &TO);
+    let mut message = 0;
+    ranks[1].call(PROBE, (300, 450), |process| message = process.arrive(440, &FROM, None));
+    ranks[1].call(RECV, (460, 480), |process| {
+        process.take(461, &FROM, (message, &FROM));
+    });
+    assert_eq!(waits(&read("probed", &ranks)), [(WaitKind::LateSender, 300, 400)]);
+}
+
+#[test]
+fn of_a_call_whose_end_is_lost_nothing_is_known() {
+    let mut ranks = two();
+    ranks[0].send(400, &TO);
+    ranks[0].send(900, &TO);
+    let id = ranks[1].post(50, &FROM);
+    ranks[1].call(WAIT, (300, 500), |process| {
+        process.arrive(440, &FROM, Some((id, &FROM)));
+    });
+    let id = ranks[1].post(600, &FROM);
+    ranks[1].call(WAIT, (700, 980), |process| {
+        process.arrive(940, &FROM, Some((id, &FROM)));
+    });
+    let ends = |process: &Process| {
+        let is_end = |(name, ..): &simulated::Event| *name == "mpi_call_end";
+        process.events.iter().position(is_end).expect("one")
+    };
+    // The end of the one and the begin of the other: they are not one call.
+    let first = ends(&ranks[1]);
+    ranks[1].events.remove(first);
+    let begin = ranks[1].events.iter().rposition(|(name, ..)| *name == "mpi_call_begin").expect("one");
+    ranks[1].events.remove(begin);
+    assert_eq!(waits(&read("torn", &ranks)), []);
+    let how = [Written::default(), Written { lost: Some(("mpi_call_end", 1)), ..Written::default() }];
+    let job = simulated::read("told-torn", &ranks, &how);
+    assert_eq!((job.ranks[0].has_calls, job.ranks[1].has_calls), (true, false));
+    assert!(
+        job.faults.iter().any(|fault| fault.contains("does not have all calls of MPI of rank 1:")),
+        "{:?}",
+        job.faults
+    );
+}
+
+#[test]
+fn a_trace_without_calls_blames_nobody_and_says_so() {
+    let mut ranks = two();
+    ranks[0].send(400, &TO);
+    let id = ranks[1].post(50, &FROM);
+    ranks[1].arrive(440, &FROM, Some((id, &FROM)));
+    let folder = simulated::folder("uncalled");
+    for (rank, process) in (0..).zip(&ranks) {
+        simulated::write_without(&["mpi_call_begin", "mpi_call_end"], &folder, (rank, 2), process);
+    }
+    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
+    std::fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!((job.messages.len(), waits(&job)), (1, Vec::new()));
+    assert!(job.faults.iter().any(|fault| fault.contains("calls of MPI of ranks 0, 1:")), "{:?}", job.faults);
+}
