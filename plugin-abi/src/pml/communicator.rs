@@ -589,6 +589,7 @@ mod tests {
         // SAFETY: as above. Another receive has the place now.
         assert!(!unsafe { comm.cancel(name, request(3)) });
     }
+
     /// Numbers that are the same in every run.
     struct Random(u64);
 
