@@ -39,7 +39,7 @@ impl Job {
     /// recorded.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
-        let presence = Presence::of(self);
+        let times = TimesInMpi::of(self);
         let mut all = Vec::new();
         for (place, message) in self.messages.iter().enumerate() {
             let (Some(send), Some(receive)) = (&message.send, &message.receive) else { continue };
@@ -50,7 +50,7 @@ impl Job {
             add(receive.call, self.late_sender(send, receive));
             if self.needs_its_receiver(message, send, receive) {
                 add(send.call, self.late_receiver(message, send, receive));
-                for wait in self.no_progress(message, send, receive, &presence) {
+                for wait in self.no_progress(message, send, receive, &times) {
                     add(send.call, Some(wait));
                 }
             }
@@ -84,7 +84,7 @@ impl Job {
     }
 
     /// As often as the receiver was away.
-    fn no_progress(&self, message: &Message, send: &SendSide, receive: &ReceiveSide, presence: &Presence) -> Vec<Wait> {
+    fn no_progress(&self, message: &Message, send: &SendSide, receive: &ReceiveSide, times: &TimesInMpi) -> Vec<Wait> {
         let moments = || Some((self.call(send.call)?, send.activated?.max(receive.activated?)));
         let Some((call, both_called)) = moments() else { return Vec::new() };
         // Once the receive is done, nothing lacks but its answer's way.
@@ -92,7 +92,7 @@ impl Job {
         let (from, to) = (call.begun.max(both_called), end(call, send).min(done));
         let transfer = receive.begun.zip(receive.ended).unwrap_or((to, to));
         let wait = |from, to| Wait { kind: WaitKind::NoProgress, from, to };
-        let away = presence.away(message.receiver, from, to).into_iter();
+        let away = times.outside(message.receiver, from, to).into_iter();
         // Before the transfer, and after it.
         away.flat_map(|(from, to)| [wait(from, to.min(transfer.0)), wait(from.max(transfer.1), to)]).collect()
     }
@@ -145,10 +145,10 @@ fn apart(all: &mut Vec<Waited>) {
 }
 
 /// When processes were in calls of MPI, by rank and time; `None` of ranks of which that is not known.
-struct Presence(Vec<Option<Vec<(Time, Time)>>>);
+struct TimesInMpi(Vec<Option<Vec<(Time, Time)>>>);
 
-impl Presence {
-    fn of(job: &Job) -> Presence {
+impl TimesInMpi {
+    fn of(job: &Job) -> TimesInMpi {
         let mut ranks: Vec<_> = job.ranks.iter().map(|rank| rank.has_calls.then(Vec::new)).collect();
         for call in &job.calls {
             if let Some(Some(rank)) = ranks.get_mut(call.rank as usize) {
@@ -170,11 +170,11 @@ impl Presence {
                 rank.push((last, Time::new(NEVER)));
             }
         }
-        Presence(ranks)
+        TimesInMpi(ranks)
     }
 
     /// The stretches between two times in which a rank was in no call.
-    fn away(&self, rank: u32, from: Time, to: Time) -> Vec<(Time, Time)> {
+    fn outside(&self, rank: u32, from: Time, to: Time) -> Vec<(Time, Time)> {
         let Some(Some(calls)) = self.0.get(rank as usize) else { return Vec::new() };
         let (mut away, mut from) = (Vec::new(), from);
         for (begun, ended) in &calls[calls.partition_point(|(_, ended)| *ended < from)..] {
