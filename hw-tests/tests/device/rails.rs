@@ -114,6 +114,7 @@ fn tests_of_the_pml() -> Vec<Test> {
         }),
         told("over the pml, a rail that was down is used again", used_again),
         test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
+        test("long sends go back to a rail whose send buffers are in use", long_sends_flap),
         test(
             "rails that go down and come back by turns lose nothing that is held back",
             rails_flap_under_who_is_held_back,
@@ -411,6 +412,21 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
     ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
         .into_iter()
         .try_for_each(|program| flaps_under(site, program, &flapping, &[]))
+}
+
+/// Pieces of messages fill the send buffers of a rail that goes down, then wait at one that is slow to connect, and go
+/// back to the first before its buffers are free.
+fn long_sends_flap(site: &mut Site) -> Result<()> {
+    let down = |turn: u32| {
+        let at_ms = 1500 + turn * 300;
+        format!(
+            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = {at_ms}_000_000\n\
+             for_ns = 25_000_000\n"
+        )
+    };
+    let rails = adapters("", "") + &(0..60).map(down).collect::<String>();
+    let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).on_adapters(rails);
+    launch.with("btl_ibex_handshake_loss", "90").with("btl_ibex_connect_via", "ud").passes(site)
 }
 
 /// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
