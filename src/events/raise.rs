@@ -137,7 +137,7 @@ fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipi
     with(instances, |thread, instances| {
         for instance in instances {
             thread.stamp(instance, timestamp);
-            thread.put_off(instance, safety, recipients);
+            thread.stage(instance, safety, recipients);
         }
     });
 }
@@ -186,8 +186,8 @@ pub fn raise<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).raise(host_timestamp, safety);
 }
 
-/// As [`raise`], where callbacks may not run: the event is stamped now and waits until this thread calls
-/// [`super::progress`] or raises again; where there are others, until any does.
+/// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
+/// [`super::progress`] or raises again, or ends.
 #[inline]
 pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).stage(safety);

@@ -4,8 +4,8 @@
 //! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised
 //! and not yet delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a
 //! lock (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered,
-//! callbacks do not nest and none runs under a lock of ibex. Where there are several threads, what is staged waits in
-//! the registrations' buffers instead, for whichever delivers next: its own may come back late, or end.
+//! callbacks do not nest and none runs under a lock of ibex. What still waits in a thread that ends goes into the
+//! registrations' buffers.
 //!
 //! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes
 //! to). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
@@ -152,23 +152,9 @@ impl Thread {
         self.staged.try_borrow().is_ok_and(|staged| !staged.is_empty())
     }
 
-    /// Lets an event wait for the next delivery: in this thread where it is the only one, or where it delivers or has
-    /// earlier ones, which must go first.
-    #[cold]
-    pub(super) fn put_off(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
-        let may_be_taken = MULTITHREADED.load(Ordering::SeqCst) && !self.is_delivering() && !self.has_staged();
-        let is_put = may_be_taken && {
-            let _delivery = Delivery::new(self);
-            put_where_all_have_room(instance, recipients)
-        };
-        if !is_put {
-            self.stage(instance, safety, recipients);
-        }
-    }
-
     /// Lets an event wait in the thread.
     #[cold]
-    fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
+    pub(super) fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
             if staged.is_empty() {
                 interest_mask::add_staging_thread();
@@ -220,14 +206,17 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
+        let mut leaves_some = false;
         {
             let _delivery = Delivery::new(self);
             while let Some((instance, _, recipients)) = self.pop_staged() {
                 put(&instance, recipients);
+                leaves_some = true;
             }
         }
         DELIVERING.remove(&self.counter);
-        if !self.shared {
+        // Another thread's events on this source could be shown before those that are left.
+        if !self.shared && !leaves_some {
             source::release(self.source, self.last.get());
         }
     }
@@ -308,18 +297,6 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance) {
 fn put(instance: &EventInstance, recipients: Recipients) {
     let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
     wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
-}
-
-/// The same, where all have room. False: one has none, and nothing is done.
-#[cold]
-fn put_where_all_have_room(instance: &EventInstance, recipients: Recipients) -> bool {
-    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return true };
-    let has_room = |registration: &Registration| registration.waiting() < registration.room() as u64;
-    let have_room = wanting(&list, instance, recipients).all(has_room);
-    if have_room {
-        wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
-    }
-    have_room
 }
 
 /// Those of a list that want an event.

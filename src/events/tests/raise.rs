@@ -124,8 +124,6 @@ fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
     stage_number(2);
     stage_number(3);
     raise_number(4);
-    // Where there are other threads, any may deliver all of them.
-    progress(Safety::MpiRestricted);
     assert_eq!(seen.numbers(), [1, 2, 3, 4]);
     let stamps: Vec<_> = seen.lock().iter().map(|instance| instance.timestamp).collect();
     assert!(stamps.is_sorted(), "{stamps:?}");

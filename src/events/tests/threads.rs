@@ -109,28 +109,21 @@ fn what_waits_in_a_thread_that_ends_is_delivered_by_another_as_far_as_there_is_r
 }
 
 #[test]
-fn what_another_thread_has_staged_is_delivered_before_the_end_of_its_registration() {
+fn the_events_of_a_source_are_shown_in_order_whatever_their_types_though_there_are_several_threads() {
     let _alone = alone();
-    raise_number(99);
+    std::thread::scope(|scope| scope.spawn(|| raise_number(99)).join().expect("no panic"));
     let seen = Seen::default();
-    let registration = listen(Options::default(), seen.callback());
-    let (staged, free_it) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            raise_number(0);
-            (1..=3).for_each(stage_number);
-            staged.wait();
-            free_it.wait();
-            deliver_all();
-        });
-        staged.wait();
-        catch_up(Safety::ThreadSafe);
-        free(&registration, Safety::ThreadSafe, None).expect("live");
-        let numbers = seen.numbers();
-        free_it.wait();
-        assert_eq!(numbers, [0, 1, 2, 3]);
-    });
-    assert_eq!(registration.dropped(), 0);
+    let _of_one = listen(Options::default(), seen.callback());
+    let of_other = register(PutStarted::TYPE, Options::default());
+    set_callback(&of_other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    stage_number(1);
+    raise(Safety::MpiRestricted, PutStarted::default);
+    stage_number(2);
+    progress(Safety::MpiRestricted);
+    raise(Safety::MpiRestricted, PutStarted::default);
+    let instances = seen.lock();
+    check_order(&instances);
+    assert_eq!(instances.len(), 4);
 }
 
 #[test]
