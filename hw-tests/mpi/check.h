@@ -206,6 +206,19 @@ static inline void pattern_check(const char *what, const void *buffer, size_t by
                    ((const unsigned char *)buffer)[at]);
 }
 
+// ---- seeded random numbers -----------------------------------------------------------------------------------------
+
+struct random {
+    uint64_t state;
+};
+
+static inline uint64_t random_word(struct random *random) { return pattern_word(random->state++, 0); }
+
+// From 0 to below `bound`.
+static inline int random_below(struct random *random, int bound) {
+    return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
+}
+
 // ---- buffers with guards --------------------------------------------------------------------------------------------
 
 static inline void *check_alloc(size_t bytes) {

@@ -10,15 +10,6 @@
 
 enum { COMMUNICATORS = 4, MOST_MESSAGES = 48, ROUNDS = 150 };
 
-struct random {
-    uint64_t state;
-};
-
-static int below(struct random *random, int bound) {
-    random->state++;
-    return (int)(pattern_word(random->state, 3) % (uint64_t)bound);
-}
-
 // A message, as both sides know it.
 struct message {
     int at; // its communicator
@@ -46,16 +37,16 @@ struct round {
 
 static int size_of(struct random *random) {
     static const int sizes[] = {0, 8, 100, 4000, 12000, 13000, 70000, 1 << 20};
-    return sizes[below(random, sizeof sizes / sizeof *sizes)];
+    return sizes[random_below(random, sizeof sizes / sizeof *sizes)];
 }
 
 static void plan(struct round *round, uint64_t seed) {
     round->random.state = seed * 1000003;
     for (int i = 0; i < COMMUNICATORS; i++)
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &round->comms[i]));
-    round->count = 1 + below(&round->random, MOST_MESSAGES);
+    round->count = 1 + random_below(&round->random, MOST_MESSAGES);
     for (int i = 0; i < round->count; i++) {
-        int at = below(&round->random, COMMUNICATORS), bytes = size_of(&round->random);
+        int at = random_below(&round->random, COMMUNICATORS), bytes = size_of(&round->random);
         round->messages[i] = (struct message){at, i, bytes, seed * 64 + (uint64_t)i};
     }
 }
@@ -152,20 +143,20 @@ static void receive_all(struct round *round, uint64_t seed) {
         arenas[i] = check_alloc(guarded_bytes(bytes));
         receives[i] = (struct receive){.state = WANTED, .memory = guarded_ready(arenas[i], bytes, (size_t)i)};
     }
-    for (int step = below(&random, 6 * round->count); step > 0; step--) {
-        int i = below(&random, round->count);
+    for (int step = random_below(&random, 6 * round->count); step > 0; step--) {
+        int i = random_below(&random, round->count);
         const struct message *message = &round->messages[i];
         struct receive *receive = &receives[i];
-        if (receive->state == WANTED && below(&random, 3))
+        if (receive->state == WANTED && random_below(&random, 3))
             post(round, message, receive);
         else if (receive->state == WANTED)
             probe(round, message, receive);
-        else if (receive->state == POSTED && below(&random, 2))
+        else if (receive->state == POSTED && random_below(&random, 2))
             cancel(message, receive);
         else if (receive->state == POSTED)
             test(message, receive);
-        else if (receive->state == PROBED && below(&random, 4) == 0)
-            receive_probed(message, receive, below(&random, 2));
+        else if (receive->state == PROBED && random_below(&random, 4) == 0)
+            receive_probed(message, receive, random_below(&random, 2));
     }
     for (int i = 0; i < round->count; i++)
         if (receives[i].state == WANTED)
@@ -175,7 +166,7 @@ static void receive_all(struct round *round, uint64_t seed) {
     for (int i = 0; i < round->count; i++) {
         MPI_Status status;
         if (receives[i].state == PROBED) {
-            receive_probed(&round->messages[i], &receives[i], below(&random, 2));
+            receive_probed(&round->messages[i], &receives[i], random_below(&random, 2));
         } else if (receives[i].state == POSTED) {
             MPI_OK(MPI_Wait(&receives[i].request, &status));
             has_come(&round->messages[i], &receives[i], &status);

@@ -9,15 +9,6 @@
 
 enum { BLOCK = 32, STRIDE = 36, MOST_BLOCKS = 1 << 16, MOST_MESSAGES = 240 };
 
-struct random {
-    uint64_t state;
-};
-
-static int below(struct random *random, int bound) {
-    random->state++;
-    return (int)(pattern_word(random->state, 7) % (uint64_t)bound);
-}
-
 // Both sides know what a message is: blocks of what each rank has.
 struct message {
     int first, blocks;
@@ -26,8 +17,8 @@ struct message {
 static struct message message_of(uint64_t round, int from, int to, int number) {
     struct random random = {pattern_word(round * 1000 + (uint64_t)from * 100 + (uint64_t)to, (uint64_t)number)};
     // Of one length, so that they end together; or of any, a few short.
-    int blocks = round % 2 ? MOST_BLOCKS : below(&random, 8) == 0 ? 1 + below(&random, 64) : 1 + below(&random, MOST_BLOCKS);
-    return (struct message){below(&random, MOST_BLOCKS - blocks + 1), blocks};
+    int any = random_below(&random, 8) ? MOST_BLOCKS : 64, blocks = round % 2 ? MOST_BLOCKS : 1 + random_below(&random, any);
+    return (struct message){random_below(&random, MOST_BLOCKS - blocks + 1), blocks};
 }
 
 // In every second round all ranks send, a part each.
@@ -37,7 +28,7 @@ static int messages_of(uint64_t round, int from, int to) {
     int one = (int)(round / 2 % (uint64_t)check.size);
     if (from == to || (round % 2 && from != one))
         return 0;
-    return round % 2 ? all : 1 + below(&random, all / check.size);
+    return round % 2 ? all : 1 + random_below(&random, all / check.size);
 }
 
 static void fill(unsigned char *at) {
@@ -93,8 +84,8 @@ static void exchange(uint64_t round, MPI_Datatype block, const unsigned char *so
             }
     for (int done = 0; !done;) {
         MPI_OK(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
-        if (below(&random, 400) == 0)
-            compute(below(&random, 1 << 20));
+        if (random_below(&random, 400) == 0)
+            compute(random_below(&random, 1 << 20));
     }
     for (int i = 0; i < receives; i++) {
         verify(memory[i], &messages[i]);

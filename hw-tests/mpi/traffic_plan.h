@@ -19,17 +19,6 @@ enum { ANY = -1, MOST_MESSAGES = 96, MOST_PARTICIPANTS = 64, TAGS = 4, BLOCK = 7
 // Tags of all widths: what is sent under the last needs 31 bits.
 static const int tag_values[TAGS] = {0, 1, 70000, 0x7ffffff0};
 
-struct random {
-    uint64_t state;
-};
-
-static inline uint64_t random_word(struct random *random) { return pattern_word(random->state++, 0); }
-
-// From 0 to below `bound`.
-static inline int random_below(struct random *random, int bound) {
-    return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
-}
-
 enum mode { STANDARD, SYNCHRONOUS, BUFFERED, MODES };
 
 struct message {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::Rank;
 
-/// Rank 0 sends to rank 1; times of the sender, then of the receiver. Of each the call of MPI that waits for the message.
+/// Rank 0 sends to rank 1. The sender's times come first, then the receiver's; each has the call of MPI that waits.
 struct Planted {
     protocol: Protocol,
     sent: i64,

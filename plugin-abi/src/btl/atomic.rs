@@ -20,11 +20,15 @@ type Opaque = sys::mca_btl_base_registration_handle_t;
 /// Bytes of an operand.
 const OPERAND: usize = 8;
 
+/// Whether an operation with these flags is on 8 bytes, and aligned to them.
+pub(super) fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
+    let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
+    flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
+}
+
 /// Whether the adapter can do an operation with these flags at this address, for a result under this handle.
 fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
-    let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
-    let aligned = remote_address.is_multiple_of(OPERAND as u64);
-    !local_handle.is_null() && module.has_atomics() && flags & narrow == 0 && aligned
+    !local_handle.is_null() && module.has_atomics() && is_of_8_bytes(flags, remote_address)
 }
 
 /// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.

@@ -22,6 +22,7 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
 use ibex_ffi::openmpi::sys;
 
+use super::atomic::is_of_8_bytes;
 use super::descriptor;
 use super::module::Module;
 use super::operation::{CallbackArguments, Operation};
@@ -121,12 +122,6 @@ pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
     unsafe { listen(TAG, received_by::<Asked>()) };
 }
 
-/// Whether it is of 8 bytes that can be atomic.
-fn is_supported(flags: c_int, address: u64) -> bool {
-    let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
-    flags & narrow == 0 && address.is_multiple_of(8)
-}
-
 /// `btl_atomic_fop`
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 unsafe extern "C" fn btl_atomic_fop(
@@ -145,7 +140,7 @@ unsafe extern "C" fn btl_atomic_fop(
     data: *mut c_void,
 ) -> c_int {
     let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if op != sys::MCA_BTL_ATOMIC_ADD || !is_supported(flags, remote_address) {
+    if op != sys::MCA_BTL_ATOMIC_ADD || !is_of_8_bytes(flags, remote_address) {
         return sys::OPAL_ERR_NOT_SUPPORTED;
     }
     // SAFETY: M1, M3; without a remote handle the target is this process' own.
@@ -170,7 +165,7 @@ unsafe extern "C" fn btl_atomic_cswap(
     data: *mut c_void,
 ) -> c_int {
     let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if !is_supported(flags, remote_address) {
+    if !is_of_8_bytes(flags, remote_address) {
         return sys::OPAL_ERR_NOT_SUPPORTED;
     }
     let swap = Word::Swap { compare, value };

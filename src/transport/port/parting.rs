@@ -52,7 +52,7 @@ impl<A: Adapter> Port<A> {
         self.parted = parted;
     }
 
-    /// Queues a request that moves no byte, for its completion.
+    /// Asks for an acknowledgement. Not by `post_nop`, which refuses a peer that is given up.
     fn ask(&mut self, peer: EndpointId) {
         let Some(connection) = self.connections.get_mut(peer).filter(|connection| connection.is_made()) else { return };
         self.tx.wait(connection.queue_mut(), peer, Request::NOTHING, &self.counters);

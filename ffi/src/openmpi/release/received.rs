@@ -67,7 +67,8 @@ impl ReceiveDescriptor {
     }
 }
 
-/// Has this called with messages of a tag that no layer of Open MPI has, by whichever BTL they come.
+/// Registers a callback for a tag that no layer of Open MPI uses: every BTL calls it. For a BTL that initialises, when no
+/// BML is chosen yet that could be asked (`ibex_bml_listen`).
 ///
 /// # Safety
 /// A function that [`super::received_by`] gave; while MPI is initialised, in one thread, before a message of that tag is
