@@ -5,8 +5,8 @@
 //! Every file has the same items, and nothing outside of this folder, `ffi/openmpi` and the build script asks which
 //! series it is: the rest of ibex, `plugin-abi` included, uses these items and what all series have alike (`sys`). A
 //! further series is a file more here, a folder more in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md,
-//! "The seam"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each
-//! item says.
+//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads:
+//! each item says.
 
 use super::sys;
 
