@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a command answers: sentences for a person, or JSON for a program.
+//! Output of a command: text for people, or JSON for programs.
 //!
-//! Called by each command with what it found. A pipe that is closed early (`| head`) ends the command quietly. Grade:
-//! setup. Tests: below.
+//! Callers: each command, with its result. If the reader closes the pipe early (`| head`), the command ends quietly.
+//! Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-/// In which form.
+/// Text or JSON.
 #[derive(clap::Args, Default)]
 pub(crate) struct Form {
     /// Print JSON
@@ -18,13 +18,13 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Whether it is for a program.
+    /// Whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 }
 
-/// Prints what was found.
+/// Prints a result.
 ///
 /// # Errors
 /// Standard output cannot be written to.
@@ -32,7 +32,7 @@ pub(crate) fn print<T: Serialize + Display>(form: &Form, found: &T) -> Result<()
     print_on(form, found).map(|_| ())
 }
 
-/// Prints what was found, for who prints more later: `false`: nobody reads it any more.
+/// Prints a result; `false` if the reader has closed the pipe, so that the caller stops.
 ///
 /// # Errors
 /// As [`print`].
@@ -45,7 +45,7 @@ pub(crate) fn print_on<T: Serialize + Display>(form: &Form, found: &T) -> Result
     }
 }
 
-/// Why something failed, with its causes, each told once: an error may have its cause in its own sentence as well.
+/// The text of an error with its causes, each once, even if an error already contains the text of its cause.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -58,7 +58,7 @@ pub(crate) fn reason(error: &anyhow::Error) -> String {
     told
 }
 
-/// Rows of names and values, the values one below the other.
+/// Rows of names and values, with the values aligned.
 pub(crate) fn rows<'a>(indent: usize, rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once_whether_its_error_tells_it_or_not() {
+    fn each_cause_is_printed_once() {
         let missing = || std::io::Error::from(ErrorKind::NotFound);
         let path = std::path::PathBuf::from("/x");
         let tells = anyhow::Error::new(ibex_export::ExportError::Write { path, cause: missing() });
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_below_each_other_and_empty_ones_are_left_out() {
+    fn values_are_aligned_and_empty_ones_left_out() {
         let text = rows(2, [("a", "1".to_owned()), ("longer", "2\n3".to_owned()), ("none", String::new())]);
         assert_eq!(text, "  a       1\n  longer  2\n          3\n");
     }

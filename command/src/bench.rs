@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex bench`: what MPI through ibex gives, beside the raw adapter and beside the other transports of this machine.
+//! `ibex bench`: measures MPI over ibex, the raw adapter, and the other transports of this machine.
 //!
-//! Finds what is measured (the adapter, the hosts, the programs that lie beside this command) and has [`ibex_bench`]
-//! measure. What goes on is told on standard error; standard output is the report. Grade: setup. Tests: below; with a
-//! device, `hw-tests/tests/device/bench.rs`.
+//! Finds the adapter, the hosts and the installed benchmark programs, and calls [`ibex_bench`]. Progress goes to
+//! standard error, the report to standard output. Grade: setup. Tests: below; with a device,
+//! `hw-tests/tests/device/bench.rs`.
 
 use crate::answer::{self, Form};
 use crate::facts::adapters::{self, Adapter, Adapters, Port};
@@ -20,53 +20,53 @@ use std::{env, fs};
 
 /// Arguments of `ibex bench`.
 #[derive(clap::Args)]
-#[command(after_help = "What this machine does not have (perftest, UCX, valgrind) is left out, and said. In a Slurm \
-                        allocation, its first two hosts are measured.\n\n\
-                        Exit status: 0 where all was measured, 1 where something was not.\n\n\
+#[command(after_help = "What this machine lacks (perftest, UCX, valgrind) is left out and listed. In a Slurm \
+                        allocation, the first two hosts are measured.\n\n\
+                        Exit status: 0 if all was measured, 1 otherwise.\n\n\
                         Example: a first look at two nodes\n  ibex bench --quick --host node1,node2")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
-    /// Measure between these two hosts, which ssh reaches without a password [default: within this host]
+    /// Measure between these two hosts; ssh must reach them without a password [default: within this host]
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     host: Vec<String>,
-    /// The adapter, of the same name on both hosts [default: the first that a job would use]
+    /// The adapter; it needs the same name on both hosts [default: the first that a job would use]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Fewer sizes and rounds: a first look
     #[arg(long)]
     quick: bool,
-    /// Instead: what events cost, where the time of messages goes in two applications under `ibex trace`, and whether
-    /// faults that were planted are found (docs/study.md)
+    /// Repeat two studies of events: their cost, the time of messages in two applications, and the detection of
+    /// injected faults (docs/study.md)
     #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
     study: bool,
     /// Only these tests
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
-    /// Only these transports [default: all that are there]
+    /// Only these transports [default: all that are installed]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// Only these sizes of messages, in bytes, as 8,4K,1M
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
-    /// Measure everything so often
+    /// Repeat each measurement this many times
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// The folder for report.json and report.html
     #[arg(long, value_name = "DIR", default_value = "ibex-bench")]
     out: PathBuf,
-    /// The folder of the components that were built without events, for `--study`
+    /// The folder of components built without events, for `--study`
     #[arg(long, value_name = "DIR", hide = true)]
     without_events: Option<PathBuf>,
-    /// The folder of the programs that measure [default: libexec/ibex, beside the folder of this command]
+    /// The folder of the benchmark programs [default: libexec/ibex, next to the folder of this command]
     #[arg(long, value_name = "DIR", hide = true)]
     programs: Option<PathBuf>,
 }
 
-/// Measures, and prints what was found.
+/// Measures, and prints the report.
 ///
 /// # Errors
-/// There is nothing to measure, or hosts that cannot be reached.
+/// There is nothing to measure, or a host cannot be reached.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let hosts = if arguments.study { None } else { hosts(&arguments.host)? };
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Studies, and prints what was found.
+/// Runs the studies, and prints the report.
 fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
     let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.quick))?;
     let written = study.write(place.reports)?;
@@ -144,7 +144,7 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
 }
 
-/// The hosts to measure between: those that were named, or those of a Slurm allocation; none: within this one.
+/// The hosts to measure between: the named ones, or those of a Slurm allocation; none: measure within this host.
 fn hosts(named: &[String]) -> Result<Option<Hosts>> {
     between(named, &ibex_bench::of_allocation()?)
 }
@@ -152,7 +152,7 @@ fn hosts(named: &[String]) -> Result<Option<Hosts>> {
 fn between(named: &[String], allocated: &[String]) -> Result<Option<Hosts>> {
     let pair = |one: &String, other: &String| [one.clone(), other.clone()];
     match (named, allocated) {
-        ([one, other], _) if one == other => bail!("--host names {one} twice; without --host, this host is measured"),
+        ([one, other], _) if one == other => bail!("--host names {one} twice; omit --host to measure within this host"),
         ([one, other], _) if allocated.contains(one) && allocated.contains(other) => {
             Ok(Some(Hosts::by_srun(pair(one, other))))
         }
@@ -162,19 +162,19 @@ fn between(named: &[String], allocated: &[String]) -> Result<Option<Hosts>> {
         ([one], _) | ([], [one]) if ibex_bench::is_here(one) => Ok(None),
         ([one], _) => bail!("to measure within {one}, run `ibex bench` there: ssh {one} ibex bench"),
         ([], [one]) => bail!(
-            "this allocation has one host, {one}, and this is another: `srun --nodes=1 --ntasks=1 ibex bench` measures within \
+            "this allocation has one host, {one}, which is not this host: `srun --nodes=1 --ntasks=1 ibex bench` measures within \
              it; to measure between hosts, ask for two"
         ),
         (more, _) => bail!("--host names {} hosts; a measurement is between two", more.len()),
     }
 }
 
-/// What MPI is measured with.
+/// The MPI benchmark program.
 const PROGRAM: &str = "ibex_mpi_bench";
 
-/// Where this installation has its parts.
+/// Paths of this installation.
 struct Installed {
-    /// This command, which is at the same place on other hosts.
+    /// This command, which has the same path on other hosts.
     command: PathBuf,
     programs: PathBuf,
     /// None: Open MPI finds the components by itself.
@@ -186,18 +186,17 @@ impl Installed {
         let installed = crate::installed::Installed::here()?;
         let name = installed.name(OpenMpi::of(None).as_ref())?;
         let is_told = env::var_os("OMPI_MCA_mca_base_component_path").is_some();
-        let command =
-            env::current_exe().and_then(fs::canonicalize).context("this command does not know where it is")?;
+        let command = env::current_exe().and_then(fs::canonicalize).context("this command cannot find its own path")?;
         Ok(Self { command, ..Self::under(&installed.prefix, name.unwrap_or_default(), programs, is_told)? })
     }
 
-    /// Under a prefix, of the Open MPI whose folders have this name, which may be empty; `is_told`: whether Open MPI is told
-    /// already where to look.
+    /// The installation under a prefix, for the Open MPI whose folders have this name (may be empty); `is_told`:
+    /// whether Open MPI already has a path of components.
     fn under(prefix: &Path, name: &str, programs: Option<&Path>, is_told: bool) -> Result<Self> {
         let programs = programs.map_or_else(|| prefix.join("libexec/ibex").join(name), Path::to_path_buf);
         let programs = path::absolute(programs)?;
         if !programs.join(PROGRAM).is_file() {
-            bail!("there is no {}: `cargo xtask install` puts it there", programs.join(PROGRAM).display());
+            bail!("{} is missing: `cargo xtask install` installs it", programs.join(PROGRAM).display());
         }
         let components = Some(prefix.join("lib/openmpi"));
         let components = components.filter(|folder| !is_told && folder.join("mca_btl_ibex.so").exists());
@@ -205,11 +204,11 @@ impl Installed {
     }
 }
 
-/// The adapter that is measured.
+/// The adapter to measure.
 struct Chosen {
     name: String,
     kind: Kind,
-    /// For TCP: an interface, or between two hosts, where it may have another name, its subnet.
+    /// For TCP: an interface, or between two hosts, where names may differ, its subnet.
     interface: String,
 }
 
@@ -234,25 +233,25 @@ impl Chosen {
         };
         let Some(adapter) = found else {
             return match named {
-                // This may be another host than those that have it; they are asked.
+                // Perhaps only the other hosts have it; they are asked.
                 Some(name) if between_hosts => {
                     Ok(Self { name: name.to_owned(), kind: Kind::Adapter, interface: String::new() })
                 }
                 Some(name) => bail!("this host has no adapter {name}{}", listed(adapters)),
                 None if between_hosts => {
-                    bail!("this host has no adapter that a job would use; --device names the hosts'")
+                    bail!("this host has no adapter that a job would use; name the hosts' adapter with --device")
                 }
                 None => bail!("there is nothing to measure: {}", adapters.complaint),
             };
         };
         let kind = match &adapter.facts {
-            // The library that emulates it is all that knows it.
+            // Only the emulating library knows it, not the kernel.
             _ if !kernel(&adapter.name) => Kind::SoftHca,
             Some(facts) if facts.is_software => Kind::SoftRoce,
             _ => Kind::Adapter,
         };
         if kind == Kind::SoftHca && between_hosts {
-            bail!("{} is emulated, and reaches this host alone", adapter.name);
+            bail!("{} is an emulated adapter, which works within this host only", adapter.name);
         }
         let port = adapter.ports.iter().find(|port| port.is_taken).or(adapter.ports.first());
         let interface = port.map(|port| network(port, between_hosts)).unwrap_or_default();
@@ -270,10 +269,10 @@ impl Chosen {
     }
 }
 
-/// What TCP is to go over: what the port's own interface leads to; where it has none, within a host, loopback.
+/// The network for TCP: that of the port's interface; within a host without one, loopback.
 fn network(port: &Port, between_hosts: bool) -> String {
     if between_hosts {
-        // As Open MPI takes it; an InfiniBand subnet is none of IP.
+        // In Open MPI's notation; an InfiniBand subnet is no IP subnet.
         return if port.subnet.contains('.') { port.subnet.clone() } else { String::new() };
     }
     port.interfaces.first().cloned().unwrap_or_else(|| "lo".to_owned())
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn other_numbers_of_hosts_are_refused_with_what_to_do() {
+    fn other_numbers_of_hosts_are_refused_with_advice() {
         let refused = |named: &[String], allocated: &[String]| between(named, allocated).unwrap_err().to_string();
         assert!(refused(&owned(["a", "a"]), &[]).contains("twice"));
         assert!(refused(&owned(["a", "b", "c"]), &[]).contains("3 hosts"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex export DIR --to FORMAT -o OUT`: a trace in the format of another tool.
+//! `ibex export DIR --to FORMAT -o OUT`: writes a trace in the format of another tool.
 //!
-//! Reads the trace, has [`ibex_export`] write it, and says what was written and what could not be read. Grade: setup; a
+//! Reads the trace, calls [`ibex_export`], and says what was written and what could not be read. Grade: setup; a
 //! million messages take seconds and the memory of their job. Tests: below; the formats', in export/.
 
 use crate::answer::{self, Form};
@@ -30,12 +30,12 @@ pub(crate) struct Arguments {
     /// The format
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     to: Format,
-    /// What to write: a file or a folder, as the format has it; it must not exist
+    /// The file or folder to write, depending on the format; it must not exist
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 }
 
-/// Every format by its name, so that a name that is nearly one gets a suggestion.
+/// Every format by its name, with suggestions for misspelt names.
 fn formats() -> impl TypedValueParser<Value = Format> {
     let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).map(|name| of_name(&name))
@@ -45,33 +45,33 @@ fn of_name(name: &str) -> Format {
     Format::ALL.into_iter().find(|format| format.name() == name).unwrap_or(Format::Perfetto)
 }
 
-/// Writes the export, and says what it has.
+/// Writes the export, and prints a summary.
 ///
 /// # Errors
 /// The trace cannot be read or has nothing in it, or the export cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.trace)?;
-    ensure!(!job.ranks.is_empty(), "the trace {} is of no process", arguments.trace.display());
+    ensure!(!job.ranks.is_empty(), "the trace {} has no process", arguments.trace.display());
     ibex_export::export(&job, arguments.to, &arguments.output)?;
     answer::print(&arguments.form, &Written::of(&job, arguments))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The job that a trace is of.
+/// Reads the job of a trace.
 fn read(trace: &Path) -> Result<Job> {
     Ok(Job::read(&Folder::open(trace)?))
 }
 
-/// What was written.
+/// Summary of the export.
 #[derive(Serialize)]
 struct Written {
     output: PathBuf,
     format: &'static str,
     ranks: usize,
     messages: usize,
-    /// Events that were lost when the trace was made.
+    /// Events lost during recording.
     lost: u64,
-    /// What could not be read of the trace.
+    /// Unreadable parts of the trace.
     faults: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Written {
         let Written { output, format, ranks, messages, .. } = self;
         writeln!(to, "{}: {messages} messages of {ranks} ranks, as {format}", output.display())?;
         if self.lost > 0 {
-            writeln!(to, "{} events were lost when the trace was made; what they would tell is missing", self.lost)?;
+            writeln!(to, "{} events were lost during recording and are missing", self.lost)?;
         }
         self.faults.iter().try_for_each(|fault| writeln!(to, "{fault}"))
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_data_is_reported() {
         let mut job = Job::default();
         job.faults.push("rank 3 has left no trace".to_owned());
         let form = Form::default();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex flight FILE...`: what processes did last, as their flight recorders have it, in words; of several jobs in a folder
-//! a summary of each (`jobs`).
+//! `ibex flight FILE...`: prints the last entries of processes' flight recorders; for several jobs in a folder, a
+//! summary of each (`jobs`).
 //!
-//! Files and folders are read by the engine's `flight`; several are put in one order by the time of day. Grade: setup.
-//! Tests: below; with a device, `hw-tests/tests/device/flight.rs`.
+//! The engine's `flight` reads the files; entries of several files are ordered by the time of day. Grade: setup. Tests:
+//! below; with a device, `hw-tests/tests/device/flight.rs`.
 
 use crate::answer::{self, Form};
 use anyhow::{Result, bail};
@@ -20,38 +20,38 @@ use jobs::{Job, age, date, last};
 
 /// Arguments of `ibex flight`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: which jobs have failed on this host, and what the processes of one did last\n  \
+#[command(after_help = "Example: list the jobs that failed on this host, and show the last entries of one\n  \
                         ibex flight\n  ibex flight --job 2059534337\n\n\
                         Times are seconds before the last entry shown. Where a job failed, ibex prints where the file is.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
-    /// Files of the flight recorder, or folders of them; /dev/shm if none is named
+    /// Files of the flight recorder, or folders of them [default: /dev/shm]
     files: Vec<PathBuf>,
-    /// Only processes of this job of Open MPI's
+    /// Only processes of this Open MPI job
     #[arg(long)]
     job: Option<u32>,
-    /// Only the last so many entries; 0: all
+    /// Show only this many last entries; 0: all
     #[arg(long, short = 'n', default_value_t = 50)]
     last: usize,
 }
 
-/// How many jobs a summary has.
+/// Number of jobs in a summary.
 const MOST_JOBS: usize = 20;
 
-/// What is shown.
+/// The output.
 #[derive(Serialize)]
 struct Shown {
-    /// The one that failed last first.
+    /// The jobs, the last failure first.
     jobs: Vec<Job>,
-    /// In the text the jobs alone, as there are several and none was asked for.
+    /// Whether the text lists only the jobs, because there are several and the user named none.
     #[serde(skip)]
     is_summary: bool,
     processes: Vec<Process>,
-    /// Entries that are not shown.
+    /// Number of omitted entries.
     omitted: usize,
     entries: Vec<Line>,
-    /// Files of folders that could not be read.
+    /// Unreadable files in the folders.
     unreadable: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ struct Process {
     program: String,
     alive: bool,
     reason: String,
-    /// When it wrote last: nanoseconds since 1970.
+    /// Its last write, nanoseconds since 1970.
     last_ns: u64,
     entries: u64,
     torn: u64,
@@ -75,7 +75,7 @@ struct Process {
 struct Line {
     /// Nanoseconds since 1970.
     time_ns: u64,
-    /// Seconds after the last, so negative.
+    /// Seconds relative to the last entry, so negative.
     seconds: f64,
     job: u32,
     rank: u32,
@@ -90,10 +90,10 @@ struct Line {
     text: String,
 }
 
-/// Reads the files and prints the end of what is in them.
+/// Reads the files and prints their last entries.
 ///
 /// # Errors
-/// A file that is named is none, or damaged; or there is none.
+/// A named file is no flight recorder's file, or is damaged; or there is no file.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = [PathBuf::from(FOLDER)];
     let named = if arguments.files.is_empty() { &folder[..] } else { &arguments.files };
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             eprintln!("ibex: {why}");
         }
         bail!(
-            "there is no file of a flight recorder in {}. A process that ends well removes its own; \
+            "there is no flight recorder's file in {}. A process removes its file in MPI_Finalize; \
              btl_ibex_flight_recorder says in which folder they are",
             places.join(" and ")
         );
@@ -133,7 +133,7 @@ fn shown(flights: &[(PathBuf, Flight)], unreadable: Vec<String>, last: usize) ->
     for (_, flight) in flights {
         entries.extend(flight.entries.iter().map(|entry| (entry.time.wrapping_add(flight.to_unix), flight, entry)));
     }
-    // Those of a process stay in its order.
+    // Entries of one process keep their order.
     entries.sort_by_key(|(time, ..)| *time);
     let omitted = if last == 0 { 0 } else { entries.len().saturating_sub(last) };
     let end = entries.last().map_or(0, |(time, ..)| *time);
@@ -196,24 +196,24 @@ impl fmt::Display for Shown {
             }
             self.unreadable.iter().try_for_each(|why| writeln!(f, "Left out: {why}."))?;
             let first = self.jobs.first().map_or(0, |job| job.number);
-            return writeln!(f, "\nWhat the processes of a job did last: ibex flight --job {first}");
+            return writeln!(f, "\nTo see the last entries of a job: ibex flight --job {first}");
         }
         if let Some(job) = self.jobs.first() {
-            writeln!(f, "The last entry is of {}, {}.", date(job.last_ns), age(job.last_ns))?;
+            writeln!(f, "The last entry was made at {}, {}.", date(job.last_ns), age(job.last_ns))?;
         }
         for process in &self.processes {
             let Process { job, rank, host, pid, program, .. } = process;
-            let state = if process.alive { "it runs" } else { "it does not run on this host any more" };
+            let state = if process.alive { "running" } else { "no longer running on this host" };
             writeln!(f, "Rank {rank} of job {job} on host {host}, process {pid}, {program}: {state}.")?;
             writeln!(f, "  {}", process.file.display())?;
             process.reason.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
             if process.torn > 0 {
-                writeln!(f, "  Entries that are not whole, and left out: {}.", process.torn)?;
+                writeln!(f, "  Incomplete entries, left out: {}.", process.torn)?;
             }
         }
         self.unreadable.iter().try_for_each(|why| writeln!(f, "Left out: {why}."))?;
         match self.omitted {
-            0 => writeln!(f, "\nAll that is recorded:")?,
+            0 => writeln!(f, "\nAll entries:")?,
             omitted => writeln!(f, "\nThe last {} entries; --last 0 shows {omitted} more:", self.entries.len())?,
         }
         for line in &self.entries {
@@ -265,20 +265,20 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_several_processes_stand_in_the_order_of_time_before_the_last() {
+    fn entries_of_several_processes_are_ordered_by_time() {
         let flights = [flight(0, 1000, &[0, 2_000_000_000]), flight(1, 500, &[1_000_000_500])];
         let shown = super::shown(&flights, Vec::new(), 0);
         assert_eq!(shown.entries.iter().map(|line| line.rank).collect::<Vec<_>>(), [0, 1, 0]);
         assert_eq!(shown.entries.iter().map(|line| line.seconds).collect::<Vec<_>>(), [-2.0, -1.0, 0.0]);
         let text = shown.to_string();
-        assert!(text.contains("Rank 0 of job 9 on host n0, process 100, a.out: it runs."), "{text}");
-        assert!(text.contains("not whole, and left out: 1."), "{text}");
+        assert!(text.contains("Rank 0 of job 9 on host n0, process 100, a.out: running."), "{text}");
+        assert!(text.contains("Incomplete entries, left out: 1."), "{text}");
         assert!(text.contains("-1.000000 s  rank 1     mlx5_0:1  rank 0: connection failed"), "{text}");
-        assert!(text.contains("RETRY_EXC_ERR") && text.contains("All that is recorded"), "{text}");
+        assert!(text.contains("RETRY_EXC_ERR") && text.contains("All entries:"), "{text}");
     }
 
     #[test]
-    fn several_jobs_are_summed_up_and_one_is_told_whole() {
+    fn several_jobs_are_summarised_and_one_is_shown_whole() {
         let (mut one, mut other) = (flight(0, 0, &[1, 2]), flight(1, 0, &[5]));
         (one.1.job, other.1.job) = (3, 4);
         let mut shown = super::shown(&[one, other], Vec::new(), 0);
@@ -290,7 +290,7 @@ mod tests {
         shown.is_summary = true;
         let text = shown.to_string();
         assert!(
-            text.contains("job 4: a.out on n1; rank 1 is gone, and told of no failure\n")
+            text.contains("job 4: a.out on n1; rank 1 is gone, and reported no failure\n")
                 && !text.contains("connection failed"),
             "{text}"
         );
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_are_shown_and_how_many_are_not() {
+    fn the_last_entries_are_shown_with_the_number_of_omitted_ones() {
         let shown = super::shown(&[flight(0, 0, &[1, 2, 3])], vec!["/x/y is damaged".into()], 2);
         assert_eq!((shown.omitted, shown.entries.len()), (1, 2));
         let text = shown.to_string();

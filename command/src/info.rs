@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex info`: what there is on this host, and what ibex would make of it.
+//! `ibex info`: shows this host's adapters and Open MPI, and the ports that ibex would use.
 //!
 //! Prints [`crate::facts`]. Grade: setup. Tests: there; with a device, `hw-tests/tests/device/command.rs`.
 
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// Arguments of `ibex info`.
 #[derive(clap::Args)]
-#[command(after_help = "Example: which ports a job would use that is kept from one adapter\n  \
+#[command(after_help = "Example: which ports a job would use without one adapter\n  \
                         ibex info --mca btl_ibex_if_exclude mlx5_1")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -20,10 +20,10 @@ pub(crate) struct Arguments {
     given: Given,
 }
 
-/// Looks, and prints what was found.
+/// Collects the facts, and prints them.
 ///
 /// # Errors
-/// A parameter that is not permitted.
+/// A parameter is not permitted.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     answer::print(&arguments.form, &Facts::here(&parameters))?;

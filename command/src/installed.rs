@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which library of ibex belongs to an Open MPI, of those that were installed with this command.
+//! Finds the installed library of ibex that belongs to an Open MPI.
 //!
-//! `cargo xtask install` gives each Open MPI a folder, `lib/ibex/openmpi-4.1.4`, and the programs of `ibex bench` one of the
-//! same name in `libexec/ibex`. Of two Open MPIs of one release the second folder has a further word, and the link `openmpi`
-//! in it leads to its libopen-pal.so. Called by `trace`, `bench` and `facts`. Grade: setup. Tests: below.
+//! `cargo xtask install` makes a folder for each Open MPI, `lib/ibex/openmpi-4.1.4`, and one of the same name for the
+//! programs of `ibex bench` in `libexec/ibex`. If two Open MPIs have one release, the second folder's name has a
+//! suffix. The link `openmpi` in the folder leads to that Open MPI's libopen-pal.so. Called by `trace`, `bench` and
+//! `facts`. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 use which::which;
 
-/// An Open MPI, by its launcher.
+/// An Open MPI, found by its launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenMpi {
     /// `4.1.4`
@@ -22,7 +23,8 @@ pub(crate) struct OpenMpi {
 }
 
 impl OpenMpi {
-    /// Of this launcher; of the `mpirun` of `PATH` where that says nothing, as `srun` does. None: there is none either.
+    /// The Open MPI of this launcher, or of the `mpirun` of `PATH` if the launcher does not say (`srun`). None: there
+    /// is no Open MPI.
     pub(crate) fn of(launcher: Option<&OsStr>) -> Option<Self> {
         let found = |launcher: &OsStr| Self::asked(&which(launcher).ok()?);
         launcher.and_then(found).or_else(|| found(OsStr::new("mpirun")))
@@ -34,7 +36,7 @@ impl OpenMpi {
         Self::new(&String::from_utf8_lossy(&output.stdout), launcher)
     }
 
-    /// Of what the launcher says of itself: `mpirun (Open MPI) 4.1.4`.
+    /// From the launcher's version text: `mpirun (Open MPI) 4.1.4`.
     fn new(said: &str, launcher: &Path) -> Option<Self> {
         let release = release(said.split("(Open MPI) ").nth(1)?)?;
         let prefix = launcher.parent()?.parent().unwrap_or(Path::new("/")).to_path_buf();
@@ -42,44 +44,44 @@ impl OpenMpi {
     }
 }
 
-/// `4.1.4` of `v4.1.4rc1`; none where that does not begin with a number.
+/// `4.1.4` from `v4.1.4rc1`; none if the text does not begin with a number.
 pub(crate) fn release(version: &str) -> Option<String> {
     let version = version.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     (end > 0).then(|| version[..end].to_owned())
 }
 
-/// What was installed beside a command.
+/// The libraries installed with a command.
 #[derive(Debug)]
 pub(crate) struct Installed {
-    /// The folder that `bin` and `lib` are in.
+    /// The prefix, which contains `bin` and `lib`.
     pub(crate) prefix: PathBuf,
     /// The names of the folders, one for each Open MPI, in order.
     names: Vec<String>,
 }
 
 impl Installed {
-    /// Beside this command.
+    /// With this command.
     ///
     /// # Errors
-    /// It does not know where it is.
+    /// The command cannot find its own path.
     pub(crate) fn here() -> Result<Self> {
         let program = env::current_exe().and_then(fs::canonicalize);
-        let program = program.context("this command does not know where it is")?;
+        let program = program.context("this command cannot find its own path")?;
         Ok(Self::around(&program))
     }
 
-    /// Beside a command.
+    /// With the command at this path.
     pub(crate) fn around(command: &Path) -> Self {
         let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf();
         Self { names: names(&prefix.join("lib/ibex")), prefix }
     }
 
-    /// The name of what belongs to an Open MPI; none where this was installed for one Open MPI alone, or by an older version,
-    /// or the Open MPI is not known: then what lies in `lib` itself counts.
+    /// The name of the folder for an Open MPI; none if the installation has no folders per Open MPI (an older version),
+    /// or the Open MPI is unknown: then the library in `lib` itself counts.
     ///
     /// # Errors
-    /// It is installed for others only.
+    /// ibex is installed for other Open MPIs only.
     pub(crate) fn name(&self, openmpi: Option<&OpenMpi>) -> Result<Option<&str>> {
         let Some(openmpi) = openmpi.filter(|_| !self.names.is_empty()) else { return Ok(None) };
         let of_release: Vec<&String> = self.names.iter().filter(|name| is_of_release(name, &openmpi.release)).collect();
@@ -99,7 +101,7 @@ impl Installed {
     }
 }
 
-/// The folders of libraries beside the component that chooses among them.
+/// The folders of libraries next to the chooser component.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -108,13 +110,13 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether a folder is for this release: `openmpi-4.1.4`, or that with a further word.
+/// Whether a folder is for this release: `openmpi-4.1.4`, with or without a suffix.
 pub(crate) fn is_of_release(name: &str, release: &str) -> bool {
     let rest = name.strip_prefix("openmpi-").and_then(|name| name.strip_prefix(release));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// `Open MPI 4.1.4 and 5.0.7`, of the names of folders.
+/// `Open MPI 4.1.4 and 5.0.7`, from the names of folders.
 pub(crate) fn releases(names: &[String]) -> String {
     let mut releases: Vec<&str> = names.iter().filter_map(|name| name.split('-').nth(1)).collect();
     releases.dedup();
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_says_of_which_open_mpi_it_is() {
+    fn a_launcher_names_its_open_mpi() {
         let said = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
         let openmpi = OpenMpi::new(said, Path::new("/opt/ompi/bin/mpirun"));
         assert_eq!(openmpi, Some(an_openmpi("4.1.4", "/opt/ompi")));
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_an_open_mpi_is_what_has_its_release_and_its_prefix() {
+    fn the_library_of_an_open_mpi_has_its_release_and_its_prefix() {
         let prefix = env::temp_dir().join(format!("ibex-installed-{}", std::process::id()));
         let command = prefix.join("bin/ibex");
         // An older version, or the tree of the source.

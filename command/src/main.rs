@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex`: what a user asks of ibex from the shell.
+//! The command `ibex`.
 //!
-//! Reads the command line and calls the one that is asked for; each is a folder of its own. [`answer`] prints what a
-//! command found, as text or, with `--json`, for programs. Grade: setup. One thread.
+//! Parses the command line and calls the subcommand; each has its own file or folder. [`answer`] prints the results, as
+//! text or, with `--json`, for programs. Grade: setup. One thread.
 
 mod answer;
 mod bench;
@@ -24,7 +24,7 @@ mod view;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// What ibex sees of this host's adapters and of its Open MPI.
+/// Tools for ibex, an RDMA transport for Open MPI
 #[derive(Parser)]
 #[command(name = "ibex", version, about, propagate_version = true, max_term_width = 110)]
 struct Arguments {
@@ -38,24 +38,24 @@ enum Command {
     Info(info::Arguments),
     /// Find what makes jobs slow or fail on this host or between hosts, and say what to do
     Doctor(doctor::Arguments),
-    /// Measure MPI through ibex beside the raw adapter and beside other transports, within this host or between two
+    /// Measure MPI over ibex, over other transports, and the raw adapter, within this host or between two
     Bench(bench::Arguments),
-    /// Show what processes did last that have failed, or that run
+    /// Show the last events of failed or running processes
     Flight(flight::Arguments),
-    /// Show what processes that run count, and how fast
+    /// Show the counts and rates of running processes
     Top(top::Arguments),
-    /// Write a page that shows what a traced job did: time line, messages, waits
+    /// Write an HTML page of a traced job: time line, messages, waits
     View(view::Arguments),
-    /// Run a job and record what becomes of its messages
+    /// Run a job and record its messages
     Trace(trace::Arguments),
-    /// Show how the messages of a traced job went, why so, and what they waited for
+    /// Show the protocols, reasons and waits of a traced job's messages
     Explain(explain::Arguments),
     /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, Chrome, CSV, Parquet
     Export(export::Arguments),
-    /// Measure the engine without MPI, with another of these; `ibex bench` calls it
+    /// Measure the engine without MPI, against a second process; used by `ibex bench`
     #[command(hide = true)]
     BenchEngine(bench_engine::Arguments),
-    /// Write manual pages and completions of shells
+    /// Write manual pages and shell completions
     #[command(hide = true)]
     Pages(pages::Arguments),
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex pages DIR`: the manual pages and the completions of shells, written where an installation copies them from.
+//! `ibex pages DIR`: writes the manual pages and shell completions for an installation.
 //!
-//! Both are made from the command line's own description, so that they cannot differ from it. Grade: setup. Tests:
-//! below.
+//! Both are generated from the command line's definition. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use clap::Command;
@@ -13,11 +12,11 @@ use std::path::{Path, PathBuf};
 /// Arguments of `ibex pages`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder, as /usr/share
+    /// The folder, for example /usr/share
     folder: PathBuf,
 }
 
-/// Folders below that in which shells look.
+/// Folders below it in which shells search.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions"),
     (Shell::Zsh, "zsh/site-functions"),

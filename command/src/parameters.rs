@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ibex' parameters as a job that is started here would have them: from the command line, the environment and the user's
-//! file of Open MPI, in that order, as Open MPI takes them.
+//! The parameters of ibex that a job started here would have: from the command line, the environment and the user's
+//! parameter file of Open MPI, in that order, as in Open MPI.
 //!
-//! Called by commands that ask the engine what it would do. Grade: setup. Tests: below.
+//! Called by commands that use the engine. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use ibex::tunables::{Kind, TABLE, Tunables, Value};
@@ -21,14 +21,14 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// As they stand on a command line.
+    /// The words for a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let pairs = self.mca.chunks_exact(2);
         pairs.flat_map(|pair| ["--mca".to_owned(), pair[0].clone(), pair[1].clone()]).collect()
     }
 }
 
-/// What differs from the defaults, and the whole.
+/// The parameters that differ from the defaults, and all of them.
 pub(crate) struct Parameters {
     /// Names without prefix, and values.
     pub(crate) set: Vec<(String, String)>,
@@ -41,12 +41,12 @@ pub(crate) struct Parameters {
 /// A parameter that ibex does not have, or a value that it does not permit.
 pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     let mut texts = of_file(&fs::read_to_string(file()).unwrap_or_default());
-    // Any variable may hold what is no text.
+    // A variable need not be valid text.
     let variables =
         env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     texts.extend(variables.filter_map(|(name, value)| Some((own(name.strip_prefix("OMPI_MCA_")?)?, value))));
     for pair in given.mca.chunks_exact(2) {
-        // Others' parameters may stand there, as they do for mpirun.
+        // Parameters of others are allowed, as in mpirun.
         if let Some(name) = own(&pair[0]) {
             if !TABLE.iter().any(|row| row.name == name) {
                 bail!("ibex has no parameter {}{}", pair[0], alike(&name));
@@ -66,7 +66,7 @@ pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     Ok(Parameters { set, tunables })
 }
 
-/// The user's file; Open MPI reads the system's first, which seldom names ibex.
+/// The user's file; Open MPI reads the system's first, which rarely sets parameters of ibex.
 fn file() -> PathBuf {
     env::home_dir().unwrap_or_default().join(".openmpi/mca-params.conf")
 }
@@ -75,7 +75,7 @@ fn own(name: &str) -> Option<String> {
     name.strip_prefix(PREFIX).map(str::to_owned)
 }
 
-/// `name = value` on each line, comments behind `#`.
+/// Parses lines of `name = value`, with comments after `#`.
 fn of_file(text: &str) -> HashMap<String, String> {
     let lines = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
     lines.filter_map(|(name, value)| Some((own(name.trim())?, value.trim().to_owned()))).collect()
@@ -93,18 +93,18 @@ fn value(kind: Kind, text: &str) -> Option<Value> {
     })
 }
 
-/// The name that was meant, perhaps.
+/// A suggestion for a misspelt name.
 fn alike(name: &str) -> String {
     let meant = nearest(name, TABLE.iter().map(|row| row.name));
     meant.map_or_else(String::new, |meant| format!("; {PREFIX}{meant} is meant, perhaps"))
 }
 
-/// The name that is most like another, if it is much so.
+/// The most similar known name, if it is similar enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known.min_by_key(|known| edits(known, name)).filter(|known| edits(known, name) <= 3)
 }
 
-/// How many letters are to be put in, taken out or changed (Levenshtein).
+/// The Levenshtein distance.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, and says what was recorded.
+//! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, and prints what was recorded.
 //!
-//! The recorder is libibex-log.so, which is preloaded into the ranks; it leaves a file for each in a folder. How the
-//! ranks get their environment depends on the launcher: `mpirun` is told by `-x`, so that ranks on other hosts have it
-//! too; others hand theirs on. Grade: setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
+//! The recorder, libibex-log.so, is preloaded into the ranks, and writes one file per rank into a folder. `mpirun` gets
+//! the ranks' environment by `-x`, so that ranks on other hosts have it too; other launchers pass on their own. Grade:
+//! setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
 
 use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
@@ -27,7 +27,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Launchers of Open MPI, which take variables for the ranks by `-x`.
+/// Open MPI's launchers, which accept variables for the ranks by `-x`.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
 
 /// Arguments of `ibex trace`.
@@ -38,11 +38,11 @@ const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
-    /// The folder for the trace, which all hosts of the job must share; made if it is not there
+    /// The folder for the trace, which all hosts of the job must share; created if missing
     #[arg(short, long, value_name = "DIR", default_value = "ibex-trace")]
     output: PathBuf,
-    /// Which events: names of docs/events.md, and groups: default (all but searches), all, messages, calls, searches,
-    /// communicators, protocols, operations, connections, waits, incidents
+    /// The events to record: names from docs/events.md, or groups: default (all but searches), all, messages, calls,
+    /// searches, communicators, protocols, operations, connections, waits, incidents
     #[arg(long, value_name = "LIST")]
     events: Option<String>,
     /// The command that starts the job
@@ -50,10 +50,11 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the job, and says what was recorded. The exit status is the job's.
+/// Runs the job, and prints what was recorded. The exit status is the job's.
 ///
 /// # Errors
-/// The folder has a trace, the recorder is not installed, the command cannot be started, or nothing was recorded.
+/// The folder has a trace already, the recorder is not installed, the command cannot be started, or nothing was
+/// recorded.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
@@ -64,13 +65,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let recorded = Recorded::of(&folder, status);
     match recorded {
         Ok(recorded) if arguments.form.is_json() => answer::print(&arguments.form, &recorded)?,
-        // Not where the job writes, which may be a pipe.
+        // Standard output belongs to the job and may be a pipe.
         Ok(recorded) => eprint!("{recorded}"),
         Err(error) => {
             eprintln!("ibex: {}", answer::reason(&error));
             eprintln!(
                 "ibex: nothing was recorded. Does the job call MPI_Init of a shared library of Open MPI, and do its hosts \
-                 share {}? A script in the job that sets LD_PRELOAD is to keep what is there: \
+                 share {}? A script in the job that sets LD_PRELOAD must keep the existing value: \
                  export LD_PRELOAD=mine.so${{LD_PRELOAD:+:$LD_PRELOAD}}",
                 folder.display()
             );
@@ -88,11 +89,11 @@ fn say(crash: Option<&KnownCrash>) {
     }
 }
 
-/// How long the rest of a job's output may take when its launcher has ended: a process that outlives it may keep the
-/// pipe open for ever.
+/// Time for the rest of a job's output after its launcher has ended: a surviving process may keep the pipe open for
+/// ever.
 const REST: Duration = Duration::from_secs(2);
 
-/// Runs the job. What it says in standard error is handed on as it comes, and looked through for known crashes.
+/// Runs the job, forwards its standard error as it comes, and searches it for known crashes.
 fn watched(mut command: Command) -> Result<(ExitStatus, Option<&'static KnownCrash>)> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut job = command.stderr(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))?;
@@ -105,11 +106,11 @@ fn watched(mut command: Command) -> Result<(ExitStatus, Option<&'static KnownCra
     Ok((status, said.and_then(|crashes| crashes.recv_timeout(REST).ok().flatten())))
 }
 
-/// Copies all there is, and returns the first known crash in it.
+/// Copies all output, and returns the first known crash in it.
 fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash> {
     let (mut from, mut line, mut crash) = (BufReader::new(from), Vec::new(), None);
     loop {
-        // By what there is and not by lines: a prompt has no end of line.
+        // Not by lines, because a prompt has no end of line.
         let Ok(bytes) = from.fill_buf() else { return crash };
         if bytes.is_empty() {
             return crash;
@@ -120,15 +121,15 @@ fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash>
         let _ = to.flush();
         from.consume(count);
         crash = crash.or_else(|| known_crash::find(&line));
-        // A name may be in two pieces.
+        // A name may be split across two reads.
         line.drain(..line.len().saturating_sub(LONGEST_NAME));
     }
 }
 
-/// Bytes that no name of a known crash is longer than.
+/// The longest name of a known crash's function, bytes.
 const LONGEST_NAME: usize = 256;
 
-/// What `--events` takes beside names of events, as the recorder has it.
+/// The groups of events that `--events` accepts; the recorder has the same list.
 const GROUPS: [&str; 11] = [
     "default",
     "all",
@@ -143,12 +144,12 @@ const GROUPS: [&str; 11] = [
     "incidents",
 ];
 
-/// Events that the recorder has itself, whether or not anything goes through ibex.
+/// The recorder's own events, which occur even if no message crosses ibex.
 const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
 
-/// Whether there are such events and groups: the recorder would leave unknown ones out.
+/// Checks the names of events and groups: the recorder would ignore unknown ones.
 fn known(events: Option<&str>) -> Result<()> {
-    // As the recorder takes the list apart.
+    // As the recorder splits the list.
     let names = events.unwrap_or_default().split([',', ':', ';', ' ', '\t', '\n']);
     for name in names.filter(|name| !name.is_empty()) {
         let short = name.strip_prefix("btl_").unwrap_or(name);
@@ -163,7 +164,7 @@ fn known(events: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The folder, which has no trace yet, by a path that holds on every host and in every directory.
+/// Prepares the folder, which must have no trace yet, and returns its absolute path.
 fn prepared(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = fs::canonicalize(folder).with_context(|| format!("cannot find {}", folder.display()))?;
@@ -171,7 +172,7 @@ fn prepared(folder: &Path) -> Result<PathBuf> {
     let is_trace = |name: OsString| Path::new(&name).extension().is_some_and(|extension| extension == "ibex");
     if entries.flatten().any(|entry| is_trace(entry.file_name())) {
         bail!(
-            "{0} has a trace already, and files of two jobs in one folder would be taken for one job: name another \
+            "{0} has a trace already, and the files of two jobs in one folder would look like one job: name another \
              folder with -o, or remove it (rm -r {0})",
             folder.display()
         );
@@ -179,14 +180,14 @@ fn prepared(folder: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The recorder that was installed with this command for the Open MPI of a job's launcher.
+/// The installed recorder for the Open MPI of a job's launcher.
 fn recorder(words: &[OsString]) -> Result<PathBuf> {
     let installed = Installed::here()?;
     let launcher = words.iter().find(|word| is_launcher(word));
     if let Some(name) = installed.name(OpenMpi::of(launcher.map(OsString::as_os_str)).as_ref())? {
         return Ok(installed.prefix.join("lib/ibex").join(name).join("libibex-log.so"));
     }
-    // Of the Open MPI that was installed for first; in the tree of the source.
+    // The library of the first installed Open MPI; or in a build tree.
     let places = ["lib/libibex-log.so", "ibex/lib/libibex-log.so"].map(|place| installed.prefix.join(place));
     let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
     found.with_context(|| {
@@ -198,10 +199,10 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
     })
 }
 
-/// How a command gives a variable of the loader, whose libraries the user wants as well.
+/// The variable of the user's own preloaded libraries, on a command line.
 const PRELOAD: &str = "LD_PRELOAD=";
 
-/// The recorder, and what else the user has the ranks preload: as the words before the launcher say, or the environment.
+/// The recorder and the user's own preloaded libraries, from the words before the launcher or from the environment.
 fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     let before = words.iter().take_while(|word| !is_launcher(word)).map(|word| word.as_bytes());
     let told = before.filter_map(|word| word.strip_prefix(PRELOAD.as_bytes())).last();
@@ -214,15 +215,15 @@ fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     preload
 }
 
-/// The words, with the recorder put before what they have the ranks preload: of two values the launcher takes the later,
-/// and `env` and shells that of theirs.
+/// The words, with the recorder added to every LD_PRELOAD that they set for the ranks: the launcher uses the later of
+/// two values, and `env` and shells their own.
 fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
-    // The launcher itself is left alone.
+    // Only the ranks preload the recorder, not the launcher.
     let of_launcher = words.iter().position(|word| is_launcher(word)).unwrap_or(0);
     let mut made = words[..of_launcher].to_vec();
     for word in &words[of_launcher..] {
         if word == "LD_PRELOAD" && made.last().is_some_and(|before| before == "-x") {
-            // As it is in this environment, which has not the recorder.
+            // The value of this environment, which lacks the recorder.
             let of_all = variables.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.as_bytes());
             made.push(OsString::from_vec([PRELOAD.as_bytes(), of_all.unwrap_or_default()].concat()));
             continue;
@@ -246,22 +247,22 @@ fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str
     made
 }
 
-/// Whether a letter can stand within the name of a variable.
+/// Whether a character can be part of a variable's name.
 fn is_of_a_name(letter: u8) -> bool {
     letter.is_ascii_alphanumeric() || letter == b'_'
 }
 
-/// What the ranks need in their environment.
+/// Environment variables for the ranks.
 fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
-    // All ranks have the recorder, so that they may exchange messages to put their clocks together.
+    // All ranks have the recorder, so they may exchange messages to synchronise their clocks.
     let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
-    // Ranks on other hosts do not have what stands in this environment.
+    // Ranks on other hosts do not have this environment.
     variables.extend(env::var_os("IBEX_TRACE_CLOCKS_EVERY").map(|every| ("IBEX_TRACE_CLOCKS_EVERY", every)));
     variables
 }
 
-/// The job's command with these variables for its ranks. The launcher may stand behind others: `timeout 60 mpirun`.
+/// The job's command with these variables for its ranks. Other commands may precede the launcher: `timeout 60 mpirun`.
 fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Command {
     let mut command = Command::new(&words[0]);
     let Some(launcher) = words.iter().position(|word| is_launcher(word)) else {
@@ -279,7 +280,7 @@ fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Comma
     command.args(words.get(1..=launcher).unwrap_or_default()).args(&options);
     for word in &words[launcher + 1..] {
         command.arg(word);
-        // A further program of the same job has options of its own.
+        // Each program of a job has its own options.
         if word == ":" {
             command.args(&options);
         }
@@ -291,27 +292,27 @@ fn is_launcher(word: &OsStr) -> bool {
     Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
 }
 
-/// As a shell says it.
+/// The exit code, as in a shell.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// What is in a folder of traces.
+/// Summary of a trace.
 #[derive(Debug, Serialize)]
 struct Recorded {
     folder: PathBuf,
-    /// How the job ended; `None`: by a signal.
+    /// The job's exit code; `None`: it ended by a signal.
     status: Option<i32>,
     files: Vec<File>,
-    /// How many ranks should have a file and have none.
+    /// Number of ranks without a file.
     missing: u32,
     bytes: u64,
     events: u64,
     lost: u64,
-    /// Of each type of which there is one, or of which some were lost.
+    /// Counts of each type with recorded or lost events.
     types: BTreeMap<String, Count>,
-    /// What cannot be read, or was not finished: a sentence each.
+    /// Unreadable and unfinished files, one sentence each.
     faults: Vec<String>,
 }
 
@@ -380,7 +381,7 @@ impl Recorded {
         self.lost += lost;
         self.faults.extend(reader.faults().map(ToString::to_string));
         for note in reader.notes() {
-            // Ranks of many hosts may say the same.
+            // Ranks of many hosts may have the same remark.
             if !self.faults.contains(note) {
                 self.faults.push(note.clone());
             }
@@ -414,13 +415,13 @@ impl fmt::Display for Recorded {
         if self.types.keys().all(|name| CALLS.contains(&name.as_str())) {
             writeln!(
                 f,
-                "ibex: no event of ibex happened. If messages were to go through ibex: --mca pml ibex, and see `ibex info`"
+                "ibex: no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex, and see `ibex info`"
             )?;
         }
         if self.lost > 0 {
             let lost = self.types.iter().filter(|(_, count)| count.lost > 0);
             let each: Vec<String> = lost.map(|(name, count)| format!("{} {name}", count.lost)).collect();
-            writeln!(f, "ibex: {} are lost ({})", many(self.lost, "event"), each.join(", "))?;
+            writeln!(f, "ibex: {} lost ({})", many(self.lost, "event"), each.join(", "))?;
         }
         if self.missing > 0 {
             writeln!(f, "ibex: {} left no file", many(self.missing.into(), "rank"))?;
@@ -428,7 +429,7 @@ impl fmt::Display for Recorded {
         for fault in &self.faults {
             writeln!(f, "ibex: {fault}")?;
         }
-        writeln!(f, "ibex: to look at it: ibex view {}", self.folder.display())
+        writeln!(f, "ibex: to view it: ibex view {}", self.folder.display())
     }
 }
 
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn mpirun_is_told_of_the_variables_and_of_each_program() {
+    fn mpirun_gets_the_variables_for_each_program() {
         let variables = [("A", OsString::from("1")), ("B", OsString::from("2,3"))];
         for (given, made) in [
             ("mpirun -n 2 ./app -x", "mpirun -x A=1 -x B=2,3 -n 2 ./app -x"),
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_preloads_is_kept_and_the_recorder_added() {
+    fn the_recorder_is_added_to_the_users_preloaded_libraries() {
         let recorder = Path::new("/r.so");
         for (given, made) in [
             ("mpirun -x LD_PRELOAD=/a.so:/b.so ./app", "mpirun -x LD_PRELOAD=/r.so:/a.so:/b.so ./app"),
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn other_launchers_hand_their_environment_on() {
+    fn other_launchers_pass_on_their_environment() {
         let variables = [("A", OsString::from("1"))];
         for given in ["srun -n 2 ./app", "./app"] {
             let command = launched(&words(given), &variables);
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_says_is_handed_on_and_a_known_crash_in_it_is_found_also_in_two_pieces() {
+    fn output_is_forwarded_and_a_known_crash_is_found_even_across_two_reads() {
         let (before, after) = ("a prompt? [ 2] (mca_btl_vader_emu", "_acswap+0x1ce)\nand the rest");
         let mut copy = Vec::new();
         let crash = handed_on(before.as_bytes().chain(after.as_bytes()), &mut copy);
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_events_are_refused_with_a_name_that_is_like_them() {
+    fn unknown_events_are_refused_with_a_suggestion() {
         for events in [None, Some(""), Some("all"), Some("default, comm_req_activate"), Some("ibex_put_started")] {
             known(events).expect("known");
         }
@@ -529,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_is_told_with_what_lacks() {
+    fn the_summary_has_what_was_recorded_and_what_is_missing() {
         let file = |rank| File {
             path: "f".into(),
             world: 0,
@@ -555,14 +556,14 @@ mod tests {
         let text = recorded.to_string();
         for line in [
             "recorded 10 events of 2 ranks on 1 host, 1.2 MB, in /run1\n",
-            "3 events are lost (3 ibex_xfer_end)",
+            "3 events lost (3 ibex_xfer_end)",
             "1 rank left no file",
             "x was not finished",
             "ibex view /run1",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        let nothing = "no event of ibex happened. If messages were to go through ibex: --mca pml ibex";
+        let nothing = "no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex";
         assert!(!text.contains(nothing), "{text}");
         recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Count { events: 10, lost: 0 })]);
         assert!(recorded.to_string().contains(nothing), "calls of MPI are not ibex'");

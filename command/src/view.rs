@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex view`: a page that shows what a job did.
+//! `ibex view`: writes the HTML page of a traced job.
 //!
-//! Reads the trace ([`ibex_messages`]), writes the page ([`ibex_view`]), and has it drawn if a picture is asked for.
+//! Reads the trace ([`ibex_messages`]), writes the page ([`ibex_view`]), and has a browser draw it for `--picture`.
 //! Grade: setup. Tests: below; of the page itself, in `view/`.
 
 use crate::answer::{self, Form};
@@ -23,7 +23,7 @@ use std::process::ExitCode;
                         ibex view trace --picture job.png    and a picture of the whole run\n  \
                         ibex view trace --picture job.png --at 't=1.2ms..1.3ms&c=wait'")]
 pub(crate) struct Arguments {
-    /// The folder that `ibex trace` has left
+    /// The folder with the trace
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     /// The page to write [default: DIR/view.html]
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Draw the page into this file as well, which needs Chromium
     #[arg(long, value_name = "FILE.png")]
     picture: Option<PathBuf>,
-    /// What the picture shows: what the page's address has after `#` when a browser shows the same
+    /// What the picture shows: the part after `#` of the page's address in a browser
     #[arg(long, value_name = "PLACE", default_value = "", hide_default_value = true, requires = "picture")]
     at: String,
     /// Width and height of the picture in pixels
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     form: Form,
 }
 
-/// What was written.
+/// Summary of the output.
 #[derive(Serialize)]
 struct Written {
     page: PathBuf,
@@ -51,7 +51,7 @@ struct Written {
     messages: usize,
     /// Events that the recorder lost.
     lost: u64,
-    /// What could not be read or understood of the trace.
+    /// Unreadable parts of the trace.
     faults: usize,
     picture: Option<PathBuf>,
 }
@@ -65,10 +65,10 @@ impl fmt::Display for Written {
             writeln!(f, "{} is a picture of it.", picture.display())?;
         }
         if *lost > 0 {
-            writeln!(f, "{lost} events were lost when they were recorded: something lacks in it.")?;
+            writeln!(f, "{lost} events were lost during recording and are missing.")?;
         }
         if *faults > 0 {
-            writeln!(f, "Faults of the trace, which the page names at its top: {faults}.")?;
+            writeln!(f, "The trace has {faults} faults, which the page lists at its top.")?;
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Written {
 /// Writes the page.
 ///
 /// # Errors
-/// The trace cannot be read or the page not be written.
+/// The trace cannot be read, or the page cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.folder)?;
     let page = arguments.output.clone().unwrap_or_else(|| arguments.folder.join("view.html"));
@@ -101,13 +101,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn read(folder: &Path) -> Result<Job> {
     if !folder.is_dir() {
-        bail!("{} is no folder; `ibex trace` leaves one", folder.display());
+        bail!("{} is no folder; `ibex trace` writes one", folder.display());
     }
     let folder = Folder::open(folder).with_context(|| format!("cannot read a trace in {}", folder.display()))?;
     Ok(Job::read(&folder))
 }
 
-/// Under another name first, so that what was there stays until the new page is whole.
+/// Writes under another name first, so that an existing page stays until the new one is complete.
 fn write(job: &Job, page: &Path) -> Result<()> {
     let mut partial = page.as_os_str().to_owned();
     partial.push(".partial");
@@ -115,7 +115,7 @@ fn write(job: &Job, page: &Path) -> Result<()> {
     let mut file = BufWriter::new(File::create(&partial)?);
     let done = ibex_view::page(job, &mut file).and_then(|()| file.flush());
     if let Err(error) = done.and_then(|()| fs::rename(&partial, page)) {
-        // Half a page is of no use; that it cannot be removed changes nothing.
+        // Half a page is useless; a failure to remove it changes nothing.
         let _ = fs::remove_file(&partial);
         return Err(error.into());
     }
@@ -127,7 +127,7 @@ fn size(text: &str) -> Result<(u32, u32), String> {
     let parts = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     match parts {
         Some(size @ (200..=10000, 200..=10000)) => Ok(size),
-        _ => Err("it is as 1600x1000, each from 200 to 10000".to_owned()),
+        _ => Err("expected WIDTHxHEIGHT, for example 1600x1000, each from 200 to 10000".to_owned()),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_no_trace_is_refused_in_words_that_name_it() {
         let error = read(Path::new("/nonexistent/trace")).unwrap_err().to_string();
-        assert_eq!(error, "/nonexistent/trace is no folder; `ibex trace` leaves one");
+        assert_eq!(error, "/nonexistent/trace is no folder; `ibex trace` writes one");
         let folder = std::env::temp_dir().join(format!("ibex-view-test.{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let error = read(&folder).unwrap_err();

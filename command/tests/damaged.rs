@@ -44,7 +44,7 @@ fn each_command_shows_what_can_be_read_and_tells_of_the_rest() {
                 assert!(is_done, "{what:?}: {arguments:?}: {text}");
                 // The page itself names the faults.
                 let is_named = text.contains(&name) || text.contains("another.ibex");
-                let is_told = is_named || arguments[0] == "view" && text.contains("Faults of the trace");
+                let is_told = is_named || arguments[0] == "view" && text.contains(" faults, which the page lists");
                 assert!(is_told || !damage.is_told(), "{what:?}: {arguments:?}: {text}");
             }
             said(&["explain", &trace, "--message", "1:3"], what);

@@ -126,7 +126,7 @@ fn top_draws_refreshes_resizes_turns_quits_and_gives_the_terminal_back() {
         row(screen, 0).contains("RANK") && row(screen, 1).contains("mlx5_0:1") && row(screen, 2).is_empty()
     });
     flight::end();
-    terminal.until("what it watches has ended", |screen| row(screen, 0).contains("No process of ibex runs here"));
+    terminal.until("what it watches has ended", |screen| row(screen, 0).contains("No matching process"));
     assert!(top.try_wait().expect("a child").is_none(), "it goes on");
     terminal.press("q");
     terminal.until("it leaves its screen", |screen| !screen.alternate_screen() && !screen.hide_cursor());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex bench-engine`: what ibex's engine gives between two processes without MPI, for a column of `ibex bench`.
+//! `ibex bench-engine`: measures the engine between two processes without MPI, for a column of `ibex bench`.
 //!
-//! Two of these meet over TCP, as the two sides of perftest do: the server waits, the client says what is measured, and
-//! prints it. [`talk`] is what they say there, [`side`] a process with its port, its memory and its connection, and
-//! [`rows`] what is timed. Hidden, as `ibex bench` calls it on both hosts. Grade: setup; what is timed has no allocation.
-//! One thread. Tests: in `rows`; with a device, hw-tests/tests/device/bench.rs.
+//! Server and client connect over TCP, as in perftest: the server waits, the client chooses the measurements and prints
+//! them. [`protocol`] is their protocol, [`side`] a process with its port, memory and connection, [`rows`] the timed loops.
+//! The command is hidden: `ibex bench` calls it on both hosts. Grade: setup; the timed loops do not allocate. One
+//! thread. Tests: in `rows`; with a device, hw-tests/tests/device/bench.rs.
 
+mod protocol;
 mod rows;
 mod side;
-mod talk;
 
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::parameters::{self, Given};
+use protocol::{Ask, Talk};
 use rows::{Test, tests};
 use side::Side;
-use talk::{Ask, Talk};
 
 /// Arguments of `ibex bench-engine`.
 #[derive(clap::Args)]
@@ -27,13 +27,13 @@ pub(crate) struct Arguments {
     /// The adapter
     #[arg(long, value_name = "NAME")]
     device: String,
-    /// Where the two sides meet
+    /// The TCP port on which the server waits
     #[arg(long)]
     port: u16,
     /// These tests
     #[arg(long, value_delimiter = ',', value_parser = rows::test)]
     tests: Vec<&'static Test>,
-    /// With messages of so many bytes
+    /// Message sizes in bytes
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=i64::from(side::LARGEST)))]
     sizes: Vec<u32>,
     /// The time for the samples of one row
@@ -43,13 +43,13 @@ pub(crate) struct Arguments {
     server: Option<String>,
 }
 
-/// How long the other side may take to appear.
+/// How long to wait for the other side.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Measures with the other side.
 ///
 /// # Errors
-/// There is no such adapter, or the other side is not there, or goes.
+/// There is no such adapter, or the other side does not appear, or ends.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tunables = parameters::of_a_job(&Given::default())?.tunables;
     let mut side = Side::open(&arguments.device, &tunables, u32::from(arguments.server.is_none()))?;
@@ -68,14 +68,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does its part of each run until there is no more.
+/// The server's part of all runs.
 fn serve(side: &mut Side, talk: &mut Talk) -> Result<()> {
     loop {
         match talk.hear()? {
             Ask::End => return Ok(()),
             Ask::Run(run) => {
                 side.begin();
-                talk.say(&talk::Ready)?;
+                talk.say(&protocol::Ready)?;
                 rows::answered(side, run)?;
             }
         }
@@ -83,7 +83,7 @@ fn serve(side: &mut Side, talk: &mut Talk) -> Result<()> {
 }
 
 fn awaited(port: u16) -> Result<TcpStream> {
-    let listener = TcpListener::bind(("0.0.0.0", port)).with_context(|| format!("TCP port {port} cannot be had"))?;
+    let listener = TcpListener::bind(("0.0.0.0", port)).with_context(|| format!("cannot listen on TCP port {port}"))?;
     Ok(listener.accept().context("nobody came")?.0)
 }
 
@@ -93,7 +93,7 @@ fn called(server: &str, port: u16) -> Result<TcpStream> {
         match TcpStream::connect((server, port)) {
             Ok(stream) => return Ok(stream),
             Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(error).with_context(|| format!("{server} does not answer at TCP port {port}"));
+                return Err(error).with_context(|| format!("{server} does not answer on TCP port {port}"));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }

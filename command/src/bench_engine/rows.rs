@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tests of the engine, and the loops that are timed: those of
-//! `benches/mpi/ibex_mpi_bench.c`, without MPI.
+//! The tests of the engine and their timed loops: those of `benches/mpi/ibex_mpi_bench.c`, without MPI.
 //!
 //! A row is the median of its samples, with their interquartile range; a sample of a latency is the typical (median)
-//! round, as in perftest. Of a stream at most a window is under way: the other side acknowledges each half. Units: bytes;
-//! us = half a round trip, or one put or get until it is done; MB = 10^6 bytes. Called by [`super`]. Grade: hot within a
-//! run, setup between runs. Tests: at the end of this file.
+//! round, as in perftest. A stream has at most one window in flight: the other side acknowledges each half. Units:
+//! bytes; us = half a round trip, or one put or get until its completion; MB = 10^6 bytes. Called by [`super`]. Grade:
+//! hot within a run, setup between runs. Tests: at the end of this file.
 
 use std::time::Instant;
 
 use anyhow::Result;
 use ibex_bench::quantile;
 
+use super::protocol::{Ask, Ready, Run, Shape, Talk};
 use super::side::Side;
-use super::talk::{Ask, Ready, Run, Shape, Talk};
 
 /// A test.
 #[derive(Debug, PartialEq)]
@@ -22,11 +21,11 @@ pub(super) struct Test {
     value: Value,
     shape: Shape,
     is_windowed: bool,
-    /// The sizes that it has.
+    /// The message sizes that it supports.
     sizes: (u32, u32),
 }
 
-/// What its value is.
+/// Unit of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Microseconds,
@@ -58,7 +57,7 @@ pub(super) fn test(name: &str) -> Result<&'static Test, String> {
     TESTS.iter().find(|test| test.name == name).ok_or_else(|| format!("the engine has {}", names()))
 }
 
-/// Each test with each of the sizes that it has.
+/// Each test with each size that it supports.
 pub(super) fn tests<'a>(tests: &'a [&'static Test], sizes: &'a [u32]) -> impl Iterator<Item = (&'static Test, u32)> {
     let has = |test: &Test, bytes: u32| (test.sizes.0..=test.sizes.1).contains(&bytes);
     tests.iter().flat_map(move |test| {
@@ -66,7 +65,7 @@ pub(super) fn tests<'a>(tests: &'a [&'static Test], sizes: &'a [u32]) -> impl It
     })
 }
 
-/// In flight, and of bytes.
+/// Bounds of the messages and bytes in flight.
 const WINDOW: u64 = 64;
 const MOST_IN_FLIGHT: u64 = 32 << 20;
 
@@ -79,10 +78,10 @@ const MOST_LAPS: u64 = 1 << 16;
 /// A row: the line that `ibex bench` reads.
 ///
 /// # Errors
-/// The other side is gone.
+/// The other side has ended.
 pub(super) fn measured(side: &mut Side, talk: &mut Talk, test: &Test, bytes: u32, seconds: f64) -> Result<String> {
     let window = window(test, bytes);
-    // Of a stream two windows, as the first has to be filled.
+    // A stream needs two windows, because the first has to fill.
     let least = if test.shape == Shape::Stream { 4 } else { 1 };
     let mut laps = Vec::with_capacity(MOST_LAPS as usize);
     let mut timed = |iterations: u64| {
@@ -108,20 +107,20 @@ pub(super) fn measured(side: &mut Side, talk: &mut Talk, test: &Test, bytes: u32
     Ok(line(test, bytes, quantile(&values, 0.5), quantile(&values, 0.75) - quantile(&values, 0.25)))
 }
 
-/// How many samples of how many iterations, where so many iterations fit in the time.
+/// Number of samples and of iterations per sample, if `affordable` iterations fit into the time.
 fn plan(affordable: f64, least: u64, is_windowed: bool) -> (u64, u64) {
     let samples = ((affordable / least as f64) as u64).clamp(LEAST_SAMPLES, MOST_SAMPLES);
     let iterations = ((affordable / samples as f64) as u64).max(least);
     (samples, if is_windowed { iterations } else { iterations.min(MOST_LAPS) })
 }
 
-/// How many are in flight.
+/// Messages in flight.
 fn window(test: &Test, bytes: u32) -> u64 {
     let most = MOST_IN_FLIGHT / u64::from(bytes.max(1));
     if test.is_windowed { most.clamp(4, WINDOW) & !1 } else { 1 }
 }
 
-/// The value, where an iteration takes so many seconds: of a stream, half a window.
+/// The result for the seconds of an iteration, which for a stream is half a window.
 fn value(test: &Test, bytes: u32, window: u64, seconds: f64) -> f64 {
     let messages = if test.shape == Shape::Stream { window / 2 } else { window } as f64;
     match test.value {
@@ -144,9 +143,9 @@ fn line(test: &Test, bytes: u32, value: f64, spread: f64) -> String {
 /// Seconds of a run.
 #[derive(Clone, Copy)]
 struct Took {
-    /// By the clock: what the row is planned by, so that a machine that is busy does not make it long.
+    /// Elapsed time: bounds the length of a row on a busy machine.
     passed: f64,
-    /// Of a latency as if each round took as long as the typical one.
+    /// Time for the result; for a latency, as if each round took as long as the median one.
     counted: f64,
 }
 
@@ -181,7 +180,7 @@ fn ping(side: &mut Side, run: Run, laps: &mut Vec<f64>) -> Result<()> {
 fn streamed(side: &mut Side, run: Run) -> Result<()> {
     let half = run.window / 2;
     for posted in 0..run.iterations + 2 {
-        // Two halves are under way.
+        // Two halves are in flight.
         while posted >= 2 && side.seen.acknowledged < posted - 1 {
             side.poll()?;
         }
@@ -212,7 +211,7 @@ fn one_sided(side: &mut Side, run: Run, laps: &mut Vec<f64>) -> Result<()> {
     Ok(())
 }
 
-/// Waits for what this side put for so many messages.
+/// Waits for the completion of this side's puts.
 fn settled(side: &mut Side, run: Run, messages: u64) -> Result<()> {
     while side.seen.done < messages * side.puts(run.bytes) {
         side.poll()?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One of the two processes: its port, its memory, and its connection to the other, by the engine's own handshake.
+//! One of the two processes: its port, its memory, and its connection, made by the engine's own handshake.
 //!
-//! A short message goes inside its work request, a longer one from registered memory, and one beyond the eager limit of
-//! the PML is put into the other's memory, with a message behind it that says so. Called by [`super::rows`]. Grade: hot
-//! in [`Side::message`] and [`Side::poll`], setup otherwise. One thread. Tests: with a device,
+//! A short message is inline, a longer one is sent from registered memory, and one beyond the eager limit of the PML is
+//! a put into the other side's memory followed by a short message. Called by [`super::rows`]. Grade: hot in
+//! [`Side::message`] and [`Side::poll`], setup otherwise. One thread. Tests: with a device,
 //! hw-tests/tests/device/bench.rs.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,16 +20,16 @@ use ibex::transport::{
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Access, Arena, HugePages, InlineSpan, LocalSpan, RemoteSpan};
 
-use super::talk::{Published, Talk};
+use super::protocol::{Published, Talk};
 use crate::facts::host;
 
 /// The longest message.
 pub(super) const LARGEST: u32 = 4 << 20;
 
-/// What goes as a message, at the most: the eager limit of the PML.
+/// The longest message that is sent and not put: the eager limit of the PML.
 const EAGER: u32 = 12 << 10;
 
-/// A slot of the receive queue, and what a message of it is copied through that waits.
+/// Sizes of a receive slot and of a bounce buffer.
 const RECEIVE_SIZE: u32 = 16 << 10;
 const BOUNCE_SIZE: u32 = 4 << 10;
 
@@ -41,14 +41,14 @@ const ACKNOWLEDGE: u8 = 3;
 /// How long the connection may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// After so many polls that found nothing, another process may have the processor; the kernel, which does a software
-/// adapter's work, at once.
+/// Empty polls before the process yields the processor. On a software adapter, whose work the kernel does, it yields at
+/// once.
 const YIELD: u32 = 1000;
 
-/// The job of both.
+/// The job number of both.
 const JOB: u32 = 1;
 
-/// What is known of the other.
+/// The directory, with the other side as its only entry.
 #[derive(Clone, Default)]
 struct Known(Arc<Mutex<(Option<PortEntry>, String)>>);
 
@@ -62,13 +62,13 @@ impl Directory for Known {
     }
 }
 
-/// What has come, and what is done, since the last run began.
+/// Messages received and operations completed since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) hellos: u64,
     pub(super) data: u64,
     pub(super) acknowledged: u64,
-    /// Puts and gets that are done.
+    /// Completed puts and gets.
     pub(super) done: u64,
 }
 
@@ -105,7 +105,7 @@ impl TakesRequests for Seen {
     }
 }
 
-/// A process of the two.
+/// One of the two processes.
 pub(super) struct Side {
     port: Port,
     known: Known,
@@ -114,11 +114,11 @@ pub(super) struct Side {
     to: Option<EndpointId>,
     memory: Arena,
     there: RemoteSpan,
-    /// What goes inside a work request.
+    /// The text of inline messages.
     text: Vec<u8>,
     batch: Batch,
     pub(super) seen: Seen,
-    /// Polls that found nothing, one after the other, and how many of them are enough.
+    /// Consecutive empty polls, and the number after which to yield.
     empty: u32,
     patience: u32,
 }
@@ -144,9 +144,9 @@ impl Side {
             directory: Box::new(known.clone()),
         };
         let port = Port::open(choice, &tunables, setup)?;
-        // One half is sent from, the other is the peer's to write and to read.
+        // The first half is for sends; the peer writes and reads the other.
         let memory = Arena::with(&port.domain(), LARGEST as usize, 2, Access::RIGHTS, HugePages::No)
-            .context("there is no memory to measure with; `ulimit -l` may be the limit")?;
+            .context("no memory can be registered for the measurement; `ulimit -l` may be too small")?;
         let text = vec![7; port.attributes().max_inline as usize];
         let there = RemoteSpan { addr: 0, rkey: 0 };
         let (batch, seen) = (Batch::new(), Seen::default());
@@ -154,10 +154,10 @@ impl Side {
         Ok(Side { port, known, me, to: None, memory, there, text, batch, seen, empty: 0, patience })
     }
 
-    /// Tells the other of this side, hears of it, and connects.
+    /// Exchanges addresses with the other side, and connects.
     ///
     /// # Errors
-    /// The other is gone, or cannot be reached.
+    /// The other side has ended, or cannot be reached.
     pub(super) fn meet(&mut self, talk: &mut Talk) -> Result<()> {
         let ports = address::encode_ports(&[self.port.entry()]);
         let memory = self.memory.address(1).context("the memory has two halves")?;
@@ -180,7 +180,7 @@ impl Side {
         Ok(())
     }
 
-    /// Forgets what it has seen. Nothing is under way.
+    /// Resets the counts. Nothing is in flight.
     pub(super) fn begin(&mut self) {
         self.seen = Seen::default();
     }
@@ -208,7 +208,7 @@ impl Side {
         }
     }
 
-    /// Says that all of this half window have come.
+    /// Acknowledges half a window.
     ///
     /// # Errors
     /// The connection has failed.
@@ -227,7 +227,7 @@ impl Side {
         self.port.put(to, span, self.there, Token(1)).map_err(|refused| self.lost(refused))
     }
 
-    /// Gets so many of them.
+    /// Gets so many bytes from the other's memory.
     ///
     /// # Errors
     /// The connection has failed.
@@ -237,12 +237,12 @@ impl Side {
         self.port.get(to, span, self.there, Token(1)).map_err(|refused| self.lost(refused))
     }
 
-    /// How many puts the message of so many bytes has.
+    /// The number of puts of a message.
     pub(super) fn puts(&self, bytes: u32) -> u64 {
         u64::from(bytes as usize > self.text.len() && bytes > EAGER)
     }
 
-    /// Takes what has happened.
+    /// Polls the port and counts.
     ///
     /// # Errors
     /// The connection has failed.
@@ -260,7 +260,7 @@ impl Side {
         Ok(())
     }
 
-    /// What could not be taken where the port found it; it goes back to the port with the next poll.
+    /// Completions that the poll did not handle in place; the next poll returns them to the port.
     #[cold]
     fn reported(&mut self) -> Result<()> {
         for completion in self.batch.completions() {
@@ -280,7 +280,7 @@ impl Side {
     fn inline(&mut self, tag: u8, bytes: u32) -> Result<()> {
         let to = self.to()?;
         loop {
-            let text = self.text.get(..bytes as usize).context("the adapter has no room inside a work request")?;
+            let text = self.text.get(..bytes as usize).context("the adapter has no room for inline data")?;
             match self.port.send_inline(to, tag, text.into(), InlineSpan::EMPTY) {
                 Ok(Sent::Posted) => return Ok(()),
                 Ok(Sent::Busy) => self.poll()?,
@@ -291,7 +291,7 @@ impl Side {
 
     #[inline]
     fn to(&self) -> Result<EndpointId> {
-        self.to.context("nobody was met")
+        self.to.context("there is no connection")
     }
 
     #[inline]
@@ -302,6 +302,6 @@ impl Side {
     #[cold]
     fn lost(&self, _: Refused) -> anyhow::Error {
         let why = self.to.and_then(|to| self.port.failure(to)).map(ToString::to_string);
-        anyhow!("the connection was lost: {}", why.unwrap_or_else(|| "the other side is gone".to_owned()))
+        anyhow!("the connection was lost: {}", why.unwrap_or_else(|| "the other side has ended".to_owned()))
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host's adapters and their ports.
+//! Findings about a host's adapters and their ports.
 //!
-//! Why a port is not used is the engine's word. Called by [`super`]. Grade: setup. Tests: below.
+//! The engine gives the reason why a port is not used. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use crate::facts::adapters::{Adapter, Adapters, Pci, Port};
 use ibex::select::address::GID_ROCE_V2;
 
-/// The largest MTU there is.
+/// The largest MTU of InfiniBand.
 const MTU: u32 = 4096;
 
 /// Mb/s of a lane at the first speed of InfiniBand.
@@ -16,14 +16,16 @@ const SDR: u32 = 2000;
 /// A port of less than this share of another's rate is slow beside it.
 const SLOW: u32 = 4;
 
-/// Judges them.
+/// Checks the adapters.
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !adapters.complaint.is_empty() {
         let said = adapters.complaint.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         let finding = Finding::new(Severity::Error, "no-port", "RDMA ports", said);
         findings.push(
-            finding.expected("a port that ibex can use").mended("see what is said of each port; `ibex info` shows all"),
+            finding
+                .expected("a port that ibex can use")
+                .mended("follow the reason given for each port; `ibex info` shows all"),
         );
     }
     for adapter in &adapters.each {
@@ -41,7 +43,7 @@ pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
         let finding = Finding::new(Severity::Warning, "partition", "RDMA ports", warning.as_str());
         finding
             .expected("a full member of the partition")
-            .mended("have the subnet manager make it one, or set btl_ibex_pkey_index")
+            .mended("make the port a full member in the subnet manager, or set btl_ibex_pkey_index")
     }));
     findings
 }
@@ -49,10 +51,10 @@ pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
 fn unusable(adapter: &Adapter) -> Option<Finding> {
     let why = adapter.unusable.as_ref()?;
     let finding = Finding::new(Severity::Error, "adapter", format!("adapter {}", adapter.name), why.as_str());
-    Some(finding.expected("an adapter that can be opened").mended("see what is said"))
+    Some(finding.expected("an adapter that can be opened").mended("follow the reason"))
 }
 
-/// A slot that gives the adapter fewer lanes, or slower ones, than it has.
+/// A slot with fewer or slower lanes than the adapter supports.
 fn bus(adapter: &Adapter, pci: &Pci) -> Option<Finding> {
     if pci.speed == pci.max_speed && pci.width >= pci.max_width {
         return None;
@@ -60,15 +62,15 @@ fn bus(adapter: &Adapter, pci: &Pci) -> Option<Finding> {
     let found = format!("its PCI Express link has {} lanes of {}", pci.width, pci.speed);
     let finding = Finding::new(Severity::Warning, "pci-link", format!("adapter {}", adapter.name), found);
     let expected = format!("{} lanes of {}", pci.max_width, pci.max_speed);
-    Some(finding.expected(expected).mended("put it into another slot; look at the firmware's settings of the slot"))
+    Some(finding.expected(expected).mended("move it to another slot; check the firmware's settings for the slot"))
 }
 
 fn state(place: &str, port: &Port) -> Option<Finding> {
     let mend = match port.state.as_str() {
         "active" => return None,
-        "down" => "look at cable and switch; on Ethernet `ip link set INTERFACE up`",
+        "down" => "check cable and switch; on Ethernet `ip link set INTERFACE up`",
         "initialising" | "armed" => "start a subnet manager (opensm), or enable the switch's",
-        _ => "see the kernel's log",
+        _ => "check the kernel's log",
     };
     let finding = Finding::new(Severity::Warning, "port-state", place, format!("it is {}", port.state));
     Some(finding.expected("active").mended(mend))
@@ -83,13 +85,13 @@ fn mtu(place: &str, port: &Port) -> Option<Finding> {
         None if port.link_layer == "Ethernet" => {
             "raise the MTU of its network interface to 9000, on all hosts and switches".to_owned()
         }
-        None => "have the subnet manager give the partition 4096 (opensm's partitions.conf: mtu=5)".to_owned(),
+        None => "set the partition's MTU to 4096 in the subnet manager (opensm's partitions.conf: mtu=5)".to_owned(),
     };
     let finding = Finding::new(Severity::Warning, "mtu", place, format!("its active MTU is {}", port.mtu));
     Some(finding.expected(format!("{MTU}: fewer packets for the same bytes")).mended(mend))
 }
 
-/// A link that came up with less than every port of InfiniBand has: one lane of several, or the first speed there was.
+/// An InfiniBand link that trained badly: to one lane of several, or to the lowest speed.
 fn link(place: &str, port: &Port) -> Option<Finding> {
     if port.link_layer != "InfiniBand" || port.state != "active" || port.lanes == 0 {
         return None;
@@ -102,12 +104,12 @@ fn link(place: &str, port: &Port) -> Option<Finding> {
         _ => return None,
     };
     let finding = Finding::new(Severity::Warning, "link", place, found);
-    let mend = "clean or replace cable and transceivers; look what width and speed the switch's port allows (ibportstate, \
+    let mend = "clean or replace cable and transceivers; check the width and speed that the switch's port allows (ibportstate, \
                 iblinkinfo), and take the link down and up (ibportstate LID PORT reset)";
     Some(finding.expected("four lanes, at the speed of the adapter").mended(mend))
 }
 
-/// On Ethernet only RoCE v2 with an IP address passes routers, and names its network.
+/// On Ethernet only a RoCE v2 GID with an IP address passes routers and identifies its network.
 fn gids(place: &str, port: &Port) -> Option<Finding> {
     let is_routed = |gid: &crate::facts::adapters::Gid| {
         gid.kind == GID_ROCE_V2 && (gid.address.to_ipv4_mapped().is_some() || !gid.address.is_unicast_link_local())
@@ -124,7 +126,7 @@ fn gids(place: &str, port: &Port) -> Option<Finding> {
     )
 }
 
-/// Ports of one host that differ much, of which the slow ones hold the others up, or are left out.
+/// Ports of one host with very different rates: the slow ones delay the others, or are not used.
 fn rates(adapters: &Adapters) -> Option<Finding> {
     let active = |port: &&Port| port.state == "active" && port.rate_mbps > 0;
     let ports =
@@ -138,8 +140,10 @@ fn rates(adapters: &Adapters) -> Option<Finding> {
     let name = |(adapter, port): &(&Adapter, &Port)| format!("{}:{}", adapter.name, port.number);
     let found = format!("{} has {} Mb/s, and {} has {}", name(slow), slow.1.rate_mbps, name(fast), fast.1.rate_mbps);
     let finding = Finding::new(Severity::Warning, "rates", "RDMA ports", found);
-    let mend =
-        format!("look why the link is slow (cable, switch); if it is meant so: btl_ibex_if_exclude {}", name(slow));
+    let mend = format!(
+        "find out why the link is slow (cable, switch); if this is intended: btl_ibex_if_exclude {}",
+        name(slow)
+    );
     Some(finding.expected("ports of about the same rate").mended(mend))
 }
 
@@ -175,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_a_sound_port() {
+    fn a_sound_port_has_no_findings() {
         let pci = Pci { speed: "16.0 GT/s PCIe".into(), width: 16, max_speed: "16.0 GT/s PCIe".into(), max_width: 16 };
         assert!(checks(vec![port(), port()], Some(pci)).is_empty());
     }
 
     #[test]
-    fn an_adapter_that_may_not_be_used_is_told_and_so_is_a_host_without_a_port() {
+    fn an_adapter_without_permission_and_a_host_without_a_port_are_findings() {
         let unusable = Some("it could not be opened: /dev/infiniband/uverbs0: Permission denied".to_owned());
         let each = vec![Adapter { name: "mlx5_0".into(), unusable, ..Adapter::default() }];
         let complaint = "ibex found no port:\n  mlx5_0 refused: Permission denied\n".to_owned();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The doctor's other half, on each host: says what it sees there, and connects to other hosts when it is told to.
+//! The doctor's agent on each host: reports what it sees there, and connects to other hosts on request.
 //!
-//! Started by `remote`; speaks [`super::talk`] over standard input and output. It ends with its input, so that nothing
-//! stays behind when the doctor dies. Grade: setup; a thread that reads, and one that does the rest. Tests: with a
-//! device, `hw-tests/tests/device/command.rs`.
+//! Started by `remote`; uses the protocol of [`super::protocol`] over standard input and output. It ends with its input, so
+//! it does not outlive the doctor. Grade: setup; one thread reads, another does the rest. Tests: with a device,
+//! `hw-tests/tests/device/command.rs`.
 
 use super::meeting::Ports;
-use super::talk::{self, Answer, Ask};
+use super::protocol::{self, Answer, Ask};
 use super::watch;
 use crate::facts::Facts;
 use crate::parameters::Parameters;
@@ -16,16 +16,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How long nobody looks after the ports between meetings, and how often then: they are asked for connections once in
-/// many polls.
+/// Pause between polls while no connection is being made, and the number of polls then: ports look for new connections
+/// only once in many polls.
 const REST: Duration = Duration::from_millis(1);
 const POLLS: usize = 64;
 
-/// Answers until nobody asks any more. A connection has `patience` to come about; counters and clocks are watched for
-/// `watch` at least.
+/// Answers requests until the input ends. `patience` bounds the time for a connection; counters and clocks are watched
+/// for at least `watch`.
 ///
 /// # Errors
-/// Nobody hears it, or asks what it does not understand.
+/// The output cannot be written, or a request is not understood.
 pub(super) fn serve(parameters: &Parameters, patience: Duration, watch: Duration) -> Result<()> {
     let facts = Facts::here(parameters);
     let watching = watch::begin(&facts);
@@ -63,17 +63,17 @@ pub(super) fn serve(parameters: &Parameters, patience: Duration, watch: Duration
 
 fn say(answer: &Answer) -> Result<()> {
     let mut output = io::stdout().lock();
-    output.write_all(talk::line(answer)?.as_bytes())?;
-    output.flush().context("nobody hears what is said")
+    output.write_all(protocol::line(answer)?.as_bytes())?;
+    output.flush().context("the doctor no longer reads the answers")
 }
 
-/// What is asked, as it comes; ended with the input, or with what is not understood.
+/// The requests as they arrive, until the input ends or a request is not understood.
 fn listen() -> Receiver<Ask> {
     let (sender, asked) = mpsc::channel();
     thread::spawn(move || {
         let lines = io::stdin().lock().lines().map_while(Result::ok);
-        // Lines of others are passed over; what is not understood ends it.
-        for ask in lines.filter_map(|line| talk::read(&line)).map_while(Result::ok) {
+        // Foreign lines are skipped; an unknown request ends the loop.
+        for ask in lines.filter_map(|line| protocol::read(&line)).map_while(Result::ok) {
             if sender.send(ask).is_err() {
                 return;
             }

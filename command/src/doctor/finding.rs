@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found wrong: where, what was measured, what was expected, and what mends it.
+//! A finding: where, what was measured, what was expected, and what to do.
 //!
-//! Made by the judgements, printed by [`super`]. Grade: setup. Plain data. Tests: below.
+//! Made by the checks, printed by [`super`]. Grade: setup. Plain data. Tests: below.
 
 use crate::answer::rows;
 use serde::Serialize;
 use std::fmt;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// Jobs fail, or go another way.
+    /// Jobs fail, or avoid RDMA.
     Error,
-    /// Jobs are slower than they could be, or fail now and then.
+    /// Jobs are slower than necessary, or fail sometimes.
     Warning,
 }
 
-/// Something that is wrong.
+/// One problem.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// A word for programs.
+    /// The name of the check, for programs.
     pub(crate) check: &'static str,
     pub(crate) place: String,
     pub(crate) measured: String,
     pub(crate) expected: String,
-    /// The command, file or parameter.
+    /// What to do: the command, file or parameter.
     pub(crate) mend: String,
 }
 
 impl Finding {
-    /// One at a place; [`Self::expected`] and [`Self::mended`] say the rest.
+    /// A finding at a place; [`Self::expected`] and [`Self::mended`] complete it.
     pub(crate) fn new(
         severity: Severity,
         check: &'static str,
@@ -51,25 +51,25 @@ impl Finding {
     }
 }
 
-/// Two ports of two hosts that were connected, or were to be.
+/// The connection of two hosts' ports, made or failed.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Connection {
     pub(crate) hosts: [String; 2],
-    /// As `mlx5_0:1 (LID 7)`.
+    /// For example `mlx5_0:1 (LID 7)`.
     pub(crate) ports: [String; 2],
-    /// Until both had a message of the other.
+    /// Time until both sides had received a message.
     pub(crate) milliseconds: Option<f64>,
     pub(crate) failure: Option<String>,
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Serialize)]
 pub(crate) struct Findings {
     #[serde(rename = "findings")]
     pub(crate) all: Vec<Finding>,
-    /// Hosts that were looked at, or were to be.
+    /// The examined hosts.
     pub(crate) hosts: usize,
-    /// No host was named.
+    /// Whether no host was named.
     #[serde(skip)]
     pub(crate) is_here: bool,
     pub(crate) connections: Vec<Connection>,
@@ -97,7 +97,7 @@ impl fmt::Display for Findings {
             (0, 0) => {}
             (1, 0) => writeln!(f, "1 connected pair of ports.")?,
             (made, 0) => writeln!(f, "{made} connected pairs of ports.")?,
-            (made, failed) => writeln!(f, "Pairs of ports: {made} connected, {failed} that could not be.")?,
+            (made, failed) => writeln!(f, "Pairs of ports: {made} connected, {failed} failed.")?,
         }
         match findings.len() {
             0 => writeln!(f, "Nothing is wrong with {hosts}."),

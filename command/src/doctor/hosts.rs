@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What differs between hosts and must not, or keeps their ports apart.
+//! Findings about differences between hosts, and about ports that cannot connect.
 //!
 //! Each host is compared with the first; networks are compared in pairs. Called by [`super`]. Grade: setup. Tests:
 //! below.
@@ -8,13 +8,13 @@ use super::finding::{Finding, Severity};
 use crate::facts::Facts;
 use crate::facts::adapters::Port;
 
-/// A host of less than this share of another's rate is slow beside it.
+/// A host with less than this fraction of another's rate is slow.
 const SLOW: u32 = 4;
 
 /// Bit of a partition key: a full member.
 const FULL: u16 = 0x8000;
 
-/// Judges them.
+/// Compares the hosts.
 pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
     let Some((first, others)) = hosts.split_first() else { return Vec::new() };
     let mut findings = Vec::new();
@@ -36,16 +36,10 @@ pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
             kinds,
             "give the interfaces of all hosts an IP address, or set btl_ibex_gid_index",
         ));
-        let mend = "set parameters where all hosts have them: mpirun --mca, or a file of parameters in a shared folder";
+        let mend = "set parameters for all hosts: with mpirun --mca, or in a parameter file in a shared folder";
         findings.extend(differs(first, other, "parameters", parameters, mend));
         let ports = |host: &Facts| used(host).next().map_or_else(String::new, |_| used(host).count().to_string());
-        findings.extend(differs(
-            first,
-            other,
-            "rails",
-            ports,
-            "see with `ibex info` why ports of one host are not used",
-        ));
+        findings.extend(differs(first, other, "rails", ports, "`ibex info` says why ports of one host are not used"));
         findings.extend(unequal(first, other));
     }
     for (index, one) in hosts.iter().enumerate() {
@@ -64,7 +58,7 @@ fn differs(
     mend: &str,
 ) -> Option<Finding> {
     let (ours, theirs) = (of(one), of(other));
-    // What is missing is said of the host alone.
+    // A missing part is a finding of that host alone.
     if ours == theirs || ours.is_empty() || theirs.is_empty() {
         return None;
     }
@@ -103,7 +97,7 @@ fn kinds(host: &Facts) -> String {
     listed(used(host).filter_map(kind))
 }
 
-/// Two hosts none of whose ports are in one network.
+/// Two hosts without a common network.
 fn apart(one: &Facts, other: &Facts) -> Option<Finding> {
     let networks =
         |host: &Facts| listed(used(host).map(|port| port.subnet.clone()).filter(|subnet| !subnet.is_empty()));
@@ -117,11 +111,11 @@ fn apart(one: &Facts, other: &Facts) -> Option<Finding> {
     Some(
         finding
             .expected("ports of one network, or a router between them")
-            .mended("name ports that meet with btl_ibex_if_include, or see that the networks are routed"),
+            .mended("name ports of one network with btl_ibex_if_include, or check that the networks are routed"),
     )
 }
 
-/// Parameters that all hosts should agree on. Which ports and interfaces there are differs from host to host.
+/// Parameters that all hosts should share. Lists of ports and interfaces may differ from host to host.
 fn parameters(host: &Facts) -> String {
     let is_shared =
         |set: &&String| !["_if_include=", "_if_exclude=", "_gid_index="].iter().any(|own| set.contains(own));
@@ -129,7 +123,7 @@ fn parameters(host: &Facts) -> String {
     if set.is_empty() { "no parameter set".to_owned() } else { set }
 }
 
-/// Two hosts of which one has a much faster network.
+/// Two hosts with very different rates.
 fn unequal(one: &Facts, other: &Facts) -> Option<Finding> {
     let rate = |host: &Facts| used(host).map(|port| port.rate_mbps).max().unwrap_or(0);
     let (ours, theirs) = (rate(one), rate(other));
@@ -139,11 +133,11 @@ fn unequal(one: &Facts, other: &Facts) -> Option<Finding> {
     let found = format!("{} has {ours} Mb/s, and {} has {theirs}", one.host.name, other.host.name);
     let finding = Finding::new(Severity::Warning, "rates-of-hosts", pair(one, other), found);
     let mend =
-        "look why the slower link is slow (cable, switch, speed set on it), or keep the hosts in jobs of their own";
+        "find out why the slower link is slow (cable, switch, configured speed), or use the hosts in separate jobs";
     Some(finding.expected("networks of about the same rate").mended(mend))
 }
 
-/// Two hosts whose ports are in no partition together, or limited members of it, which do not talk to each other.
+/// Two hosts whose ports share no partition, or only as limited members, which cannot communicate.
 fn separated(one: &Facts, other: &Facts) -> Option<Finding> {
     let keys = |host: &Facts| used(host).filter_map(|port| port.partition_key).collect::<Vec<u16>>();
     let (ours, theirs) = (keys(one), keys(other));
@@ -154,9 +148,9 @@ fn separated(one: &Facts, other: &Facts) -> Option<Finding> {
     let said = |keys: &[u16]| keys.iter().map(|key| format!("{key:#06x}")).collect::<Vec<_>>().join(", ");
     let found = format!("{} has {}, and {} has {}", one.host.name, said(&ours), other.host.name, said(&theirs));
     let finding = Finding::new(Severity::Error, "partition-keys", pair(one, other), found);
-    let mend = "have the subnet manager put both into one partition (opensm's partitions.conf), one as a full member; or \
-                name its place in the table with btl_ibex_pkey_index";
-    Some(finding.expected("a partition that both are in, one of them as a full member (bit 15)").mended(mend))
+    let mend = "put both into one partition in the subnet manager (opensm's partitions.conf), one as a full member; or \
+                set the partition's table index with btl_ibex_pkey_index";
+    Some(finding.expected("a common partition, with one of them as a full member (bit 15)").mended(mend))
 }
 
 #[cfg(test)]
@@ -177,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_alike_are_left_in_peace() {
+    fn equal_hosts_have_no_findings() {
         assert!(checks(&[&host("a", 4096, "10.0.0.0/24"), &host("b", 4096, "10.0.0.0/24")]).is_empty());
         assert!(checks(&[]).is_empty());
     }
 
     #[test]
-    fn what_differs_between_hosts_is_found() {
+    fn differences_between_hosts_are_found() {
         let a = host("a", 4096, "10.0.0.0/24");
         assert_eq!(checks(&[&a, &host("b", 1024, "10.0.0.0/24")]), ["mtu-of-hosts"]);
         assert_eq!(checks(&[&a, &host("b", 4096, "10.0.1.0/24")]), ["subnets"]);

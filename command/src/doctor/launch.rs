@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the doctor starts itself on a host: by ssh, or inside an allocation by what its batch system has.
+//! Starts the doctor's agent on a host: by ssh, or inside an allocation by the batch system's launcher.
 //!
-//! Makes command lines, and says in words what went wrong with them. Called by `remote`. Grade: setup. Tests: below.
+//! Makes the command lines, and explains their failures. Called by `remote`. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use std::env;
 use std::process::Command;
 use which::which;
 
-/// By what.
+/// The launcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Launch {
     /// srun or mpirun inside an allocation, else ssh
     #[default]
     Auto,
-    /// ssh, which must ask nothing
+    /// ssh, without prompts
     Ssh,
     /// srun of Slurm, inside an allocation
     Srun,
-    /// mpirun of the PATH
+    /// the mpirun in PATH
     Mpirun,
 }
 
-/// What batch systems set, inside an allocation.
+/// Variables that batch systems set inside an allocation.
 const SLURM: &str = "SLURM_JOB_ID";
 const OTHERS: [&str; 3] = ["PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"];
 
 impl Launch {
-    /// Which one it is to be.
+    /// The launcher to use.
     pub(super) fn chosen(self) -> Launch {
         self.chosen_where(|name| env::var_os(name).is_some(), &|program| which(program).is_ok())
     }
@@ -41,11 +41,11 @@ impl Launch {
         }
     }
 
-    /// The command that runs `script` with a shell of the host.
+    /// The command that runs `script` in a shell on the host.
     pub(super) fn command(self, host: &str, script: &str) -> Command {
         let words: &[&str] = match self {
             Launch::Auto | Launch::Ssh => {
-                // The host's own shell may be none that understands the script.
+                // The user's shell there may not be a POSIX shell.
                 let mut command = Command::new("ssh");
                 command.args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
                 command.args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "--", host]);
@@ -60,7 +60,7 @@ impl Launch {
         command
     }
 
-    /// What is asked of the user where a host cannot be asked.
+    /// The command that the user should try when a host does not answer.
     fn trial(self, host: &str) -> String {
         match self {
             Launch::Auto | Launch::Ssh => format!("`ssh -o BatchMode=yes {host} ibex info` must work"),
@@ -69,7 +69,7 @@ impl Launch {
         }
     }
 
-    /// Why a host said nothing more, by what was printed meanwhile.
+    /// The finding for a host that stopped answering, from its last output.
     pub(super) fn failure(self, host: &str, said: &str, ended: &str) -> Finding {
         let (check, meaning, mend) = explained(host, said);
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -81,13 +81,13 @@ impl Launch {
     }
 }
 
-/// What ssh, a shell or an older ibex says, and what it means: check, meaning, and what to do.
+/// The check, the meaning and the advice for an error of ssh, a shell or an older ibex.
 fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
     let has = |words: &str| said.contains(words);
     if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         let mend =
             format!("if the host was installed anew: ssh-keygen -R {host}, then ssh {host} once to take its new key");
-        return ("ssh", "the host has another key than before", mend);
+        return ("ssh", "the host's key has changed", mend);
     }
     if has("Host key verification failed") || has("No ED25519 host key is known") {
         let mend = format!(
@@ -101,35 +101,35 @@ fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
         return ("ssh", "the host does not let this user in without a password", mend);
     }
     if has("Could not resolve hostname") {
-        let mend = "write the name as the cluster does, or add it to /etc/hosts or DNS".to_owned();
+        let mend = "use the cluster's name for the host, or add the name to /etc/hosts or DNS".to_owned();
         return ("ssh", "the name of the host has no address", mend);
     }
     if has("Connection refused") {
         return ("ssh", "nothing listens for ssh there", "start sshd there (systemctl start ssh)".to_owned());
     }
     if has("timed out") || has("No route to host") || has("Network is unreachable") {
-        let mend = format!("see that the host runs (ping {host}) and that firewalls let TCP port 22 through");
+        let mend = format!("check that the host runs (ping {host}) and that firewalls let TCP port 22 through");
         return ("ssh", "the host does not answer", mend);
     }
     if has("unexpected argument") || has("unrecognized subcommand") {
-        return ("ibex-version", "its ibex is another one", "install the same ibex on all hosts".to_owned());
+        return ("ibex-version", "its ibex has another version", "install the same ibex on all hosts".to_owned());
     }
     if has("ibex: not found") || has("ibex: command not found") || has("ibex: No such file") {
-        let mend = "install ibex there (cargo xtask install), in a folder of the PATH that shells without login have";
+        let mend = "install ibex there (cargo xtask install), in a folder that is in the PATH of non-login shells";
         return ("no-ibex", "the host has no ibex in its PATH", mend.to_owned());
     }
-    ("host", "the host could not be asked", String::new())
+    ("host", "the host did not answer", String::new())
 }
 
-/// Parameters that go with an agent, as mpirun has them go with a job. Others are of the job that the doctor itself may
-/// be a process of.
+/// Parameters that are passed to an agent, as mpirun passes them to a job. Others may belong to a job in which the
+/// doctor itself runs.
 const PARAMETERS: [&str; 3] = ["OMPI_MCA_btl_ibex_", "OMPI_MCA_pml_ibex_", "OMPI_MCA_mca_base_component_path"];
 
-/// What runs on a host: this command by its name, or where it is here.
+/// The script that runs on a host: this command, from the PATH there or from the same folder as here.
 pub(super) fn script(words: &str) -> String {
     let is_ours = |name: &str| PARAMETERS.iter().any(|prefix| name.starts_with(prefix));
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    // Any variable may hold what is no text.
+    // A variable need not be valid text.
     let text = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let parameters = text.filter(|(name, _)| is_ours(name) && is_name(name));
     let exports: Vec<_> = parameters.map(|(name, value)| format!("export {name}={}; ", quoted(&value))).collect();
@@ -138,7 +138,7 @@ pub(super) fn script(words: &str) -> String {
     format!("{}{}exec ibex {words}", exports.concat(), folder.unwrap_or_default())
 }
 
-/// A word of a shell.
+/// A word quoted for a shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inside_an_allocation_what_it_has_starts_processes() {
+    fn inside_an_allocation_its_launcher_starts_agents() {
         let chosen = |launch: Launch, set: &[&str], has: &[&str]| {
             launch.chosen_where(|name| set.contains(&name), &|program| has.contains(&program))
         };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ssh_complains_of_is_told_with_what_to_do() {
+    fn errors_of_ssh_are_explained_with_advice() {
         let told = |said: &str| Launch::Ssh.failure("node1", said, "ended with 255");
         let changed = told("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.");
         assert!(changed.mend.contains("ssh-keygen -R node1"), "{changed:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits of the host that a process of a job meets.
+//! Findings about the host's limits for a process of a job.
 //!
 //! Called by [`super`]. Grade: setup. Tests: below.
 
@@ -7,21 +7,21 @@ use super::finding::{Finding, Severity};
 use crate::facts::host::Host;
 use ibex::tunables::Tunables;
 
-/// Bytes of a receive slot, about: the longest fragment of a message.
+/// Approximate bytes of a receive slot: the longest fragment of a message.
 const SLOT: u64 = 32 << 10;
 
-/// Bytes for queues, send slots and the registrations of a small program beside the receive slots.
+/// Bytes for queues, send slots and the registrations of a small program, in addition to the receive slots.
 const BESIDE: u64 = 32 << 20;
 
-/// Files that a process of Open MPI and an adapter have open between them, and some to spare.
+/// Files that Open MPI and an adapter open in a process, with a margin.
 const FILES: u64 = 256;
 
-/// What a process locks at least, bytes.
+/// The least number of bytes that a process locks.
 pub(super) fn needed(tunables: &Tunables) -> u64 {
     tunables.receive_queue_depth * SLOT + BESIDE
 }
 
-/// Judges them; `needed` is of [`needed`].
+/// Checks the limits; `needed` comes from [`needed`].
 pub(super) fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(locked) = host.locked_memory.filter(|locked| *locked < needed) {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_a_job_would_meet_are_told() {
+    fn limits_that_are_too_small_are_findings() {
         let host = |locked_memory, open_files| Host { locked_memory, open_files, ..Host::default() };
         let needed = needed(&Tunables::default());
         assert!(judge(&host(None, None), needed).is_empty());

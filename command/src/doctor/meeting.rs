@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host's ports, opened with the engine as a process of a job opens them, and their connections to another host's.
+//! A host's ports, opened with the engine as in a job, and their connections to another host's ports.
 //!
-//! Every pair of ports that a job would connect is connected, by the engine's own handshake, and carries a short
-//! message and then long ones each way, at the same time. Called by `agent`, which polls between meetings, too, so that
-//! the other side's last messages are acknowledged. Grade: setup. One thread, and one for each port that is looked for
-//! over TCP. Tests: `hw-tests/tests/device/command.rs`.
+//! Every pair of ports that a job would connect is connected by the engine's own handshake, and carries a short message
+//! and then long ones in both directions at once. Called by `agent`, which also polls between meetings, so that the
+//! other side's last messages are acknowledged. Grade: setup. One thread, and one for each port tested over TCP. Tests:
+//! `hw-tests/tests/device/command.rs`.
 
-use super::talk::{self, Link, Published, Reached};
+use super::protocol::{self, Link, Published, Reached};
 use ibex::connect::{host, interfaces};
 use ibex::peer::PeerName;
 use ibex::select::address::{self, PortAddress, PortEntry, pair};
@@ -20,26 +20,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sizes of a job's own: a slot of the receive queue, and what a message of it is copied through.
+/// Sizes as in a job: a receive slot and a bounce buffer.
 const RECEIVE_SIZE: u32 = 32 << 10;
 const BOUNCE_SIZE: u32 = 16 << 10;
 
-/// Tags, lengths and number of the messages. A long one is of several packets, whatever the MTU.
+/// Tags, lengths and number of the messages. A long one takes several packets with every MTU.
 const SHORT: (u8, u32) = (1, 8);
 const LONG: (u8, u32) = (2, BOUNCE_SIZE);
 const COUNT: u32 = 64;
 
-/// The acknowledgement time-out where jobs choose it by the handshake, which takes long where packets are lost: 134 ms,
-/// so that a connection fails after 1 to 4 s.
+/// The acknowledgement time-out if jobs derive it from the handshake: 134 ms, so that a connection fails after 1 to 4
+/// s.
 const ACK_TIMEOUT: u64 = 15;
 
-/// The job that the hosts are processes of.
+/// The job number of all hosts.
 const JOB: u32 = 1;
 
-/// How long an address may take to answer over TCP.
+/// Time for an address to answer over TCP.
 const TCP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the hosts have published, and what the engine told.
+/// The hosts' published addresses, and the messages of the engine.
 #[derive(Default)]
 struct Hosts {
     me: u32,
@@ -54,7 +54,7 @@ impl Hosts {
     }
 }
 
-/// The engine's window on them.
+/// The engine's directory of the hosts.
 #[derive(Clone, Default)]
 struct Known(Arc<Mutex<Hosts>>);
 
@@ -83,23 +83,23 @@ impl Directory for Known {
     }
 }
 
-/// What a port has of a host.
+/// What a port has received from a host.
 #[derive(Debug, Default)]
 struct Heard {
     short: bool,
     long: u32,
-    /// Requests of ours that are done.
+    /// Completed requests to it.
     done: u32,
     failure: Option<String>,
 }
 
-/// A port, and what it has of each host.
+/// An open port, and what it has received from each host.
 struct Open {
     port: Port,
     heard: HashMap<u32, Heard>,
 }
 
-/// A connection under way.
+/// A connection in progress.
 struct Underway {
     place: usize,
     to: EndpointId,
@@ -117,14 +117,14 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Opens those that a job would use; gives what they publish, and why others could not be opened. A connection has
-    /// `patience` to come about.
+    /// Opens the ports that a job would use; returns what they publish, and why others could not be opened. `patience`
+    /// bounds the time for a connection.
     pub(super) fn open(host: u32, tunables: &Tunables, patience: Duration) -> (Self, String, Vec<String>) {
         let given = patience.as_secs().max(1);
-        // What the engine tells of a connection that is not as expected belongs to the findings.
+        // The engine's messages about unexpected connections become findings.
         let tunables = Tunables {
             connect_timeout: tunables.connect_timeout.min(given),
-            // Nobody computes meanwhile: who loses packets is to be told of soon.
+            // No host computes meanwhile, so lost packets should show soon.
             ack_timeout: if tunables.ack_timeout == 0 { ACK_TIMEOUT } else { tunables.ack_timeout },
             verbose: tunables.verbose.max(1),
             ..tunables.clone()
@@ -149,10 +149,10 @@ impl Ports {
         let entries: Vec<_> = open.iter().map(|open| open.port.entry()).collect();
         known.hosts().me = host;
         let ports = Ports { open, known, host, tunables, met: Vec::new() };
-        (ports, talk::digits(&address::encode_ports(&entries)), failures)
+        (ports, protocol::digits(&address::encode_ports(&entries)), failures)
     }
 
-    /// Learns what all hosts publish; gives of whom it is not understood, and why.
+    /// Stores what all hosts publish; returns the hosts whose data is not understood, with the reason.
     pub(super) fn know(&self, published: &[Published]) -> Vec<String> {
         let mut failures = Vec::new();
         let ports = published.iter().map(|host| {
@@ -167,7 +167,7 @@ impl Ports {
         failures
     }
 
-    /// Looks after all ports, as a job's progress does.
+    /// Polls all ports, as a job's progress does.
     pub(super) fn poll(&mut self) {
         for open in &mut self.open {
             let mut batch = Batch::new();
@@ -179,7 +179,7 @@ impl Ports {
         }
     }
 
-    /// Connects to a host, by all pairs of ports, within so long. What was connected before is given up.
+    /// Connects to a host by all pairs of ports, within a time limit. The previous connections are dropped.
     pub(super) fn meet(&mut self, host: u32, within: Duration) -> Vec<Link> {
         self.part();
         let pairs = {
@@ -195,13 +195,13 @@ impl Ports {
             for underway in all.iter_mut().filter(|underway| underway.goes_on()) {
                 self.advance(host, underway, begun);
             }
-            // The other side may be on the same processor.
+            // The other side may share the processor.
             thread::yield_now();
         }
         for underway in all.iter_mut().filter(|underway| underway.goes_on()) {
             let state = self.open[underway.place].port.describe(underway.to);
             underway.link.silence =
-                Some(format!("nothing more came within {:.0} s from {state}", within.as_secs_f64()));
+                Some(format!("nothing more arrived within {:.0} s from {state}", within.as_secs_f64()));
         }
         let told = std::mem::take(&mut self.known.hosts().told);
         for (underway, look) in all.iter_mut().zip(looks) {
@@ -212,14 +212,14 @@ impl Ports {
         all.into_iter().map(|underway| underway.link).collect()
     }
 
-    /// Gives the last connections up. Both sides have all that the other sent.
+    /// Drops the last connections. Both sides have received everything.
     fn part(&mut self) {
         for (place, to) in self.met.drain(..) {
             self.open[place].port.forget(to);
         }
     }
 
-    /// Sends the first message, which makes the connection.
+    /// Sends the first message, which starts the connection.
     fn begin(&mut self, host: u32, place: usize, remote: u8) -> Underway {
         let open = &mut self.open[place];
         let to = open.port.peer(PeerName { job: JOB, rank: host }, remote);
@@ -230,7 +230,7 @@ impl Ports {
         Underway { place, to, is_long: false, link }
     }
 
-    /// Notes how far a connection is, and begins what comes next.
+    /// Updates a connection's state, and starts the next step.
     fn advance(&mut self, host: u32, underway: &mut Underway, begun: Instant) {
         let open = &mut self.open[underway.place];
         let heard = open.heard.entry(host).or_default();
@@ -247,8 +247,8 @@ impl Ports {
         }
     }
 
-    /// Looks whether the other's port can be reached over TCP, where handshakes may go that way: a thread that gives
-    /// the addresses that do not answer, if none does.
+    /// Tests whether the other port can be reached over TCP, if handshakes may use it. Returns a thread that yields the
+    /// addresses if none of them answers.
     fn look_over_tcp(&self, host: u32, remote: u8) -> thread::JoinHandle<Vec<String>> {
         let ours: Vec<IpAddr> =
             interfaces::all().unwrap_or_default().iter().map(|interface| interface.address).collect();
@@ -261,16 +261,16 @@ impl Ports {
     }
 }
 
-/// What a host has published. One that could not open its ports has published nothing.
+/// The published entries of a host; empty if it could not open its ports.
 fn entries(digits: &str) -> Result<Vec<PortEntry>, String> {
     if digits.is_empty() {
         return Ok(Vec::new());
     }
-    let bytes = talk::bytes(digits).ok_or("what it published are no digits")?;
+    let bytes = protocol::bytes(digits).ok_or("its published address is not hexadecimal")?;
     address::decode_ports(&bytes).map_err(|error| error.to_string())
 }
 
-/// The addresses of a port at which nobody answers, with the reasons; empty where one does.
+/// The addresses of a port that do not answer, with the reasons; empty if one answers.
 fn unanswered(port: &PortAddress, ours: &[IpAddr]) -> Vec<String> {
     let mut failures = Vec::new();
     for address in host::candidates(port.ip_addresses(), port.host == host::host_number(), ours) {
@@ -290,7 +290,7 @@ impl Underway {
 }
 
 impl Open {
-    /// Takes what a poll reported.
+    /// Handles a completion.
     fn take(&mut self, event: &Completion) {
         match *event {
             Completion::Message { len, immediate, qp_num, .. } => {
@@ -299,7 +299,7 @@ impl Open {
                 match (immediate.tag(), len) {
                     SHORT => heard.short = true,
                     LONG => heard.long += 1,
-                    _ => heard.failure = Some(format!("a message of {len} bytes came that nobody has sent")),
+                    _ => heard.failure = Some(format!("an unexpected message of {len} bytes arrived")),
                 }
             }
             Completion::Request { to, outcome: Ok(()), .. } => {
@@ -313,7 +313,7 @@ impl Open {
                     heard.failure = why;
                 }
             }
-            // The failure says why.
+            // The failure has the reason.
             Completion::Request { .. } | Completion::LinkChanged { .. } => {}
         }
     }
@@ -328,7 +328,7 @@ impl Open {
         let taken = self.port.queue_bytes(to, tag, (bytes, length), Token(1), WhenDiverted::Wait);
         if taken.is_err() {
             let why = self.port.failure(to).map(ToString::to_string);
-            let why = why.unwrap_or_else(|| "the port takes no message".to_owned());
+            let why = why.unwrap_or_else(|| "the port accepts no message".to_owned());
             self.heard.entry(host).or_default().failure.get_or_insert(why);
         }
     }

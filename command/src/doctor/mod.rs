@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex doctor`: what makes jobs slow, or fail, and what to do about it.
-//!
-//! Looks at the facts ([`crate::facts`]), watches counters and clocks for a moment ([`watch`]), and judges: [`limits`],
-//! [`adapters`], [`openmpi`], [`watched`] each say what they find, as a [`Finding`]. With `--host` others are visited
-//! ([`session`]): the doctor starts itself there ([`launch`], [`remote`], [`agent`]; they speak [`talk`]), compares what
-//! they say ([`hosts`]), and has every two of them meet ([`tournament`], [`meeting`]), which [`pairs`] judges. Each
-//! judgement is a function of facts, so that it is tested without what it looks for. docs/doctor.md lists all findings.
-//! Grade: setup. Tests: in the files; with a device, `hw-tests/tests/device/command.rs` and `doctor.rs`.
+//! `ibex doctor`: what makes jobs slow, or fail, and what to do about it. Collects facts ([`crate::facts`]), watches
+//! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`] and [`watched`]
+//! return each problem as a [`Finding`]. With `--host` it visits other hosts ([`session`]): it starts an agent on each
+//! ([`launch`], [`remote`], [`agent`], with the protocol [`protocol`]), compares their facts ([`hosts`]), and connects
+//! every two of them ([`tournament`], [`meeting`]), which [`pairs`] checks. Each check is a function of facts, so it is
+//! tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with a device,
+//! `hw-tests/tests/device/command.rs` and `doctor.rs`.
 
 mod adapters;
 mod agent;
@@ -17,9 +16,9 @@ mod limits;
 mod meeting;
 mod openmpi;
 mod pairs;
+mod protocol;
 mod remote;
 mod session;
-mod talk;
 mod tournament;
 mod watch;
 mod watched;
@@ -39,26 +38,26 @@ use std::time::Duration;
 
 /// Arguments of `ibex doctor`.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0 where nothing is wrong, 1 where something is.\n\n\
+#[command(after_help = "Exit status: 0 if nothing is wrong, 1 otherwise.\n\n\
                         Example: two hosts between which a job fails\n  ibex doctor --host node1,node2")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
     #[command(flatten)]
     given: Given,
-    /// Look at these hosts, compare them, and connect every two of them [default: this host alone]
+    /// Examine these hosts, compare them, and connect every two of them [default: only this host]
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     host: Vec<String>,
-    /// How ibex is started on hosts
+    /// How to start ibex on the hosts
     #[arg(long, value_enum, default_value_t)]
     launch: Launch,
-    /// How long to watch counters and clocks, at least
+    /// The least time to watch counters and clocks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     watch: f64,
-    /// How long to wait for a host, or for two ports to meet
+    /// How long to wait for a host, or for two ports to connect
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     patience: f64,
-    /// Look for known crashes in this file: what a job that failed has printed, or a debugger's backtrace of its core
+    /// Look for known crashes in this file: the output of a failed job, or a debugger's backtrace of its core
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Answer the doctor of another host
@@ -66,10 +65,10 @@ pub(crate) struct Arguments {
     agent: bool,
 }
 
-/// Looks, judges, and prints what was found.
+/// Examines, checks, and prints the findings.
 ///
 /// # Errors
-/// A parameter that is not permitted.
+/// A parameter is not permitted.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     let time = |seconds| Duration::try_from_secs_f64(seconds).context("a time cannot be negative");
@@ -109,16 +108,16 @@ fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usiz
     Ok(if findings.all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The known crash in what a job has printed.
+/// The known crash in a job's output.
 fn crash_in(output: &Path) -> Result<Option<Finding>> {
     let text = fs::read(output).with_context(|| format!("cannot read {}", output.display()))?;
     Ok(known_crash::find(&text).map(|crash| {
         let finding = Finding::new(Severity::Error, "known-crash", output.display().to_string(), crash.what);
-        finding.expected("a job that ends by itself").mended(crash.mend)
+        finding.expected("no crash").mended(crash.mend)
     }))
 }
 
-/// All that is found of one host; `needed` is what a process locks.
+/// All findings of one host; `needed` is the memory that a process locks.
 fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = limits::judge(&host.facts.host, needed);
     findings.extend(adapters::judge(&host.facts.adapters));

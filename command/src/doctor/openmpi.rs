@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI of a host, and ibex in it.
+//! Findings about a host's Open MPI and its components of ibex.
 //!
 //! Called by [`super`]. Grade: setup. Tests: below.
 
@@ -9,7 +9,7 @@ use crate::facts::openmpi::OpenMpi;
 use crate::installed;
 use std::path::PathBuf;
 
-/// Judges it.
+/// Checks it.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(openmpi) = &facts.openmpi else {
         let finding = Finding::new(Severity::Error, "openmpi", "Open MPI", "there is no mpirun in PATH");
@@ -23,7 +23,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             Severity::Error,
             "components",
             link.display().to_string(),
-            "the link leads nowhere, and Open MPI finds no component of its folder any more",
+            "the link is dangling, so Open MPI finds no component in its folder",
         );
         findings.push(finding.expected("a link to a file").mended(format!("rm {}", link.display())));
     }
@@ -35,7 +35,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
                 let finding = Finding::new(Severity::Error, "components", place, found);
                 findings.push(
                     finding.expected(format!("for Open MPI {}, whose mpirun is in PATH", openmpi.version)).mended(
-                        "cargo xtask install, with this mpicc in PATH; or the mpirun of the other first in PATH",
+                        "cargo xtask install, with this mpicc in PATH; or put the other one's mpirun first in PATH",
                     ),
                 );
             }
@@ -43,8 +43,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
                 let folders: Vec<String> = openmpi.folders.iter().map(|folder| folder.display().to_string()).collect();
                 let found = format!("it is in none of {}", folders.join(", "));
                 let finding = Finding::new(Severity::Error, "components", place, found);
-                findings.push(finding.expected("the component, where Open MPI looks").mended(
-                    "cargo xtask install; after an installation with --prefix set OMPI_MCA_mca_base_component_path as it said",
+                findings.push(finding.expected("the component, in one of Open MPI's folders").mended(
+                    "cargo xtask install; after an installation with --prefix, set OMPI_MCA_mca_base_component_path as it printed",
                 ));
             }
             Some(file) if !component.is_listed => {
@@ -52,7 +52,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
                 let finding = Finding::new(Severity::Error, "components", place, found);
                 findings.push(
                     finding
-                        .expected("one that was built for this Open MPI")
+                        .expected("a component built for this Open MPI")
                         .mended("install ibex again with this mpicc in PATH: cargo xtask install"),
                 );
             }
@@ -63,13 +63,13 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Open MPI itself finds the components, and the ranks that its `mpirun` starts do not.
+/// Open MPI itself finds the components, but the ranks that its `mpirun` starts do not.
 fn lost_to_ranks(openmpi: &OpenMpi) -> Option<Finding> {
     let path = openmpi.elsewhere.as_ref()?;
     let file = openmpi.components.iter().find_map(|component| component.file.as_ref())?;
     let holds = |folder: &&PathBuf| openmpi.components.iter().any(|component| folder.join(&component.name).exists());
     let folder = openmpi.folders.iter().find(holds).map(PathBuf::as_path).or_else(|| file.parent())?;
-    let measured = format!("mpirun has the ranks of a job look in {path} alone, as PMIx is told to");
+    let measured = format!("because of a setting of PMIx, mpirun makes the ranks of a job look only in {path}");
     let finding = Finding::new(Severity::Error, "components-of-ranks", "mpirun", measured);
     Some(finding.expected(format!("{}, too", folder.display())).mended(format!(
         "export OMPI_MCA_mca_base_component_path={}:SYSTEM_DEFAULT PMIX_MCA_mca_base_component_path={path}",
@@ -83,7 +83,7 @@ mod tests {
     use crate::facts::openmpi::Component;
 
     #[test]
-    fn what_keeps_open_mpi_from_loading_ibex_is_told() {
+    fn each_reason_why_open_mpi_does_not_load_ibex_is_found() {
         let component = |file: Option<&str>, is_listed| Component {
             name: "mca_pml_ibex.so".into(),
             file: file.map(Into::into),
@@ -102,13 +102,13 @@ mod tests {
         assert!(judged(vec![component(None, false)], vec![])[0].contains("it is in none of"));
         assert!(judged(vec![for_other], vec![])[0].contains("installed for Open MPI 5.0.7"));
         assert!(judged(vec![component(Some("/x"), false)], vec![])[0].contains("4.1.4 does not take /x"));
-        assert!(judged(vec![], vec!["/y".into()])[0].contains("leads nowhere"));
+        assert!(judged(vec![], vec!["/y".into()])[0].contains("is dangling"));
         assert_eq!(judge(&Facts::default()).len(), 1);
         let elsewhere = Some("/usr/lib/pmix".to_owned());
         let folders = vec!["/home/a/.openmpi/components".into()];
         let components = vec![component(Some("/home/a/lib/libibex.so"), true)];
         let openmpi = Some(OpenMpi { folders, components, elsewhere, ..OpenMpi::default() });
         let lost = judge(&Facts { openmpi, ..Facts::default() });
-        assert!(lost.len() == 1 && lost[0].measured.contains("look in /usr/lib/pmix alone"));
+        assert!(lost.len() == 1 && lost[0].measured.contains("look only in /usr/lib/pmix"));
     }
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What came of the meetings: which connections could not be made, or not used, and why.
+//! Findings about connections that failed or cannot be used.
 //!
-//! Called by [`super`]. The reasons are the engine's words, of both sides. Grade: setup. Tests: below.
+//! Called by [`super`]. The reasons are the engine's messages from both sides. Grade: setup. Tests: below.
 
 use super::finding::{Connection, Finding, Severity};
+use super::protocol::{Link, Reached};
 use super::session::{Host, Met};
-use super::talk::{Link, Reached};
 use ibex::tunables::Tunables;
 
-/// A connection of two ports: what either side says of it.
+/// A connection of two ports, as each side reports it.
 struct Both<'a> {
     hosts: [&'a Host; 2],
     links: [Option<&'a Link>; 2],
@@ -19,12 +19,12 @@ fn connections<'a>(hosts: &'a [Host], met: &'a Met) -> Vec<Both<'a>> {
     let pair = [&hosts[met.hosts.0], &hosts[met.hosts.1]];
     let other = |link: &Link| met.links.1.iter().find(|other| other.index == link.remote);
     let ours = met.links.0.iter().map(|link| Both { hosts: pair, links: [Some(link), other(link)] });
-    // What the first does not know of.
+    // Connections that only the second host reports.
     let alone = met.links.1.iter().filter(|link| !met.links.0.iter().any(|ours| ours.remote == link.index));
     ours.chain(alone.map(|link| Both { hosts: pair, links: [None, Some(link)] })).collect()
 }
 
-/// Judges them. `tunables` are those of the jobs.
+/// Checks the connections. `tunables` are those of the jobs.
 pub(super) fn judge(hosts: &[Host], meetings: &[Met], tunables: &Tunables) -> Vec<Finding> {
     let mut findings = Vec::new();
     for met in meetings {
@@ -36,7 +36,7 @@ pub(super) fn judge(hosts: &[Host], meetings: &[Met], tunables: &Tunables) -> Ve
             findings.extend(both.failed());
             findings.extend(both.told());
         }
-        // A firewall is between hosts, whichever their ports.
+        // A firewall affects hosts, so one finding per pair of hosts is enough.
         findings.extend(connections.iter().find_map(|both| both.unanswered(tunables)));
     }
     findings
@@ -58,7 +58,7 @@ fn pair(hosts: [&Host; 2]) -> String {
     format!("{} and {}", hosts[0].facts.host.name, hosts[1].facts.host.name)
 }
 
-/// Two hosts that have ports, none of which a job would connect.
+/// Two hosts without a pair of ports that a job would connect.
 fn unpaired(one: &Host, other: &Host) -> Option<Finding> {
     let ports = |host: &Host| {
         let all =
@@ -77,7 +77,7 @@ fn unpaired(one: &Host, other: &Host) -> Option<Finding> {
     let finding = Finding::new(Severity::Error, "connection", pair([one, other]), found);
     let mend = "give both hosts ports of one network: the same subnet prefix (opensm's subnet_prefix), or the same type of \
                 GID (RoCE v2, an IP address of one family); name them with btl_ibex_if_include";
-    Some(finding.expected("ports of both that a job can connect").mended(mend))
+    Some(finding.expected("ports of both hosts that a job can connect").mended(mend))
 }
 
 impl Both<'_> {
@@ -93,7 +93,7 @@ impl Both<'_> {
         self.links.into_iter().flatten().map(|link| link.reached).min().unwrap_or_default()
     }
 
-    /// Why it failed, in the words of both. Where one of them knows, it does not matter that the other waited in vain.
+    /// Why it failed, as both sides report it. If one side knows the reason, the other's time-out is left out.
     fn failure(&self) -> Option<String> {
         let words = |of: fn(&Link) -> Option<&String>| {
             let sides = self.hosts.iter().zip(self.links);
@@ -106,9 +106,9 @@ impl Both<'_> {
     fn failed(&self) -> Option<Finding> {
         let why = self.failure()?;
         let (found, mend) = match self.reached() {
-            // Long messages are what differs: packets as long as the MTU.
+            // Only long messages have packets as long as the MTU.
             Reached::Short | Reached::Long => (
-                format!("short messages pass, and those of 16 KiB do not: {why}"),
+                format!("short messages pass, but those of 16 KiB do not: {why}"),
                 "set the same MTU on the interfaces of both hosts and on all switches between them (on Ethernet test it: \
                  ping -M do -s 4200 ADDRESS), or lower btl_ibex_mtu"
                     .to_owned(),
@@ -116,19 +116,19 @@ impl Both<'_> {
             Reached::Nothing => (why, self.mend()),
         };
         let finding = Finding::new(Severity::Error, "connection", self.place(), found);
-        Some(finding.expected("a message each way").mended(mend))
+        Some(finding.expected("messages in both directions").mended(mend))
     }
 
-    /// What to look at where nothing passes.
+    /// What to check if nothing passes.
     fn mend(&self) -> String {
         let ports =
             self.hosts.iter().flat_map(|host| host.facts.adapters.each.iter().flat_map(|adapter| &adapter.ports));
         let is_ethernet = ports.filter(|port| port.is_taken).any(|port| port.link_layer == "Ethernet");
         let fabric = if is_ethernet {
-            "let UDP port 4791 through firewalls, both ways, and ping the address of one port from the other; see that both have \
+            "let UDP port 4791 through firewalls, both ways, and ping the address of one port from the other; check that both have \
              the same type of GID and are in one VLAN or have a router between them"
         } else {
-            "see that both ports are cabled to one fabric (iblinkinfo, ibping), and name those of one fabric with \
+            "check that both ports are cabled to one fabric (iblinkinfo, ibping), and name those of one fabric with \
              btl_ibex_if_include; see that they are in one partition (btl_ibex_pkey_index)"
         };
         format!(
@@ -136,7 +136,7 @@ impl Both<'_> {
         )
     }
 
-    /// The handshake's other way: it is not needed now, but when datagrams get lost, or a peer computes for long.
+    /// No answer over TCP, which handshakes need when datagrams are lost or a peer computes for long.
     fn unanswered(&self, tunables: &Tunables) -> Option<Finding> {
         let is_lost = |link: &&Link| !link.unanswered.is_empty();
         let sides = self.hosts.iter().zip(self.links);
@@ -150,12 +150,12 @@ impl Both<'_> {
         }
         let severity = if tunables.connect_via == "tcp" { Severity::Error } else { Severity::Warning };
         let finding = Finding::new(severity, "firewall", pair(self.hosts), words);
-        let mend = "let TCP through between the hosts of a job, to the ports of net.ipv4.ip_local_port_range; name the network \
-                    that is open with btl_ibex_tcp_if_include; or do without, with btl_ibex_connect_via ud";
-        Some(finding.expected("an answer over TCP, to which handshakes turn when datagrams are lost").mended(mend))
+        let mend = "let TCP through between the hosts of a job, to the ports of net.ipv4.ip_local_port_range; name an open network \
+                    with btl_ibex_tcp_if_include; or disable TCP with btl_ibex_connect_via ud";
+        Some(finding.expected("an answer over TCP, which handshakes use when datagrams are lost").mended(mend))
     }
 
-    /// What the engine told of a connection that came about otherwise than addresses say.
+    /// The engine's message about a connection that differs from the pairing by addresses.
     fn told(&self) -> Option<Finding> {
         let told = self.links.into_iter().flatten().flat_map(|link| &link.told);
         let told = told.filter(|line| line.contains("to which the order of ports pairs"));
@@ -165,7 +165,7 @@ impl Both<'_> {
         }
         let finding = Finding::new(Severity::Warning, "cabling", self.place(), told.join("; "));
         let mend = "give each fabric a subnet prefix of its own (opensm's subnet_prefix), or cable all hosts alike";
-        Some(finding.expected("ports that are connected as their addresses pair them").mended(mend))
+        Some(finding.expected("connections as the addresses pair the ports").mended(mend))
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_meets_is_left_in_peace() {
+    fn a_connected_pair_has_no_findings() {
         let hosts = [host("a"), host("b")];
         let meetings = met(link(), link());
         assert!(judge(&hosts, &meetings, &Tunables::default()).is_empty());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_cannot_meet_is_told_with_both_ends_and_the_engines_words() {
+    fn a_failed_pair_is_found_with_both_ends_and_the_engines_reasons() {
         let hosts = [host("a"), host("b")];
         let failed = Link { failure: Some("no answer".into()), reached: Reached::Nothing, ..link() };
         let found = judge(&hosts, &met(failed.clone(), link()), &Tunables::default());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_no_job_would_connect_and_a_filtered_handshake_are_told() {
+    fn unpaired_ports_and_a_filtered_handshake_are_found() {
         let hosts = [host("a"), host("b")];
         let none = [Met { hosts: (0, 1), links: (vec![], vec![]) }];
         let found = judge(&hosts, &none, &Tunables::default());

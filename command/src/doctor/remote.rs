@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An agent on a host: started, asked, and waited for no longer than it may take.
+//! The doctor's connection to an agent on a host, with a time limit for each answer.
 //!
-//! Two threads read what it prints, so that a host that hangs holds nobody up. What began it is ended with it. Called
-//! by `session`. Grade: setup. Tests: below.
+//! Two threads read the agent's output, so a host that hangs delays no other. The launcher ends with the connection.
+//! Called by `session`. Grade: setup. Tests: below.
 
 use super::finding::Finding;
 use super::launch::Launch;
-use super::talk::{self, Answer, Ask};
+use super::protocol::{self, Answer, Ask};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many lines of others are kept, for who asks what went wrong.
+/// Number of foreign lines that are kept to explain a failure.
 const LINES: usize = 40;
 
-/// How long an agent that has ended, or was told so, may take until its program has.
+/// Time for the launcher to end after its agent.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// What it printed that is no answer.
+/// Printed lines that are no answers.
 type Said = Arc<Mutex<VecDeque<String>>>;
 
 /// An agent.
@@ -33,7 +33,7 @@ pub(super) struct Remote {
     input: Option<ChildStdin>,
     answers: Receiver<Result<Answer, String>>,
     said: Said,
-    /// Ends when no more is said of what goes wrong.
+    /// The thread that reads standard error.
     complaints: Receiver<()>,
 }
 
@@ -41,13 +41,13 @@ impl Remote {
     /// Starts it.
     ///
     /// # Errors
-    /// What starts it is not there.
+    /// The launcher is missing.
     pub(super) fn start(name: &str, launch: Launch, script: &str) -> Result<Self, Finding> {
-        // It would be an option of ssh.
+        // ssh would take it for an option.
         if name.is_empty() || name.starts_with('-') {
-            return Err(launch.failure(name, "", "this is no name of a host"));
+            return Err(launch.failure(name, "", "this is not a host name"));
         }
-        // `localhost (2)`: the second of that name.
+        // `localhost (2)` is the second host of that name.
         let host = name.split(' ').next().unwrap_or(name);
         Self::run(name, launch, launch.command(host, script))
     }
@@ -75,13 +75,13 @@ impl Remote {
         Ok(Remote { name: name.to_owned(), launch, input: child.stdin.take(), child, answers, said, complaints })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the answer.
     ///
     /// # Errors
-    /// It has ended, says what is not understood, or does not answer within so long.
+    /// The agent has ended, its answer is not understood, or it does not answer in time.
     pub(super) fn ask(&mut self, ask: &Ask, within: Duration) -> Result<Answer, Finding> {
-        let line = talk::line(ask).unwrap_or_default();
-        // What it is to be told and cannot take shows as an answer that does not come.
+        let line = protocol::line(ask).unwrap_or_default();
+        // A failed write shows as a missing answer.
         let _ = self.input.as_mut().map(|input| input.write_all(line.as_bytes()).and_then(|()| input.flush()));
         self.hear(within)
     }
@@ -93,12 +93,12 @@ impl Remote {
     pub(super) fn hear(&mut self, within: Duration) -> Result<Answer, Finding> {
         let why = match self.answers.recv_timeout(within) {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(why)) => format!("its ibex is another one: {why}"),
+            Ok(Err(why)) => format!("its ibex has another version: {why}"),
             Err(RecvTimeoutError::Timeout) => {
-                format!("it has said nothing for {} s (--patience)", within.as_secs())
+                format!("it has not answered for {} s (--patience)", within.as_secs())
             }
             Err(RecvTimeoutError::Disconnected) => {
-                // What went wrong may be said last.
+                // The reason may be in the last lines.
                 let _ = self.complaints.recv_timeout(PARTING);
                 self.ended()
             }
@@ -115,7 +115,7 @@ impl Remote {
             match self.child.try_wait() {
                 Ok(Some(status)) => return format!("ended with {status}"),
                 Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(10)),
-                _ => return "it says no more".to_owned(),
+                _ => return "it stopped answering".to_owned(),
             }
         }
     }
@@ -126,18 +126,18 @@ impl Drop for Remote {
         // An agent ends with its input.
         self.input = None;
         self.ended();
-        // It may have ended meanwhile: that is what is wanted.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Passes answers on, and keeps the last lines of what is none.
+/// Forwards answers, and keeps the last lines of other output.
 fn hear(output: impl Read, answers: Option<&Sender<Result<Answer, String>>>, said: &Said) {
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        if let Some((answers, answer)) = answers.zip(talk::read(&line)) {
-            // Nobody waits any more: then nobody wants it.
+        if let Some((answers, answer)) = answers.zip(protocol::read(&line)) {
+            // Fails if the receiver has gone, which is fine.
             let _ = answers.send(answer.map_err(|error| format!("{error:#}")));
             continue;
         }
@@ -167,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_hangs_or_ends_is_told_and_holds_nobody_up() {
+    fn a_host_that_hangs_or_ends_is_a_finding_and_delays_no_other() {
         let silent = remote("exec sleep 1000").hear(Duration::from_millis(50)).expect_err("silence");
-        assert!(silent.measured.contains("it has said nothing for 0 s"), "{silent:?}");
+        assert!(silent.measured.contains("it has not answered for 0 s"), "{silent:?}");
         let ended = remote("echo Permission denied >&2; exit 255").hear(Duration::from_mins(1)).expect_err("an end");
         assert!(ended.measured.contains("255"), "{ended:?}");
         let other = remote("echo 'ibex-doctor: {\"New\":1}'").hear(Duration::from_mins(1)).expect_err("not understood");
-        assert!(other.measured.contains("another one"), "{other:?}");
+        assert!(other.measured.contains("another version"), "{other:?}");
         assert!(Remote::start("-oProxyCommand=x", Launch::Ssh, "").is_err());
     }
 }

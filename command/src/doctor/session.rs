@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A visit to several hosts: their agents are started, say what they see, and are made to meet in pairs.
+//! A visit to several hosts: starts their agents, collects their facts, and connects them in pairs.
 //!
-//! A host that is lost on the way is a finding, and the others go on without it. Called by [`super`]; who meets whom is
-//! `tournament`'s. Grade: setup; a thread for each host, or pair of hosts, at a time. Tests: with a device,
+//! A host that is lost is a finding, and the others continue without it. Called by [`super`]; `tournament` gives the
+//! order of pairs. Grade: setup; a thread for each host, or pair of hosts, at a time. Tests: with a device,
 //! `hw-tests/tests/device/command.rs`.
 
 use super::finding::{Finding, Severity};
 use super::launch::{self, Launch};
+use super::protocol::{Answer, Ask, Link, Published};
 use super::remote::Remote;
-use super::talk::{Answer, Ask, Link, Published};
 use super::tournament;
 use super::watch::Seen;
 use crate::facts::Facts;
@@ -17,35 +17,35 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Digits of what a host without ports publishes: a header.
+/// Length of the published address of a host without ports: a header.
 const NONE: usize = 16;
 
-/// What is known of a host.
+/// A visited host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     pub(super) facts: Facts,
     pub(super) seen: Seen,
-    /// Whether it could open a port, where it was asked to.
+    /// Whether it could open a port, if it was asked to.
     pub(super) has_ports: bool,
 }
 
-/// Two hosts that have met: their numbers among those that could be asked, and what each says of its connections.
+/// Two connected hosts: their indexes among the hosts that answer, and what each reports of its connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met {
     pub(super) hosts: (usize, usize),
     pub(super) links: (Vec<Link>, Vec<Link>),
 }
 
-/// What was found on a visit.
+/// The result of a visit.
 #[derive(Default)]
 pub(super) struct Visit {
     pub(super) hosts: Vec<Host>,
     pub(super) meetings: Vec<Met>,
-    /// Of hosts that could not be asked, or of ports that could not be opened.
+    /// Hosts that do not answer, and ports that could not be opened.
     pub(super) findings: Vec<Finding>,
 }
 
-/// How hosts are visited.
+/// Parameters of a visit.
 pub(super) struct Plan<'a> {
     pub(super) hosts: &'a [String],
     pub(super) launch: Launch,
@@ -55,12 +55,12 @@ pub(super) struct Plan<'a> {
     pub(super) patience: f64,
 }
 
-/// An agent in use.
+/// An agent and its state.
 struct Guest {
     remote: Remote,
     facts: Facts,
     published: Published,
-    /// Once it is lost.
+    /// The finding, once it is lost.
     lost: Option<Finding>,
 }
 
@@ -99,13 +99,13 @@ pub(super) fn visit(plan: &Plan<'_>) -> Visit {
     visit
 }
 
-/// What the hosts' command is told.
+/// Arguments of the agents' command.
 fn words(plan: &Plan<'_>) -> String {
     let parameters: Vec<String> = plan.given.words().iter().map(|word| launch::quoted(word)).collect();
     format!("doctor --agent --watch {} --patience {} {}", plan.watch, plan.patience / 2.0, parameters.join(" "))
 }
 
-/// Hosts by different names: the second of a name is `localhost (2)`.
+/// Unique names of the hosts: the second of a name is `localhost (2)`.
 fn named(hosts: &[String]) -> Vec<String> {
     let number = |index: usize, host: &String| hosts[..index].iter().filter(|other| *other == host).count();
     let name = |(index, host)| match number(index, host) {
@@ -115,17 +115,17 @@ fn named(hosts: &[String]) -> Vec<String> {
     hosts.iter().enumerate().map(name).collect()
 }
 
-/// Does this with each of them, all at once; in order.
+/// Calls `what` for each in parallel; the results are in order.
 fn at_once<T: Send, R: Send>(each: Vec<T>, what: impl Fn(T) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let what = &what;
         let done: Vec<_> = each.into_iter().map(|one| scope.spawn(move || what(one))).collect();
-        // A thread that panics has said so already.
+        // A panic of a thread has been printed already.
         done.into_iter().filter_map(|done| done.join().ok()).collect()
     })
 }
 
-/// Starts an agent, which says what there is.
+/// Starts an agent, which first reports its host's facts.
 fn greet(name: &str, launch: Launch, script: &str, patience: Duration) -> Result<Guest, Finding> {
     let mut remote = Remote::start(name, launch, script)?;
     match remote.hear(patience)? {
@@ -134,11 +134,11 @@ fn greet(name: &str, launch: Launch, script: &str, patience: Duration) -> Result
             let published = Published { name: name.to_owned(), ports: String::new() };
             Ok(Guest { remote, facts: *facts, published, lost: None })
         }
-        _ => Err(launch.failure(name, "", "its ibex is another one: it begins with another word")),
+        _ => Err(launch.failure(name, "", "its ibex has another version: its first answer is not understood")),
     }
 }
 
-/// Has all open their ports and know each other's; gives what could not be opened.
+/// Makes all agents open their ports and exchange addresses; returns what could not be opened.
 fn open(guests: &[Mutex<Guest>], patience: Duration) -> Vec<Finding> {
     if guests.len() < 2 {
         return Vec::new();
@@ -173,7 +173,7 @@ fn open(guests: &[Mutex<Guest>], patience: Duration) -> Vec<Finding> {
     opened.into_iter().flatten().chain(strangers.into_iter().map(stranger)).collect()
 }
 
-/// Has two of them meet; none where one is lost.
+/// Connects two of them; none if one is lost.
 fn meet(
     one: (&Mutex<Guest>, usize),
     other: (&Mutex<Guest>, usize),
@@ -195,7 +195,7 @@ fn meet(
     Some((one?, other?))
 }
 
-/// Asks one that is not lost yet.
+/// Sends a request to an agent unless it is lost.
 fn ask(guest: &Mutex<Guest>, what: &Ask, patience: Duration) -> Option<Answer> {
     let mut guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
     if guest.lost.is_some() {
@@ -215,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_of_one_name_are_told_apart() {
+    fn hosts_of_one_name_get_unique_names() {
         let hosts = ["a", "b", "a", "a"].map(str::to_owned);
         assert_eq!(named(&hosts), ["a", "b", "a (2)", "a (3)"]);
     }
 
     #[test]
-    fn what_is_done_at_once_comes_back_in_order() {
+    fn results_of_parallel_calls_are_in_order() {
         assert_eq!(at_once(vec![1, 2, 3], |number| number * 2), [2, 4, 6]);
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who meets whom, and when: every two hosts once, each in one pair at a time.
+//! The order of pairs: every two hosts once, with each host in one pair at a time (a round-robin tournament).
 //!
 //! Called by `session`. Grade: setup. Plain data. Tests: below.
 
-/// The rounds: in each a host meets one other at most. With an odd number one rests in each round.
+/// The rounds of pairs. With an odd number of hosts, one pauses in each round.
 ///
-/// All but the last stand in a circle, which turns by one place a round; those that face each other meet, and who faces
-/// nobody meets the last.
+/// All hosts but the last form a circle, which turns by one place per round; opposite hosts are a pair, and the host
+/// without an opposite pairs with the last.
 pub(super) fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
     if hosts < 2 {
         return Vec::new();

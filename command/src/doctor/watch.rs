@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What was seen.
+/// The result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
     pub(super) seconds: f64,
-    /// By how much the counters of each port have grown.
+    /// Growth of each port's counters.
     pub(super) grown: Vec<(String, Counters)>,
-    /// By how many parts per million each adapter's clock ran faster than it says.
+    /// Parts per million by which each adapter's clock ran faster than its nominal rate.
     pub(super) drifts: Vec<(String, f64)>,
 }
 
-/// A clock at one time.
+/// Simultaneous readings of an adapter's clock and the host's.
 struct Reading {
     ticks: u64,
     at: Instant,
@@ -37,7 +37,7 @@ struct Clock {
     begun: Reading,
 }
 
-/// What is watched, from [`begin`] on. The counters' first values are those of the facts.
+/// A watch in progress, from [`begin`] on. The counters' first values are in the facts.
 pub(super) struct Watching {
     begun: Instant,
     clocks: Vec<Clock>,
@@ -56,7 +56,7 @@ pub(super) fn begin(facts: &Facts) -> Watching {
 }
 
 impl Watching {
-    /// Waits until so much time has passed, and reads again what `facts` says of before.
+    /// Waits until `time` has passed, and reads clocks and counters again.
     pub(super) fn end(self, facts: &Facts, time: Duration) -> Seen {
         sleep(time.saturating_sub(self.begun.elapsed()));
         let drifts = self.clocks.into_iter().filter_map(|clock| {
@@ -74,7 +74,7 @@ impl Watching {
     }
 }
 
-/// Both clocks at the same time, as far as that can be: of some readings the one that took least.
+/// Reads both clocks as simultaneously as possible: the fastest of several readings.
 fn read(context: &Context) -> Option<Reading> {
     let one = || {
         let before = Instant::now();

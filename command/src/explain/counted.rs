@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a process that is not recorded: what its ports have counted, and how it stands with each peer.
+//! The receipt of a process without a trace: the counts of its ports, and the state of its connections.
 //!
-//! From its file of the flight recorder, and from the kernel's counters of its adapters. Grade: setup. Tests: below.
+//! From its flight recorder's file, and from the kernel's counters of its adapters. Grade: setup. Tests: below.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use super::{bytes, duration, table};
 use crate::facts::counters::{self, Counters};
 use crate::top::peer_name;
 
-/// What is shown.
+/// The receipt.
 #[derive(Serialize)]
 pub(super) struct Counted {
     job: u32,
@@ -24,18 +24,18 @@ pub(super) struct Counted {
     pid: u32,
     host: String,
     program: String,
-    /// What failed last; empty: nothing did.
+    /// The last failure; empty: none.
     reason: String,
     peers: Vec<Peer>,
     ports: Vec<Port>,
-    /// What is not known, and how to get to know it.
+    /// What the receipt cannot tell, and how to find out.
     unknown: Vec<String>,
 }
 
-/// A peer, by one port.
+/// A peer, over one port.
 #[derive(Serialize)]
 struct Peer {
-    /// The rank; of another job `JOB.RANK`.
+    /// The rank, or `JOB.RANK` in another job.
     #[serde(rename = "peer")]
     rank: String,
     port: String,
@@ -43,7 +43,7 @@ struct Peer {
     state: &'static str,
     queue_pair: u32,
     remote_queue_pair: u32,
-    /// Ports by which the peer is spoken to.
+    /// Number of ports in use to the peer.
     rails: usize,
     /// Sends, reads, writes and atomics.
     requests: u64,
@@ -52,7 +52,7 @@ struct Peer {
     /// Among the last entries of the flight recorder.
     waits_begun: usize,
     held_back: usize,
-    /// Hellos that it was sent.
+    /// Hellos sent to it.
     asked: u32,
     acknowledgement_timeout_nanoseconds: Option<u64>,
     retries_at_most: u8,
@@ -64,13 +64,13 @@ struct Port {
     name: String,
     gid: String,
     age_seconds: Option<f64>,
-    /// As `ibex top` names them.
+    /// Named as in `ibex top`.
     counts: BTreeMap<&'static str, u64>,
-    /// Of all processes since the adapter was started: packets sent again, receivers not ready.
+    /// Retransmissions and receivers not ready, of all processes since the adapter started.
     adapter: Counters,
 }
 
-/// The kernel's names of what an adapter had to do again.
+/// The kernel's names of the counters of retransmissions.
 const AGAIN: [&str; 14] = [
     "duplicate_request",
     "implied_nak_seq_err",
@@ -89,19 +89,21 @@ const AGAIN: [&str; 14] = [
 ];
 
 impl Counted {
-    /// Of a process, `now` by the host's monotonic clock.
+    /// The receipt of a process at `now` (the host's monotonic clock).
     pub(super) fn of(flight: &Flight, now: u64) -> Counted {
         let sysfs = Path::new("/sys/class/infiniband");
         let peers: Vec<Peer> = flight.peers.iter().map(|peer| of_peer(flight, peer, now)).collect();
         let mut unknown = vec![
-            "Sizes and protocols of single messages, why each was chosen, and who was waited for: a job that is recorded \
+            "Sizes and protocols of single messages, the reasons, and waits: a recorded job has them \
              tells, also while it runs (ibex trace -o DIR -- mpirun ..., then ibex explain --live PID)."
                 .to_owned(),
-            "Bytes by peer, and which messages came from whom: ports count these for all peers together.".to_owned(),
+            "Bytes and messages of each peer: ports count these for all peers together.".to_owned(),
         ];
         if flight.ports.iter().any(|port| port.counts.is_empty()) {
-            unknown
-                .push("Counts of ports: the process uses another version of ibex. Use the ibex beside it.".to_owned());
+            unknown.push(
+                "Counts of ports: the process uses another version of ibex. Use the command of that version."
+                    .to_owned(),
+            );
         }
         if flight.has_more_peers {
             let count = peers.iter().map(|peer| &peer.rank).collect::<BTreeSet<_>>().len();
@@ -124,7 +126,7 @@ impl Counted {
 fn of_peer(flight: &Flight, peer: &PeerFlight, now: u64) -> Peer {
     let told = |kind: Kind| {
         let of_it = |port: u8, rank: u32| (port, rank) == (peer.port, peer.peer.rank);
-        // The ring names ranks alone: of another job there is nothing to be known.
+        // The ring names ranks only, so it cannot tell peers of another job apart.
         let is_own = peer.peer.job == flight.job;
         flight.entries.iter().filter(|of| is_own && of.known() == Some(kind) && of_it(of.port, of.peer)).count()
     };
@@ -168,7 +170,7 @@ fn of_port(port: &PortFlight, now: u64, sysfs: &Path) -> Port {
     }
 }
 
-/// How messages and operations went: a name, its count, its bytes.
+/// Paths of messages and operations: a name, its count, its bytes.
 const WAYS: [(&str, &str, Option<&str>); 7] = [
     ("sent inline", "inline_sent", Some("inline_bytes")),
     ("sent copied", "copy_sent", Some("copy_bytes")),
@@ -179,16 +181,16 @@ const WAYS: [(&str, &str, Option<&str>); 7] = [
     ("atomics", "atomic", None),
 ];
 
-/// What went another way than the straight one.
+/// Counts of delays and failures.
 const TROUBLES: [(&str, &str); 9] = [
-    ("requests that had to wait", "queued"),
-    ("requests that wait now", "waiting"),
-    ("times all receives were used up", "receives_used_up"),
-    ("times a peer was held back", "held_back"),
+    ("requests that waited", "queued"),
+    ("requests waiting now", "waiting"),
+    ("times all receives were in use", "receives_used_up"),
+    ("times a peer was throttled", "held_back"),
     ("registrations of user memory", "registrations"),
     ("connections made", "connected"),
     ("connections that failed", "failed"),
-    ("messages announced as their receiver held back", "announced_held_back"),
+    ("rendezvous because of flow control", "announced_held_back"),
     ("messages dropped as malformed", "malformed"),
 ];
 
@@ -262,7 +264,7 @@ mod tests {
     use crate::top::tests::flight;
 
     #[test]
-    fn the_receipt_of_a_process_tells_of_each_peer_and_port_and_what_is_not_known() {
+    fn the_receipt_of_a_process_has_each_peer_and_port_and_what_is_unknown() {
         let flight = flight(1_000_000_000, &[("inline_sent", 12), ("inline_bytes", 96), ("queued", 2)]);
         let counted = Counted::of(&flight, 3_000_000_000);
         let json = serde_json::to_value(&counted).expect("JSON");
@@ -276,7 +278,7 @@ mod tests {
         assert_eq!((&json["ports"][0]["counts"]["queued"], &json["ports"][0]["gid"]), (&2.into(), &"fe80::1".into()));
         let text = counted.to_string();
         for words in
-            ["Rank 3 of job 9", "fe80::1", "0x101", "67.1 ms", "sent inline", "96 B", "had to wait", "ibex trace -o"]
+            ["Rank 3 of job 9", "fe80::1", "0x101", "67.1 ms", "sent inline", "96 B", "that waited", "ibex trace -o"]
         {
             assert!(text.contains(words), "{words}: {text}");
         }

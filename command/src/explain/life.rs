@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of one message: each moment that is known of it, and how long it took to the next.
+//! The life of one message: each known time, and the duration to the next.
 //!
 //! Grade: setup. Tests: below.
 
@@ -27,7 +27,7 @@ pub(super) fn wanted(text: &str) -> Result<Wanted, String> {
         let number = number.parse().ok().filter(|number| *number > 0)?;
         Some(Wanted { world: world.parse().ok()?, rank: rank.parse().ok()?, number })
     };
-    parse().ok_or_else(|| "a rank and a number from 1 on are meant, as 0:3".to_owned())
+    parse().ok_or_else(|| "expected a rank and a number from 1 on, for example 0:3".to_owned())
 }
 
 /// What is shown.
@@ -47,7 +47,7 @@ pub(super) struct Life {
     receive_request: Option<u64>,
     moments: Vec<Moment>,
     one_way_delay_nanoseconds: Option<i64>,
-    /// The true delay is within so many of it, either way.
+    /// Error bound of the delay, in both directions.
     delay_error_nanoseconds: Option<i64>,
     #[serde(flatten)]
     unknown: Unknown,
@@ -57,7 +57,7 @@ pub(super) struct Life {
 struct Moment {
     rank: String,
     what: &'static str,
-    /// Since 1970.
+    /// Nanoseconds since 1970.
     time_nanoseconds: i64,
     since_begin_nanoseconds: i64,
     step_nanoseconds: i64,
@@ -68,7 +68,7 @@ impl Life {
         let place = job.ranks.iter().position(|rank| (rank.world, rank.rank) == (wanted.world, wanted.rank));
         let Some(place) = place else { bail!("the trace has no rank {}", wanted.rank) };
         let mut sent: Vec<&Message> = job.messages.iter().filter(|of| of.sender as usize == place).collect();
-        // As they were begun; those of which the sender's side is not known by what is known.
+        // In the order of their sends; messages without a known sender's side by their first known time.
         let begun = |of: &&Message| of.send.and_then(|send| send.activated.or(send.begun)).or(of.first());
         sent.sort_by_key(begun);
         let Some(message) = sent.get(wanted.number - 1) else {
@@ -110,21 +110,21 @@ fn moments(job: &Job, message: &Message) -> Vec<Moment> {
     let mut add = |rank, what, time: Option<Time>| all.extend(time.map(|time| (time, rank, what)));
     if let Some(side) = message.send {
         add(message.sender, "the send is called", side.activated);
-        add(message.sender, "the first bytes go", side.begun);
+        add(message.sender, "the first bytes leave", side.begun);
         add(message.sender, "the adapter has the last bytes", side.ended);
-        add(message.sender, "the send is done", side.completed);
-        add(message.sender, "its caller is told", side.notified);
+        add(message.sender, "the send is complete", side.completed);
+        add(message.sender, "its caller is notified", side.notified);
     }
     if let Some(side) = message.receive {
         add(message.receiver, "the receive is called", side.activated);
         add(message.receiver, "the receive waits for the message", side.posted);
         add(message.receiver, "the message arrives", side.arrived);
-        add(message.receiver, "no receive is there: it is unexpected", side.unexpected);
-        add(message.receiver, "message and receive have found each other", side.matched);
-        add(message.receiver, "the first bytes are put in place", side.begun);
+        add(message.receiver, "no receive matches: it is unexpected", side.unexpected);
+        add(message.receiver, "message and receive are matched", side.matched);
+        add(message.receiver, "the first bytes are in place", side.begun);
         add(message.receiver, "the last bytes are in place", side.ended);
-        add(message.receiver, "the receive is done", side.completed);
-        add(message.receiver, "its caller is told", side.notified);
+        add(message.receiver, "the receive is complete", side.completed);
+        add(message.receiver, "its caller is notified", side.notified);
     }
     all.sort_by_key(|(time, ..)| *time);
     let first = message.send.and_then(|send| send.activated.or(send.begun)).or(all.first().map(|of| of.0));
@@ -163,10 +163,10 @@ impl fmt::Display for Life {
         match (self.one_way_delay_nanoseconds, self.delay_error_nanoseconds) {
             (Some(delay), Some(error)) => writeln!(f, "\nOne-way delay: {} ±{}", duration(delay), duration(error))?,
             (Some(delay), None) => {
-                writeln!(f, "\nOne-way delay: {}; nobody has compared the clocks", duration(delay))?;
+                writeln!(f, "\nOne-way delay: {}; the clocks were never compared", duration(delay))?;
             }
             (None, _) => {
-                writeln!(f, "\nOne-way delay: not known: one side is not, or the announcement that came first")?;
+                writeln!(f, "\nOne-way delay: unknown, because one side or the rendezvous request is unknown")?;
             }
         }
         write!(f, "{}", self.unknown)

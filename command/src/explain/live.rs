@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain --live PID`: what there is to be known of a process that runs.
+//! `ibex explain --live PID`: the receipt of a running process.
 //!
-//! Where the process records a trace, that of the whole job is read as far as it is written. Where it does not, its file
-//! of the flight recorder tells what it has counted (`counted.rs`). The process itself is not asked, and pays nothing.
-//! Grade: setup. Tests: below; in tests/; with a device, `hw-tests/tests/device/flight.rs`.
+//! If the process records a trace, reads the trace of the whole job as far as it is written. Otherwise reads the
+//! process's counts from its flight recorder's file (`counted.rs`). The process itself does nothing for this. Grade:
+//! setup. Tests: below; in tests/; with a device, `hw-tests/tests/device/flight.rs`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +15,10 @@ use ibex::flight::leftovers;
 use ibex_messages::Job;
 use ibex_trace::{Error, Folder, Reader};
 
-/// A process that runs, and what it writes.
+/// A running process, and its files.
 pub(super) struct Live {
     pid: u32,
-    /// When it began, so that another of the same number is not taken for it.
+    /// Its start time, which distinguishes it from a later process of the same number.
     began: String,
     /// The folder of the trace that it records.
     pub(super) trace: Option<PathBuf>,
@@ -30,14 +30,14 @@ impl Live {
     /// The process of this number, whose flight recorder's file is in `folder`.
     ///
     /// # Errors
-    /// There is none, it is another user's, or it has nothing of ibex.
+    /// There is none, it belongs to another user, or it does not use ibex.
     pub(super) fn find(pid: u32, folder: &Path) -> Result<Live> {
         let about = PathBuf::from(format!("/proc/{pid}"));
         let Some(began) = began(pid) else { bail!("there is no process {pid} on this host{}", others(folder)) };
         let files = fs::read_dir(about.join("fd")).or_else(|error| {
             let owner = fs::metadata(&about).map(|of| of.uid()).unwrap_or_default();
             let why = format!(
-                "what process {pid} ({}) has may be looked at by its user alone, whose number is {owner}, and by root",
+                "process {pid} ({}) may be examined only by its user, whose number is {owner}, and by root",
                 program(pid)
             );
             Err(error).context(why)
@@ -45,7 +45,7 @@ impl Live {
         let open = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
         let trace = open.into_iter().find_map(|file| folder_of_trace(&file));
         let own = leftovers::find(folder).into_iter().filter(|file| file.pid == pid).map(|file| file.path);
-        // A dead process may have had this number, and an unreadable file is told of when it is read.
+        // A dead process may have had this number; an unreadable file is reported when it is read.
         let flight = own.into_iter().find(|file| !matches!(Flight::read(file), Ok(flight) if !flight.is_alive));
         if trace.is_none() && flight.is_none() {
             bail!("{}{}", nothing(pid, folder), others(folder));
@@ -58,17 +58,17 @@ impl Live {
         began(self.pid).as_ref() == Some(&self.began)
     }
 
-    /// What it has counted.
+    /// Its counts.
     ///
     /// # Errors
-    /// There is no such file any more, or it is damaged.
+    /// Its file has been removed, or is damaged.
     pub(super) fn counted(&self) -> Result<Flight> {
-        let path = self.flight.as_ref().context("the process has no file of a flight recorder")?;
+        let path = self.flight.as_ref().context("the process has no flight recorder's file")?;
         Ok(Flight::read(path)?)
     }
 }
 
-/// What a job has recorded so far in this folder.
+/// The job recorded so far in this folder.
 ///
 /// # Errors
 /// No file of the folder can be read.
@@ -79,7 +79,7 @@ pub(super) fn recorded(trace: &Path) -> Result<Job> {
     Ok(job)
 }
 
-/// That files are not finished goes without saying while their processes run; how many it is, is said once.
+/// Replaces the remarks about unfinished files, which are normal while processes run, by one with their number.
 fn so_far(job: &mut Job, folder: &Folder) {
     let unfinished = |error: &&Error| matches!(error, Error::Unfinished { .. } | Error::Truncated { .. });
     let faults = folder.readers().iter().flat_map(Reader::faults).filter(unfinished);
@@ -90,7 +90,7 @@ fn so_far(job: &mut Job, folder: &Folder) {
         job.faults.insert(
             0,
             format!(
-                "This is the job so far: {count} of {} files are not finished, and what happened last is not in them yet \
+                "This is the job so far: {count} of {} files are not finished, and do not contain the last events yet \
                  (a recorder writes each second).",
                 folder.readers().len()
             ),
@@ -104,7 +104,7 @@ fn folder_of_trace(file: &Path) -> Option<PathBuf> {
     (is_trace && file.is_absolute()).then(|| file.parent().map(Path::to_owned)).flatten()
 }
 
-/// When a process began; `None`: there is none, or it has ended.
+/// A process's start time; `None`: there is none, or it has ended.
 fn began(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -117,7 +117,7 @@ fn program(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-/// Why there is nothing to be known of it.
+/// Why there is no data about the process.
 fn nothing(pid: u32, folder: &Path) -> String {
     let (program, folder) = (program(pid), folder.display());
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -127,24 +127,24 @@ fn nothing(pid: u32, folder: &Path) -> String {
              btl_ibex_flight_recorder names another folder (then use --folder) or is \"no\""
         );
     }
-    format!("process {pid} ({program}) does not use ibex, or has ended its use of MPI")
+    format!("process {pid} ({program}) does not use ibex, or has called MPI_Finalize")
 }
 
-/// Which processes there are instead.
+/// The processes that use ibex.
 fn others(folder: &Path) -> String {
     let alive = leftovers::find(folder).into_iter().filter(|file| leftovers::is_alive(file.pid));
     let named: Vec<String> =
         alive.take(8).map(|of| format!("{} (rank {} of job {})", of.pid, of.rank, of.job)).collect();
     if named.is_empty() {
-        return ". No process of ibex runs here".to_owned();
+        return ". No process on this host uses ibex".to_owned();
     }
-    format!(". Processes of ibex that run here: {}", named.join(", "))
+    format!(". Processes on this host that use ibex: {}", named.join(", "))
 }
 
 /// Seconds between two receipts.
 ///
 /// # Errors
-/// It is no such number.
+/// The number is out of range.
 pub(super) fn pause(seconds: f64) -> Result<std::time::Duration> {
     ensure!((0.1..=3600.0).contains(&seconds), "--every {seconds} is not between 0.1 and 3600 seconds");
     Ok(std::time::Duration::from_secs_f64(seconds))
@@ -165,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_none_or_has_nothing_of_ibex_is_refused_with_the_reason() {
+    fn a_missing_process_and_one_without_ibex_are_refused_with_the_reason() {
         let folder = scratch("none");
         // Greater than any that Linux gives.
         let none = refusal(5_000_000, &folder);
-        assert_eq!(none, "there is no process 5000000 on this host. No process of ibex runs here");
+        assert_eq!(none, "there is no process 5000000 on this host. No process on this host uses ibex");
         let own = refusal(std::process::id(), &folder);
         assert!(own.contains("does not use ibex"), "{own}");
         // What a process of ibex would have, by its name alone.
         let file = folder.join(format!("ibex-flight.9.3.{}", std::process::id()));
         fs::write(file, "damaged").expect("a folder of our own");
         let other = refusal(5_000_000, &folder);
-        assert!(other.contains(&format!("run here: {} (rank 3 of job 9)", std::process::id())), "{other}");
+        assert!(other.contains(&format!("use ibex: {} (rank 3 of job 9)", std::process::id())), "{other}");
         let damaged = Live::find(std::process::id(), &folder).expect("it has a file").counted().expect_err("damaged");
         assert!(damaged.to_string().contains("is no file of ibex' flight recorder"), "{damaged}");
         fs::remove_dir_all(folder).expect("a folder of our own");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain`: how the messages of a job went, why so, and what they waited for, from its trace.
+//! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace.
 //!
-//! Reads the folder and prints one of three: [`receipt`] for each pair of ranks, [`life`] of one message, [`waits`] of
-//! all. Each ends with what is not known. With a process instead of a folder ([`live`]), the trace that it records, or what
-//! it has [`counted`]. Grade: setup. Tests: in the files.
+//! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, the [`life`] of one message, or the
+//! [`waits`]. Each ends with what is unknown. For a process instead of a folder ([`live`]) it uses the trace that the
+//! process records, or its counts ([`counted`]). Grade: setup. Tests: in the files.
 
 mod counted;
 mod life;
@@ -29,25 +29,25 @@ use crate::answer::{self, Form};
 #[derive(clap::Args)]
 #[command(after_help = "Examples: the whole life of the third message that rank 0 sent\n  \
                         ibex explain trace --message 0:3\n\
-                        what a process of this host has sent so far, each 5 seconds anew\n  \
+                        what a process of this host has sent so far, every 5 seconds\n  \
                         ibex explain --live 4711 --every 5")]
 pub(crate) struct Arguments {
     /// The folder with the trace
     #[arg(value_name = "DIR", required_unless_present = "live")]
     trace: Option<PathBuf>,
-    /// A process that runs: the trace that its job records, as far as it is written; where it records none, what it counts
+    /// Explain a running process: by the trace that its job records, or, without one, by its counts
     #[arg(long, value_name = "PID", conflicts_with = "trace")]
     live: Option<u32>,
-    /// Look at the process again each so many seconds, until it ends
+    /// Repeat every so many seconds, until the process ends
     #[arg(long, value_name = "SECONDS", requires = "live")]
     every: Option<f64>,
-    /// The folder of the flight recorder's files, where that parameter of the job names another
+    /// The folder of the flight recorder's files, if the job sets btl_ibex_flight_recorder
     #[arg(long, value_name = "DIR", default_value = FOLDER, requires = "live")]
     folder: PathBuf,
     /// Show the life of one message: the N-th that the rank sent, from 1
     #[arg(long, value_name = "RANK:N", conflicts_with = "waits", value_parser = life::wanted)]
     message: Option<life::Wanted>,
-    /// Show what was waited for: late senders, late receivers, receivers without progress, connections, queues
+    /// Show waits: for late senders, late receivers, receivers without progress, connections, queues
     #[arg(long)]
     waits: bool,
     #[command(flatten)]
@@ -57,24 +57,24 @@ pub(crate) struct Arguments {
 /// Reads, and prints.
 ///
 /// # Errors
-/// The folder has no trace, or there is no such message, or nothing is to be known of the process.
+/// The folder has no trace, there is no such message, or there is no data about the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(pid) = arguments.live {
         return watch(arguments, pid);
     }
-    let trace = arguments.trace.as_ref().context("a folder with a trace, or --live, is missing")?;
+    let trace = arguments.trace.as_ref().context("name a folder with a trace, or use --live")?;
     show(arguments, &Job::read(&Folder::open(trace)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what there is of a process, once or until it ends.
+/// Shows a running process, once or until it ends.
 fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
     let pause = arguments.every.map(live::pause).transpose()?;
     let live = live::Live::find(pid, &arguments.folder)?;
     let needs_a_trace = arguments.waits || arguments.message.is_some();
     ensure!(
         live.trace.is_some() || !needs_a_trace,
-        "process {pid} is not recorded, and what it counts tells neither of single messages nor of waits: start the job by \
+        "process {pid} is not recorded, and its counts have neither single messages nor waits: start the job with \
          ibex trace -- mpirun ..., or leave --message and --waits out"
     );
     let look = || match &live.trace {
@@ -84,7 +84,7 @@ fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
     let mut is_read = look()?;
     while let Some(pause) = pause.filter(|_| is_read) {
         thread::sleep(pause);
-        // Its file goes with it, also between two looks at it.
+        // Its file disappears with it, perhaps between two readings.
         let shown = if live.is_running() { look() } else { Ok(true) };
         if !live.is_running() {
             eprintln!("ibex: process {pid} has ended.");
@@ -95,17 +95,17 @@ fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what is asked for of a job; `false`: nobody reads it any more.
+/// Prints the requested view of a job; `false` if the reader has closed the pipe.
 fn show(arguments: &Arguments, job: &Job) -> Result<bool> {
     match (arguments.message, arguments.waits) {
         (Some(wanted), _) => answer::print_on(&arguments.form, &life::Life::of(job, wanted)?),
         (None, true) => answer::print_on(&arguments.form, &waits::Waits::of(job)),
         (None, false) => answer::print_on(&arguments.form, &receipt::Receipt::of(job)),
     }
-    .context("cannot show it")
+    .context("cannot print it")
 }
 
-/// What is not known, at the end of each output.
+/// Remarks about missing data, at the end of each output.
 #[derive(Serialize, Default)]
 struct Unknown {
     losses: Vec<Lost>,
@@ -138,14 +138,14 @@ impl std::fmt::Display for Unknown {
             writeln!(f, "{}", table(&["rank", "event", "lost"], &[2], rows))?;
         }
         if !self.faults.is_empty() {
-            writeln!(f, "\nTo be known of what is shown")?;
+            writeln!(f, "\nRemarks")?;
             self.faults.iter().try_for_each(|fault| writeln!(f, "  - {fault}"))?;
         }
         Ok(())
     }
 }
 
-/// A rank in words: `3`, and in a further world `1.3`.
+/// A rank's name: `3`, or `1.3` in another world.
 fn name(job: &Job, place: u32) -> String {
     job.ranks.get(place as usize).map_or_else(
         || "?".to_owned(),
@@ -153,7 +153,7 @@ fn name(job: &Job, place: u32) -> String {
     )
 }
 
-/// A table; columns with numbers are to the right.
+/// A table; columns of numbers are right-aligned.
 fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(names.to_vec());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_and_faults_are_told_of() {
+    fn losses_and_faults_are_printed() {
         let loss = ibex_messages::Loss { rank: 0, event: "e".into(), count: 7 };
         let (losses, faults) = (vec![loss], vec!["A sentence.".into()]);
         let job = Job { ranks: vec![ibex_messages::Rank::default()], losses, faults, ..Job::default() };
@@ -221,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_adds_up_to_the_job() {
-        let job = Job::made(4, 500, 3);
+    fn the_parts_add_up_to_the_job() {
+        let job = Job::synthetic(4, 500, 3);
         let receipt = serde_json::to_value(receipt::Receipt::of(&job)).expect("JSON");
         let sum = |name: &str| -> u64 {
             let pairs = receipt["pairs"].as_array().expect("pairs");

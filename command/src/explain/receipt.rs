@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a job's messages: for each pair of ranks and size, how they went, why so, and what they waited for.
+//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size.
 //!
-//! Sizes are classed by powers of two. Retries of adapters are not in a trace; `ibex doctor` watches their counters.
-//! Grade: setup. Tests: below.
+//! Size classes are powers of two. A trace has no retries of adapters; `ibex doctor` watches their counters. Grade:
+//! setup. Tests: below.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Unknown, bytes, duration, name, table, word};
 
-/// What is shown.
+/// The receipt.
 #[derive(Serialize)]
 pub(super) struct Receipt {
     job: String,
@@ -24,7 +24,7 @@ pub(super) struct Receipt {
     unknown: Unknown,
 }
 
-/// Messages from one rank to another that went alike.
+/// Messages between two ranks with the same size class, protocol and reason.
 #[derive(Serialize)]
 struct Alike {
     sender: String,
@@ -42,7 +42,7 @@ struct Alike {
     waits: BTreeMap<WaitKind, i64>,
 }
 
-/// What happened in a rank that belongs to no message.
+/// Events of a rank that belong to no message.
 #[derive(Serialize)]
 struct Rest {
     rank: String,
@@ -68,7 +68,7 @@ impl Receipt {
         for (place, message) in job.messages.iter().enumerate() {
             let pair = pairs.entry(key(message)).or_insert_with(|| Alike::of(job, message));
             pair.messages += 1;
-            // What is damaged may have any sizes and times.
+            // A damaged trace may have any sizes and times.
             pair.bytes = pair.bytes.saturating_add(message.bytes);
             while let Some((_, wait)) = waits.next_if(|(of, _)| *of == place) {
                 let waited = pair.waits.entry(wait.kind).or_default();
@@ -154,7 +154,7 @@ fn ranks(job: &Job) -> Vec<Rest> {
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = self.span_nanoseconds.map_or_else(|| "no time that is known".to_owned(), duration);
+        let span = self.span_nanoseconds.map_or_else(|| "an unknown time".to_owned(), duration);
         writeln!(f, "Job {}: {} messages among {} ranks in {span}\n", self.job, self.messages, self.ranks.len())?;
         let names = [
             "from",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was waited for, by kind and pair of ranks, with the longest of each kind.
+//! Waits by kind and pair of ranks, with the longest of each kind.
 //!
-//! Several ranks can wait at a time: percent of the span can add up to more than 100. Grade: setup. Tests: in `mod.rs`.
+//! Several ranks can wait at a time, so percentages of the span can add up to more than 100. Grade: setup. Tests: in
+//! `mod.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +12,11 @@ use serde::Serialize;
 
 use super::{Unknown, duration, name, table, word};
 
-/// How many of the longest of each kind are shown, and how many a program is told of: who is late in a collective
-/// operation makes many late.
+/// Number of longest waits per kind in text and in JSON: a late process in a collective operation makes many late.
 const LONGEST: usize = 5;
 const TOLD: usize = 20;
 
-/// What is shown.
+/// All waits.
 #[derive(Serialize)]
 pub(super) struct Waits {
     span_nanoseconds: Option<i64>,
@@ -39,7 +39,7 @@ struct Alike {
 /// Those between two ranks.
 #[derive(Serialize)]
 struct Pair {
-    /// Who sends.
+    /// The sender.
     from: String,
     to: String,
     count: u64,
@@ -53,7 +53,7 @@ struct One {
     to: String,
     tag: Option<i32>,
     bytes: Option<u64>,
-    /// From the first moment of the trace.
+    /// Since the beginning of the trace.
     begin_nanoseconds: i64,
     nanoseconds: i64,
 }
@@ -61,7 +61,7 @@ struct One {
 #[derive(Default)]
 struct Gathered {
     pairs: BTreeMap<(u32, u32), (u64, i64)>,
-    /// Duration, begin, from, to, place of the message.
+    /// Duration, begin, sender, receiver, index of the message.
     all: Vec<(i64, i64, u32, u32, Option<usize>)>,
 }
 
@@ -119,12 +119,12 @@ impl Waits {
     }
 }
 
-/// Who waits for whom.
+/// Explanation of a kind.
 fn meaning(kind: WaitKind) -> &'static str {
     match kind {
-        WaitKind::LateSender => "the receiver waits in MPI, the sender has not called its send",
-        WaitKind::LateReceiver => "the sender waits in MPI, the receiver has not called its receive",
-        WaitKind::NoProgress => "sent, but the receiver is not in MPI and makes no progress; the sender waits in MPI",
+        WaitKind::LateSender => "the receiver waits in MPI; the sender has not called its send",
+        WaitKind::LateReceiver => "the sender waits in MPI; the receiver has not called its receive",
+        WaitKind::NoProgress => "the sender waits in MPI; the receiver has called its receive, but is outside MPI",
         WaitKind::Connection => "the sender has no connection yet",
         WaitKind::Queue => "the adapter has no room for the sender's request",
     }
@@ -134,7 +134,7 @@ impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2} %"));
         if let Some(span) = self.span_nanoseconds {
-            writeln!(f, "Of {} that the trace covers; several ranks may wait at a time", duration(span))?;
+            writeln!(f, "The trace covers {}; several ranks may wait at a time", duration(span))?;
         }
         let rows = self.kinds.iter().map(|of| {
             vec![word(&of.kind), of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span)]

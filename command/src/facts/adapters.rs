@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapters: what verbs and the kernel say of each, and whether ibex would use its ports.
+//! The adapters, as verbs and the kernel describe them, and whether ibex would use their ports.
 //!
-//! The choice and its reasons are the engine's ([`ibex::select::device::survey`]): those of a job that is started here
-//! with the same parameters. Called by [`super`]. Grade: setup. Tests: below.
+//! The choice and its reasons come from the engine ([`ibex::select::device::survey`]), as in a job started here with
+//! the same parameters. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::counters::{self, Counters};
 use crate::answer::rows;
@@ -17,32 +17,32 @@ use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-/// What was found.
+/// All adapters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Adapters {
     /// The parameters that differ from their defaults.
     pub(crate) parameters: Vec<String>,
     #[serde(rename = "adapters")]
     pub(crate) each: Vec<Adapter>,
-    /// What may keep a port from reaching others.
+    /// Settings that may keep a port from reaching others.
     pub(crate) warnings: Vec<String>,
-    /// What is to be done where no port can be used; empty where one can.
+    /// Advice if no port can be used; empty otherwise.
     pub(crate) complaint: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Adapter {
     pub(crate) name: String,
-    /// Why it cannot be used at all.
+    /// Why the adapter cannot be used.
     pub(crate) unusable: Option<String>,
     #[serde(flatten)]
     pub(crate) facts: Option<Facts>,
-    /// Distance to where this process may run; 10: the same NUMA node.
+    /// NUMA distance from this process; 10: the same node.
     pub(crate) numa_distance: Option<u32>,
     pub(crate) ports: Vec<Port>,
 }
 
-/// What an adapter says of itself when it is opened.
+/// Attributes of an open adapter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) vendor: String,
@@ -51,11 +51,11 @@ pub(crate) struct Facts {
     pub(crate) numa_node: Option<u32>,
     /// The clock that stamps completions; none: the host stamps them.
     pub(crate) clock: Option<Clock>,
-    /// The link of the bus; none: it is on none, or the kernel does not say.
+    /// The link of the bus; none: there is no bus, or the kernel does not say.
     pub(crate) pci: Option<Pci>,
 }
 
-/// A PCI Express link: transfers a second and lanes, as they are and as the adapter could have them.
+/// A PCI Express link: transfers per second and lanes, current and maximum.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Pci {
     pub(crate) speed: String,
@@ -76,19 +76,19 @@ pub(crate) struct Port {
     pub(crate) state: String,
     pub(crate) link_layer: String,
     pub(crate) rate_mbps: u32,
-    /// Lanes that the link runs on; 0: not known.
+    /// Active lanes of the link; 0: unknown.
     #[serde(default)]
     pub(crate) lanes: u32,
     pub(crate) mtu: u32,
-    /// The partition key that ibex would use: bit 15 for a full member; none: not known.
+    /// The partition key that ibex would use (bit 15: full member); none: unknown.
     #[serde(default)]
     pub(crate) partition_key: Option<u16>,
     pub(crate) lid: u16,
     /// Its network interfaces, on Ethernet.
     pub(crate) interfaces: Vec<String>,
     pub(crate) counters: Counters,
-    /// The network in which ibex would use it: an IP network, or a prefix of InfiniBand; empty where it would not, or
-    /// does not know.
+    /// The port's network: an IP network, or an InfiniBand subnet prefix; empty if ibex would not use the port, or does
+    /// not know.
     pub(crate) subnet: String,
     /// Whether ibex would use it.
     pub(crate) is_taken: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Gid {
     pub(crate) reason: String,
 }
 
-/// Looks at every adapter.
+/// Examines every adapter.
 pub(crate) fn look(parameters: &Parameters) -> Adapters {
     let survey = device::survey(&parameters.tunables);
     let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
@@ -139,7 +139,7 @@ fn facts(name: &str) -> Option<Facts> {
         vendor: format!("{vendor:#06x}:{part}"),
         firmware: read("fw_ver").trim().to_owned(),
         is_software: context.is_software(),
-        // -1: not known.
+        // -1: unknown.
         numa_node: read("device/numa_node").trim().parse().ok(),
         clock: clock.map(|clock| Clock { ticks_per_second: clock.ticks_per_second, bits: clock.bits }),
         pci: pci(&read),
@@ -153,7 +153,7 @@ fn pci(read: &impl Fn(&str) -> String) -> Option<Pci> {
     (!speed.is_empty()).then(|| Pci { speed, width, max_speed: text("max_link_speed"), max_width })
 }
 
-/// Two ports of the same are in one network.
+/// Identifies the port's network: equal for two ports of one network.
 fn subnet(choice: &PortChoice) -> String {
     if !choice.is_ethernet() {
         return format!("{:#018x}", choice.subnet_prefix());
@@ -251,7 +251,7 @@ impl fmt::Display for Adapter {
         };
         let node = facts.numa_node.map_or_else(|| "not known".to_owned(), |node| node.to_string());
         let distance = self.numa_distance.map(|distance| format!(", distance {distance} from here"));
-        let kind = if facts.is_software { " (software: the host's processors do its work)" } else { "" };
+        let kind = if facts.is_software { " (a software adapter)" } else { "" };
         let found = [
             ("vendor", format!("{}{kind}", facts.vendor)),
             ("firmware", facts.firmware.clone()),
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_says_its_state_and_its_verdict() {
+    fn a_port_is_printed_with_its_state_and_verdict() {
         let port = Port {
             number: 1,
             state: "down".into(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a port has counted, and what of it grows while one looks.
+//! A port's counters, and their growth.
 //!
-//! Read from the kernel's `counters` and `hw_counters` (`Documentation/ABI/stable/sysfs-class-infiniband`); a driver
-//! shows those that it has. Called by `adapters` and by `ibex doctor`. Grade: setup. Tests: below.
+//! Read from the kernel's `counters` and `hw_counters` (`Documentation/ABI/stable/sysfs-class-infiniband`), as far as
+//! the driver has them. Called by `adapters` and by `ibex doctor`. Grade: setup. Tests: below.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// Values by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// All counters of the port whose folder this is.
+/// All counters of the port with this folder.
 pub(crate) fn read(port: &Path) -> Counters {
     let folders = ["counters", "hw_counters"].map(|folder| fs::read_dir(port.join(folder)));
     let files = folders.into_iter().flatten().flatten().flatten();
@@ -22,7 +22,7 @@ pub(crate) fn read(port: &Path) -> Counters {
     files.filter_map(value).collect()
 }
 
-/// By how much each has grown; those that have not are left out.
+/// The growth of each counter; those that have not grown are left out.
 pub(crate) fn growth(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {
         let more = value.saturating_sub(*before.get(name)?);
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_grown_is_told_and_what_was_reset_is_not() {
+    fn growth_is_reported_and_a_reset_is_not() {
         let counters =
             |values: [u64; 3]| ["a", "b", "c"].map(str::to_owned).into_iter().zip(values).collect::<Counters>();
         let grown = growth(&counters([1, 5, 7]), &counters([1, 8, 0]));

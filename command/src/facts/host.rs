@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host: its name, its kernel, and what its limits let a process have.
+//! The host: its name, its kernel, and its limits for a process.
 //!
 //! Called by [`super`]. Grade: setup. Bytes. Tests: below.
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 
-/// What was found.
+/// The facts of a host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) kernel: String,
-    /// Memory that this process may lock, bytes; none: as much as there is.
+    /// Memory that this process may lock, bytes; none: unlimited.
     pub(crate) locked_memory: Option<u64>,
     pub(crate) open_files: Option<u64>,
 }
 
-/// Looks at this host.
+/// Examines this host.
 pub(crate) fn look() -> Host {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     Host {
@@ -36,8 +36,8 @@ impl fmt::Display for Host {
         let files = self.open_files.map_or_else(|| "no limit".to_owned(), |files| files.to_string());
         let found = [
             ("kernel", self.kernel.clone()),
-            ("memory that a process may lock", locked),
-            ("files that it may have open", files),
+            ("lockable memory per process", locked),
+            ("open files per process", files),
         ];
         write!(f, "Host {}\n{}", self.name, rows(2, found))
     }
@@ -48,10 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_told_with_its_unit_and_none_as_such() {
+    fn a_limit_is_printed_with_its_unit_and_no_limit_as_such() {
         let mut host = Host { name: "a".into(), kernel: "6.1".into(), locked_memory: Some(8 << 20), open_files: None };
-        assert!(host.to_string().contains("lock  8192 KiB\n"));
+        assert!(host.to_string().contains("per process  8192 KiB\n"));
         host.locked_memory = None;
-        assert!(host.to_string().contains("lock  no limit\n"));
+        assert!(host.to_string().contains("per process  no limit\n"));
     }
 }

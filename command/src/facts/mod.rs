@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is on a host, and what ibex would make of it.
+//! Facts about a host: its adapters, its Open MPI and its limits.
 //!
-//! [`adapters`] asks verbs and the engine's own choice of ports, so that the reasons are those that a job prints;
-//! [`openmpi`] looks for the Open MPI of `PATH` and for the components in it; [`host`] for limits. `ibex info` prints
-//! them, `ibex doctor` judges them, also those of another host, from which they come as JSON. Grade: setup. Tests: in
-//! the files.
+//! [`adapters`] uses verbs and the engine's own choice of ports, so that the reasons are those that a job prints;
+//! [`openmpi`] examines the Open MPI of `PATH` and its components; [`host`] the limits. `ibex info` prints the facts,
+//! `ibex doctor` checks them, also those of other hosts, which arrive as JSON. Grade: setup. Tests: in the files.
 
 pub(crate) mod adapters;
 pub(crate) mod counters;
@@ -15,10 +14,10 @@ use crate::parameters::Parameters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What was found on a host.
+/// All facts of a host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    /// The version of the command that looked.
+    /// The version of the command that collected them.
     pub(crate) ibex: String,
     pub(crate) host: host::Host,
     pub(crate) adapters: adapters::Adapters,
@@ -27,7 +26,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Of this host.
+    /// The facts of this host.
     pub(crate) fn here(parameters: &Parameters) -> Self {
         Facts {
             ibex: env!("CARGO_PKG_VERSION").to_owned(),

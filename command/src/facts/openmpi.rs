@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI of `PATH`: its version, where it looks for components, and which of ibex' it finds there.
+//! The Open MPI of `PATH`: its version, its component folders, and the components of ibex in them.
 //!
-//! Asked of its own `ompi_info`, which opens no component. Called by [`super`]. Grade: setup. Tests: below.
+//! From its own `ompi_info`, run so that it opens no component. Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::answer::rows;
 use crate::installed;
@@ -12,17 +12,17 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 use which::which;
 
-/// What was found.
+/// The facts of an Open MPI.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OpenMpi {
     pub(crate) mpirun: PathBuf,
     pub(crate) version: String,
-    /// Folders in which it looks, in order.
+    /// Its component folders, in order.
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) components: Vec<Component>,
-    /// Links in these folders that lead nowhere.
+    /// Dangling links in these folders.
     pub(crate) dangling: Vec<PathBuf>,
-    /// Where the ranks of a job look instead, if `mpirun` tells them of folders that have no component of ibex.
+    /// The component path of a job's ranks, if `mpirun` gives them one without components of ibex.
     #[serde(default)]
     pub(crate) elsewhere: Option<String>,
 }
@@ -31,18 +31,18 @@ pub(crate) struct OpenMpi {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Component {
     pub(crate) name: String,
-    /// The file it is, links followed; none: no folder has it.
+    /// Its file, with links resolved; none: no folder has it.
     pub(crate) file: Option<PathBuf>,
-    /// Whether Open MPI lists it: one that was built for another it does not.
+    /// Whether Open MPI lists it; it does not list one built for another Open MPI.
     pub(crate) is_listed: bool,
-    /// The folders of other Open MPIs' libraries, where there is none for this one.
+    /// The folders of other Open MPIs' libraries, if there is none for this one.
     #[serde(default)]
     pub(crate) of_others: Vec<String>,
 }
 
 const COMPONENTS: [&str; 2] = ["mca_pml_ibex.so", "mca_btl_ibex.so"];
 
-/// Looks for `mpirun` and asks the `ompi_info` beside it.
+/// Finds `mpirun` and runs the `ompi_info` next to it.
 pub(crate) fn look() -> Option<OpenMpi> {
     let mpirun = which("mpirun").ok()?;
     let info = mpirun.with_file_name("ompi_info");
@@ -67,8 +67,8 @@ pub(crate) fn look() -> Option<OpenMpi> {
     })
 }
 
-/// What a rank has as the path of components, from 5 on: `mpirun` hands `PMIx`' parameters on as Open MPI's own, and some
-/// distributions set that one. None: nothing, or no job can be started.
+/// The component path of a rank, from Open MPI 5 on: `mpirun` passes `PMIx`' parameters to the ranks as Open MPI's own,
+/// and some distributions set this one. None: not set, or no job can be started.
 fn path_of_ranks(mpirun: &Path, version: &str) -> Option<String> {
     let major = version.split('.').next()?.parse::<u32>().ok()?;
     let mut job = Command::new("timeout");
@@ -83,8 +83,8 @@ fn found(folder: &Path, name: &str) -> Option<PathBuf> {
     fs::canonicalize(folder.join(name)).ok()
 }
 
-/// The library that the component which chooses among libraries hands to this Open MPI, or whose folders are beside it; any
-/// other component is the library itself.
+/// The library that the chooser component loads for this Open MPI, and the folders next to it; any other component is
+/// the library itself.
 fn chosen(file: PathBuf, version: &str) -> (Option<PathBuf>, Vec<String>) {
     let folder = file.parent().unwrap_or(Path::new("/"));
     if file.file_name().is_none_or(|name| name != "ibex-chooser.so") {
@@ -97,13 +97,13 @@ fn chosen(file: PathBuf, version: &str) -> (Option<PathBuf>, Vec<String>) {
     }
 }
 
-/// `mca_pml_ibex.so`: a line of `mca:pml:ibex:version`.
+/// Whether `ompi_info` lists a component: `mca_pml_ibex.so` is a line of `mca:pml:ibex:version`.
 fn is_listed(answer: &str, name: &str) -> bool {
     let kind = name.split('_').nth(1).unwrap_or_default();
     answer.lines().any(|line| line.starts_with(&format!("mca:{kind}:ibex:version")))
 }
 
-/// Links in a folder that lead nowhere: Open MPI finds no component of such a folder any more.
+/// Dangling links in a folder, because of which Open MPI finds no component there.
 pub(crate) fn dangling(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.is_symlink() && !path.exists()).collect()
@@ -117,11 +117,11 @@ fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
 fn folders(answer: &str) -> Vec<PathBuf> {
     let path =
         value(answer, "mca:mca:base:param:mca_base_component_path:value:").unwrap_or("SYSTEM_DEFAULT:USER_DEFAULT");
-    // Colons are escaped in what can be parsed.
+    // `--parsable` escapes colons.
     folders_of(path.replace("\\:", ":").trim_matches('"'), answer)
 }
 
-/// The folders of such a path.
+/// The folders of a component path.
 fn folders_of(path: &str, answer: &str) -> Vec<PathBuf> {
     let path = path.split(':').filter(|folder| !folder.is_empty());
     let folder = |name: &str| match name {
@@ -142,7 +142,7 @@ impl fmt::Display for OpenMpi {
             None if !component.of_others.is_empty() => {
                 format!("installed for {} only: `cargo xtask install`", installed::releases(&component.of_others))
             }
-            None => "not installed: `cargo xtask install` does it".to_owned(),
+            None => "not installed: `cargo xtask install`".to_owned(),
         };
         write!(f, "{}", rows(2, self.components.iter().map(|component| (component.name.as_str(), file(component)))))
     }
@@ -156,7 +156,7 @@ mod tests {
                           mca:mca:base:param:mca_base_component_path:value:/opt/ibex/openmpi:SYSTEM_DEFAULT\n";
 
     #[test]
-    fn open_mpi_looks_for_components_where_it_says() {
+    fn the_component_folders_are_those_of_ompi_info() {
         assert_eq!(folders(ANSWER), ["/opt/ibex/openmpi", "/usr/lib/openmpi"].map(PathBuf::from));
         let default = folders("path:pkglibdir:/usr/lib/openmpi\n");
         assert_eq!(default[0], Path::new("/usr/lib/openmpi"));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_that_is_not_there_is_told_with_what_to_do() {
+    fn a_missing_component_is_printed_with_advice() {
         let component = Component { name: COMPONENTS[0].to_owned(), ..Component::default() };
         let of_others = vec!["openmpi-5.0.7".to_owned()];
         let other = Component { name: COMPONENTS[1].to_owned(), of_others, ..Component::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The jobs of several flight recorders, the one that failed last first.
+//! The jobs of several flight recorders, the last failure first.
 //!
 //! Called by `flight.rs`. Grade: setup. Tests: below.
 
@@ -9,31 +9,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How many ranks' reasons are shown of a job.
+/// Number of reasons shown per job.
 const MOST_REASONS: usize = 3;
 
-/// How much of a reason.
+/// Characters shown of a reason.
 const MOST_LETTERS: usize = 160;
 
-/// What the files of a job say together.
+/// A job, from the files of its processes.
 #[derive(Serialize)]
 pub(super) struct Job {
     #[serde(rename = "job")]
     pub(super) number: u32,
-    /// Nanoseconds since 1970 of the last that a process wrote.
+    /// The last write of a process, nanoseconds since 1970.
     pub(super) last_ns: u64,
     programs: BTreeSet<String>,
     hosts: BTreeSet<String>,
     /// Ranks whose processes run.
     running: BTreeSet<u32>,
-    /// Ranks whose processes are gone.
+    /// Ranks whose processes have ended.
     gone: BTreeSet<u32>,
-    /// What failed, as each rank told it.
+    /// The failures that ranks reported.
     reasons: BTreeMap<u32, String>,
 }
 
 impl Job {
-    /// The jobs of these processes: those in which something failed or a process is gone, the last first, then the others.
+    /// The jobs of these processes: first those with a failure or an ended process, the last first, then the others.
     pub(super) fn of<'a>(flights: impl Iterator<Item = &'a Flight>) -> Vec<Job> {
         let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
         for flight in flights {
@@ -59,7 +59,7 @@ impl Job {
     }
 }
 
-/// When a process wrote last, an entry or its counts: nanoseconds since 1970.
+/// The last write of a process (an entry or its counts), nanoseconds since 1970.
 pub(super) fn last(flight: &Flight) -> u64 {
     let entries = flight.entries.iter().map(|entry| entry.time);
     let counts = flight.ports.iter().filter_map(|port| port.time);
@@ -76,7 +76,7 @@ impl fmt::Display for Job {
             _ => format!("; ranks {} {several}", runs(ranks)),
         };
         let (gone, running) = (of_ranks(&self.gone, "is gone", "are gone"), of_ranks(&self.running, "runs", "run"));
-        let silent = if self.reasons.is_empty() && self.has_failed() { ", and told of no failure" } else { "" };
+        let silent = if self.reasons.is_empty() && self.has_failed() { ", and reported no failure" } else { "" };
         writeln!(f, "{}  job {}: {programs} on {hosts}{running}{gone}{silent}", date(self.last_ns), self.number)?;
         for (rank, reason) in self.reasons.iter().take(MOST_REASONS) {
             let first = reason.lines().next().unwrap_or_default();
@@ -88,13 +88,13 @@ impl fmt::Display for Job {
         }
         let more = self.reasons.len().saturating_sub(MOST_REASONS);
         if more > 0 {
-            writeln!(f, "  {more} more ranks told of a failure")?;
+            writeln!(f, "  {more} more ranks reported a failure")?;
         }
         Ok(())
     }
 }
 
-/// Numbers, those that follow each other as `0-3`.
+/// Numbers, with ranges as `0-3`.
 fn runs(numbers: &BTreeSet<u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -107,11 +107,11 @@ fn runs(numbers: &BTreeSet<u32>) -> String {
     runs.into_iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// A moment, given by nanoseconds since 1970: the day and the time of day of UTC.
+/// Date and time in UTC of nanoseconds since 1970.
 pub(super) fn date(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     let (days, of_day) = (seconds / 86400, seconds % 86400);
-    // Years begin in March, so that a leap day is the last of its year: 400 years have 146097 days.
+    // Years begin in March, so that a leap day is the last day: 400 years have 146097 days.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -123,7 +123,7 @@ pub(super) fn date(nanoseconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", of_day % 60)
 }
 
-/// How long ago a moment is, for who does not count in UTC.
+/// The age of a time, for readers who do not think in UTC.
 pub(super) fn age(nanoseconds: u64) -> String {
     let since = (UNIX_EPOCH + Duration::from_nanos(nanoseconds)).elapsed().unwrap_or_default().as_secs();
     match since {
@@ -161,7 +161,7 @@ mod tests {
             text[0],
             "2026-11-18 11:06:40 UTC  job 8: a.out on n0, n1, n2; ranks 0-2 are gone\n  rank 2: ibex lost a peer: rank 1\n"
         );
-        assert!(text[1].ends_with("rank 0 is gone, and told of no failure\n"), "{}", text[1]);
+        assert!(text[1].ends_with("rank 0 is gone, and reported no failure\n"), "{}", text[1]);
         assert!(text[2].ends_with("job 9: a.out on n0; rank 0 runs\n"), "{}", text[2]);
     }
 
@@ -171,7 +171,10 @@ mod tests {
             (0..64).map(|rank| Flight { reason: "lost".into(), ..flight(rank, 0, &[1]).1 }).collect();
         let jobs = Job::of(flights.iter());
         let text = jobs[0].to_string();
-        assert!(text.contains("rank 0 runs; ranks 1-63 are gone\n") && text.contains("61 more ranks told"), "{text}");
+        assert!(
+            text.contains("rank 0 runs; ranks 1-63 are gone\n") && text.contains("61 more ranks reported"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 5, "{text}");
     }
 

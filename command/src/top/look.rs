@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One look at the processes that run, and what has changed since another.
+//! A sample of the running processes, and the rates between two samples.
 //!
-//! A rate is by the times at which a process has copied its counts, not by those of the looks. Grade: setup. Tests:
-//! below.
+//! Rates use the times at which a process copied its counts, not those of the samples. Grade: setup. Tests: below.
 
 use ibex::counters::{COUNTERS, Class};
 use ibex::flight::leftovers::{self};
@@ -12,17 +11,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What was seen.
+/// A sample.
 pub(super) struct Look {
     time: u64,
     processes: Vec<Flight>,
 }
 
-/// What is shown of it.
+/// The output of a sample.
 #[derive(Serialize)]
 pub(super) struct Found {
     pub(super) processes: Vec<Process>,
-    /// Whether a table has a row for each peer, instead of for each port.
+    /// Whether the table has a row per peer instead of per port.
     #[serde(skip)]
     pub(super) by_peer: bool,
 }
@@ -34,23 +33,23 @@ pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) host: String,
     pub(super) program: String,
-    /// Whether it is of another version, whose counts have other names.
+    /// Whether it uses another version of ibex, with other counts.
     pub(super) other_version: bool,
     pub(super) events: BTreeMap<&'static str, u64>,
     pub(super) ports: Vec<Port>,
     pub(super) peers: Vec<Peer>,
 }
 
-/// A peer, by one port.
+/// A peer, over one port.
 #[derive(Serialize)]
 pub(super) struct Peer {
-    /// The rank; of another job `JOB.RANK`.
+    /// The rank, or `JOB.RANK` in another job.
     #[serde(rename = "peer")]
     pub(super) rank: String,
     pub(super) port: String,
     pub(super) state: &'static str,
     pub(super) queue_pair: u32,
-    /// Sends, reads, writes and atomics, and how many a second.
+    /// Sends, reads, writes and atomics, in all and per second.
     pub(super) requests: u64,
     pub(super) requests_rate: f64,
     pub(super) in_flight: u32,
@@ -65,21 +64,21 @@ pub(super) struct Port {
     /// Seconds since it was copied.
     pub(super) age: Option<f64>,
     pub(super) counts: BTreeMap<&'static str, u64>,
-    /// Of what only grows, per second.
+    /// Rates per second of the counts that only grow.
     pub(super) rates: BTreeMap<&'static str, f64>,
 }
 
 impl Look {
-    /// Looks at the files of a folder; at those of a process or a job, if a number is given.
+    /// Reads the files of a folder, or only those of a process or a job.
     pub(super) fn at(folder: &Path, pid_or_job: Option<u32>) -> Look {
         let files = leftovers::find(folder).into_iter();
         let asked_for = files.filter(|file| pid_or_job.is_none_or(|number| [file.pid, file.job].contains(&number)));
-        // One that ends meanwhile is left out.
+        // A process that ends meanwhile is left out.
         let processes = asked_for.filter_map(|file| Flight::read(&file.path).ok()).filter(|flight| flight.is_alive);
         Look { processes: processes.collect(), time: monotonic() }
     }
 
-    /// What it shows, and how that has changed.
+    /// The output, with rates since an earlier sample.
     pub(super) fn since(&self, before: &Look) -> Found {
         let process = |flight: &Flight| {
             let earlier = before.processes.iter().find(|other| (other.pid, other.job) == (flight.pid, flight.job));
@@ -120,13 +119,13 @@ fn peer(now: u64, flight: &Flight, peer: &PeerFlight, before: Option<&PeerFlight
     }
 }
 
-/// A peer of the process's own job is its rank.
+/// A peer's name: its rank, or `JOB.RANK` in another job.
 pub(crate) fn peer_name(flight: &Flight, PeerFlight { peer, .. }: &PeerFlight) -> String {
     if peer.job == flight.job { peer.rank.to_string() } else { format!("{}.{}", peer.job, peer.rank) }
 }
 
 fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
-    // The adapter's own count is not copied.
+    // The flight recorder does not copy the adapter's own count.
     let shown = COUNTERS.iter().zip(&port.counts).filter(|(row, _)| row.name != "receiver_not_ready");
     let passed = before.and_then(|before| Some(port.time?.saturating_sub(before.time?) as f64 / 1e9)).unwrap_or(0.0);
     let rate = |name, value: u64| {
@@ -160,7 +159,7 @@ pub(crate) mod tests {
     use ibex::flight::PeerState;
     use ibex::peer::PeerName;
 
-    /// A look at a process, half a second after it has copied its counts.
+    /// A sample of a process, half a second after it has copied its counts.
     pub(in crate::top) fn process(time: u64, set: &[(&str, u64)]) -> Look {
         Look { time: time + 500_000_000, processes: vec![flight(time, set)] }
     }
@@ -215,7 +214,7 @@ pub(crate) mod tests {
         let [peer, other] = &found.processes[0].peers[..] else { panic!("there are two") };
         assert_eq!((peer.rank.as_str(), peer.requests, peer.requests_rate, peer.age), ("1", 120, 40.0, 0.5));
         assert_eq!(other.rank, "11.0");
-        // Nothing new, and a process that was not there before.
+        // No change, and a new process.
         let is_still = |found: &Found| found.processes[0].ports[0].rates["received"].abs() < 1e-9;
         assert!(is_still(&after.since(&after)));
         let none = Look { time: 0, processes: Vec::new() };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex top [PID|JOB]`: what the processes of this host that run count, port by port or peer by peer, and how fast.
+//! `ibex top [PID|JOB]`: shows the counts and rates of this host's running processes, per port or per peer.
 //!
-//! [`look`] reads their flight recorders' files and compares them with what they showed before; [`table`] puts that into
-//! rows, and [`screen`] shows these anew every so often. Grade: setup. Tests: there; with a device,
-//! `hw-tests/tests/device/flight.rs`.
+//! [`look`] samples their flight recorders' files and computes rates; [`table`] makes rows, and [`screen`] redraws them
+//! periodically. Grade: setup. Tests: there; with a device, `hw-tests/tests/device/flight.rs`.
 
 mod look;
 mod screen;
@@ -26,32 +25,32 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(
     after_help = "Example: one reading of the processes of a job, for a script\n  ibex top 2038235137 --once --json\n\n\
-                        Keys: q ends, p shows peers or ports, the arrows scroll. A process that makes no call of MPI shows what it had counted at \
+                        Keys: q ends, p shows peers or ports, the arrows scroll. A process that makes no MPI call shows the counts of \
                         its last; the last column says how long ago that was."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
-    /// Only the process of this number, or those of this job of Open MPI's
+    /// Only the process of this number, or the processes of this Open MPI job
     pid_or_job: Option<u32>,
-    /// A row for each peer, instead of for each port
+    /// Show a row per peer instead of per port
     #[arg(long)]
     peers: bool,
-    /// Look twice, print what was found, and end
+    /// Sample twice, print the result, and end
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, default_value_t = 1.0)]
     interval: f64,
-    /// The folder of the recorders' files, where that parameter of the job names another
+    /// The folder of the recorders' files, if the job sets btl_ibex_flight_recorder
     #[arg(long, default_value = FOLDER)]
     folder: PathBuf,
 }
 
-/// Shows it until it is told to end, or prints it once.
+/// Shows the processes until the user quits, or prints them once.
 ///
 /// # Errors
-/// An interval that is none, or a terminal that is none.
+/// The interval is out of range, or standard output is no terminal.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { form, pid_or_job, peers, once, interval, folder } = arguments;
     ensure!((0.01..=3600.0).contains(interval), "--interval {interval} is not between 0.01 and 3600 seconds");

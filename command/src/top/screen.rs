@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal of `ibex top`: its other screen, drawn anew at each look, and its keys.
+//! The terminal of `ibex top`: the alternate screen, redrawn at each sample, and the keys.
 //!
-//! The terminal is given back as it was, however this ends. Grade: setup. Tests: the table's, in `table.rs`.
+//! The terminal is restored, however the command ends. Grade: setup. Tests: the table's, in `table.rs`.
 
 use super::look::Look;
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,7 @@ use crossterm::{execute, queue};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// The terminal while it is ours.
+/// The alternate screen, left on drop.
 struct Screen;
 
 impl Screen {
@@ -27,22 +27,22 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing can be done where the terminal has gone.
+        // If the terminal has gone, nothing can be done.
         let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }
 
-/// What a key asks for.
+/// Action of a key.
 enum Asked {
     End,
     Scroll(isize),
-    /// Peers instead of ports, or the other way round.
+    /// Switch between peers and ports.
     Turn,
     Nothing,
 }
 
-/// Looks and draws until the user ends it.
+/// Samples and draws until the user quits.
 ///
 /// # Errors
 /// Standard output is no terminal, or it cannot be written to.
@@ -70,7 +70,7 @@ pub(super) fn show(look: impl Fn() -> Look, pause: Duration, mut by_peer: bool) 
     }
 }
 
-/// Draws what fits, from a line on, below the heads; returns from which it was.
+/// Draws the rows that fit, from row `top` on, below the heads; returns the first row drawn.
 fn draw(lines: &[&str], top: usize) -> io::Result<usize> {
     let (width, height) = terminal::size()?;
     let (width, room) = (usize::from(width), usize::from(height).saturating_sub(2));
@@ -85,7 +85,7 @@ fn draw(lines: &[&str], top: usize) -> io::Result<usize> {
     Ok(top)
 }
 
-/// Waits for a key, or another size.
+/// Waits for a key or a resize.
 fn asked(at_most: Duration) -> io::Result<Asked> {
     if !event::poll(at_most)? {
         return Ok(Asked::Nothing);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was found, as a table: a row for each port of each process, or for each peer.
+//! A sample as a table: a row for each port of each process, or for each peer.
 //!
 //! Grade: setup. Tests: below.
 
 use super::look::{Found, Peer, Port, Process};
 use std::fmt;
 
-/// A column: its head, and what a row has there.
+/// A column: its head, and its cell of a row.
 type Column<T> = (&'static str, fn(&Process, &T) -> String);
 
 const SENT: &[&str] = &["inline_sent", "copy_sent", "zero_copy_sent"];
@@ -50,7 +50,7 @@ static PEER_COLUMNS: &[Column<Peer>] = &[
     ("AGE", |_, peer| format!("{:.1}s", peer.age)),
 ];
 
-/// A number of at most four figures.
+/// A number in at most four digits and a unit.
 fn short(number: f64) -> String {
     let (mut number, mut units) = (number, ["", "k", "M", "G", "T", "P"].iter());
     let mut unit = units.next().unwrap_or(&"");
@@ -63,7 +63,7 @@ fn short(number: f64) -> String {
 }
 
 impl Found {
-    /// Lines of equal columns, the heads first.
+    /// Lines with aligned columns, the heads first.
     pub(super) fn lines(&self) -> Vec<String> {
         let processes = self.processes.iter();
         if self.by_peer {
@@ -82,7 +82,7 @@ impl Found {
         let widths: Vec<usize> = (0..columns.len()).map(width).collect();
         let line = |row: &Vec<String>| {
             let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                // Names begin on the left.
+                // Names are left-aligned.
                 if [2, 3].contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
@@ -94,10 +94,14 @@ impl Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.processes.is_empty() {
-            return writeln!(f, "No process of ibex runs here, or none that was asked for.");
+            return writeln!(f, "No matching process on this host uses ibex.");
         }
         if let Some(process) = self.processes.iter().find(|process| process.other_version) {
-            writeln!(f, "Process {} uses another version of ibex, whose counts are not known here.", process.pid)?;
+            writeln!(
+                f,
+                "Process {} uses another version of ibex, whose counts this command does not know.",
+                process.pid
+            )?;
         }
         self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
     }
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_has_a_row_with_what_it_sends_and_what_waits() {
+    fn each_port_has_a_row_with_its_sends_and_waits() {
         let before = process(0, &[]);
         let after = process(1_000_000_000, &[("inline_sent", 1500), ("copy_sent", 500), ("waiting", 12)]);
         let lines = after.since(&before).lines();
@@ -126,11 +130,11 @@ mod tests {
             .since(&process(1_000_000_000, &[("inline_sent", 1000)]));
         let row: Vec<_> = after.lines()[1].split_whitespace().map(str::to_owned).collect();
         assert_eq!((row[0].as_str(), row[5].as_str(), row[11].as_str()), ("3", "2.0k", "12"), "{row:?}");
-        assert!(Found { processes: Vec::new(), by_peer: false }.to_string().contains("No process"));
+        assert!(Found { processes: Vec::new(), by_peer: false }.to_string().contains("No matching process"));
     }
 
     #[test]
-    fn each_peer_has_a_row_where_peers_are_asked_for() {
+    fn each_peer_has_a_row_on_request() {
         let mut found = process(2_000_000_000, &[]).since(&process(1_000_000_000, &[]));
         found.by_peer = true;
         let lines = found.lines();

@@ -124,7 +124,7 @@ static FAULTS: &[Fault] = &[
         script: "folder=$(mktemp -d); ln -s nowhere $folder/mca_x.so; \
                  OMPI_MCA_mca_base_component_path=$OMPI_MCA_mca_base_component_path:$folder \"$@\"",
         check: "components",
-        says: "leads nowhere",
+        says: "the link is dangling",
         ..PLAIN
     },
     Fault {

@@ -210,7 +210,7 @@ static FAULTS: &[Fault] = &[
         sentence: "a host that hangs",
         on_b: "exec sleep 1000",
         check: "host",
-        says: "it has said nothing for",
+        says: "it has not answered for",
         mends: "ssh -o BatchMode=yes b",
         ..PLAIN
     },
@@ -218,7 +218,7 @@ static FAULTS: &[Fault] = &[
         sentence: "a host that is lost on the way",
         on_b: "\"$@\" | sed -u 1q",
         check: "host",
-        says: "could not be asked",
+        says: "did not answer",
         mends: "ssh -o BatchMode=yes b",
         ..PLAIN
     },

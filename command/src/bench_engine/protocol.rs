@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the two sides say to each other over TCP: a line of JSON each.
+//! The protocol of the two sides over TCP: lines of JSON.
 //!
-//! Nothing of it is timed. Called by [`super`] and [`super::side`]. Grade: setup. Tests: at the end of this file.
+//! None of it is timed. Called by [`super`] and [`super::side`]. Grade: setup. Tests: at the end of this file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -15,29 +15,29 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Published {
     pub(super) ports: Vec<u8>,
     pub(super) host: String,
-    /// The memory that the other may use.
+    /// The memory for the other side's puts and gets.
     pub(super) memory: u64,
     pub(super) key: u32,
 }
 
-/// What the client asks.
+/// The client's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     Run(Run),
     End,
 }
 
-/// A run of a loop that is timed.
+/// A run of a timed loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) shape: Shape,
     pub(super) bytes: u32,
     pub(super) iterations: u64,
-    /// How many are in flight; even.
+    /// Messages in flight; even.
     pub(super) window: u64,
 }
 
-/// What a run does.
+/// The communication pattern of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Shape {
     /// A message there and one back.
@@ -50,11 +50,11 @@ pub(super) enum Shape {
     Get,
 }
 
-/// The server is about to do its part.
+/// The server is ready for the run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ready;
 
-/// The line between them.
+/// The TCP connection of the two sides.
 pub(super) struct Talk {
     reader: BufReader<TcpStream>,
     writer: TcpStream,
@@ -72,14 +72,14 @@ impl Talk {
     /// The other side is gone.
     pub(super) fn say(&mut self, what: &impl Serialize) -> Result<()> {
         let line = serde_json::to_string(what)? + "\n";
-        self.writer.write_all(line.as_bytes()).context("the other side of the measurement is gone")
+        self.writer.write_all(line.as_bytes()).context("the other side of the measurement has ended")
     }
 
     /// # Errors
     /// The other side is gone, or says what is not understood.
     pub(super) fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
-        let length = self.reader.read_line(&mut line).context("the other side of the measurement is gone")?;
+        let length = self.reader.read_line(&mut line).context("the other side of the measurement has ended")?;
         ensure!(length > 0, "the other side of the measurement has ended");
         serde_json::from_str(&line).with_context(|| format!("the other side says {line:?}; is its ibex the same?"))
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the doctor and its agents on the hosts say to each other: a line of JSON each, behind a word that no shell
-//! prints by itself.
+//! The protocol of the doctor and its agents: lines of JSON, each after a mark that no other program prints.
 //!
-//! Written and read by `agent` on a host and by `remote` here. Grade: setup. Plain data. Tests: below.
+//! Used by `agent` on a host and by `remote` here. Grade: setup. Plain data. Tests: below.
 
 use super::watch::Seen;
 use crate::facts::Facts;
@@ -10,19 +9,19 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The word before each line: profiles of shells, and programs that start others, print lines too.
+/// The mark at the beginning of each line: shell profiles and launchers print lines too.
 const MARK: &str = "ibex-doctor: ";
 
-/// What an agent is asked. It ends when nobody asks any more.
+/// A request to an agent, which ends when its input ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// Open the ports that a job would use, as the host of this number.
     Open { host: u32 },
-    /// Know what the ports of all hosts have published.
+    /// Store the published addresses of all hosts' ports.
     Know(Vec<Published>),
-    /// Connect to the host of this number, by every pair of ports; the last connections are given up.
+    /// Connect to the host of this number, by every pair of ports; the last connections are dropped.
     Meet { host: u32, seconds: f64 },
-    /// Say what was seen since the beginning.
+    /// Report what was watched since the beginning.
     End,
 }
 
@@ -34,10 +33,10 @@ pub(super) struct Published {
     pub(super) ports: String,
 }
 
-/// What an agent answers, in the same order.
+/// An answer of an agent, in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// At the beginning, unasked.
+    /// At the beginning, without a request.
     Here(Box<Facts>),
     Opened {
         ports: String,
@@ -45,48 +44,48 @@ pub(super) enum Answer {
         failures: Vec<String>,
     },
     Known {
-        /// Whose ports were not understood.
+        /// Hosts whose published data is not understood.
         failures: Vec<String>,
     },
     Met(Vec<Link>),
     Ended(Seen),
 }
 
-/// What became of a connection between a port of this host and one of the other.
+/// The state of a connection between a port of this host and one of the other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Link {
-    /// Its place among the ports that this host publishes, and that of the other's.
+    /// Indexes of both ports among those that their hosts publish.
     pub(super) index: u8,
     pub(super) remote: u8,
-    /// As `mlx5_0:1 (LID 7)`.
+    /// For example `mlx5_0:1 (LID 7)`.
     pub(super) port: String,
-    /// How long it took until both had a message of the other.
+    /// Time until both sides had received a message.
     pub(super) milliseconds: Option<f64>,
-    /// How far it came.
+    /// The last step that succeeded.
     pub(super) reached: Reached,
-    /// Why not further, in the engine's words.
+    /// Why the next step failed, in the engine's words.
     pub(super) failure: Option<String>,
-    /// How it stood when nobody waited any longer.
+    /// Its state at the time-out.
     pub(super) silence: Option<String>,
-    /// Addresses of the other at which nobody answered over TCP, with the reasons; empty where one did.
+    /// The other's addresses that did not answer over TCP, with the reasons; empty if one did.
     pub(super) unanswered: Vec<String>,
-    /// What the engine told meanwhile.
+    /// The engine's messages.
     pub(super) told: Vec<String>,
 }
 
-/// How far a connection came.
+/// The steps of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reached {
     #[default]
     Nothing,
-    /// A short message has come and gone.
+    /// Short messages have passed in both directions.
     Short,
     /// Long ones, too.
     Long,
 }
 
-/// A line that says this.
+/// The line of a request or answer.
 ///
 /// # Errors
 /// It cannot be written as JSON.
@@ -94,7 +93,7 @@ pub(super) fn line(said: &impl Serialize) -> Result<String> {
     Ok(format!("{MARK}{}\n", serde_json::to_string(said)?))
 }
 
-/// What a line says; none where it is somebody else's.
+/// The content of a line; none if the line is foreign.
 pub(super) fn read<T: DeserializeOwned>(line: &str) -> Option<Result<T>> {
     let text = line.split_once(MARK)?.1;
     Some(serde_json::from_str(text.trim_end()).with_context(|| format!("{text:?} is not understood")))
@@ -105,7 +104,7 @@ pub(super) fn digits(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |digits, byte| digits + &format!("{byte:02x}"))
 }
 
-/// The bytes of hexadecimal digits; none where there are others.
+/// The bytes of hexadecimal digits; none if there are other characters.
 pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood_and_what_others_print_is_not_taken_for_it() {
+    fn lines_are_understood_and_foreign_lines_are_skipped() {
         let said = line(&Ask::Meet { host: 3, seconds: 1.5 }).expect("a line");
         let heard = read::<Ask>(&said).expect("ours").expect("understood");
         assert!(matches!(heard, Ask::Meet { host: 3, .. }));
