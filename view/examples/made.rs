@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the page of a job that never ran: `made RANKS MESSAGES OUT.html`, to try the page on more messages than a
-//! machine can send, and to measure it.
+//! Writes the page of a synthetic job: `made RANKS MESSAGES OUT.html`, to test and measure the page with more messages
+//! than a machine can send.
 
 use ibex_messages::Job;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::time::Instant;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [ranks, messages, out] = &arguments[..] else { return Err("usage: made RANKS MESSAGES OUT.html".into()) };
-    let job = Job::made(ranks.parse()?, messages.parse()?, 1);
+    let job = Job::synthetic(ranks.parse()?, messages.parse()?, 1);
     let begun = Instant::now();
     let mut file = BufWriter::new(File::create(out)?);
     ibex_view::page(&job, &mut file)?;

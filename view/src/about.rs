@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the page has to know before anything else: who took part, how much there is, and what is not to be trusted.
+//! The page's first data: the ranks, the totals, and warnings about missing or unreliable data.
 //!
 //! JSON in the element `about`. Called by `page.rs`. Tests: below.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     name: &'a str,
-    /// Nanoseconds since 1970, as text: a browser's numbers are not long enough.
+    /// Nanoseconds since 1970, as text, because a browser's numbers are too short.
     start: String,
     /// Nanoseconds.
     span: i64,
@@ -32,7 +32,7 @@ pub(crate) struct About<'a> {
     notices: Vec<String>,
 }
 
-/// What the page says of a communicator.
+/// A communicator on the page.
 #[derive(Serialize)]
 struct Known<'a> {
     context: u32,
@@ -70,7 +70,7 @@ impl About<'_> {
     }
 }
 
-/// What is not to be trusted, a sentence each.
+/// Warnings about the data, one sentence each.
 fn notices(job: &Job, shown: usize) -> Vec<String> {
     let mut notices: Vec<String> = Vec::new();
     let lost = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
@@ -82,24 +82,22 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
         if worst.len() > 4 {
             named.push("others".to_owned());
         }
-        notices.push(format!(
-            "{lost} events were lost, so messages or parts of them are missing here: {}.",
-            named.join(", ")
-        ));
+        notices
+            .push(format!("{lost} events were lost, so messages or parts of them are missing: {}.", named.join(", ")));
     }
     let untimed = job.messages.len() - shown;
     if untimed > 0 {
-        notices.push(format!("Of {} no time is known; not shown.", counted(untimed)));
+        notices.push(format!("{} not shown, because no time is known.", counted(untimed)));
     }
     let half = job.messages.iter().filter(|message| message.send.is_some() != message.receive.is_some()).count();
     if half > 0 {
-        notices.push(format!("Of {} only one side is known; no arrow there.", counted(half)));
+        notices.push(format!("{} shown without an arrow, because only one side is known.", counted(half)));
     }
-    notices.extend(of_ranks(job, "left no trace; others tell of them", |rank| rank.host.is_empty()));
-    notices.extend(of_ranks(job, "left a trace that ends before the process does", |rank| {
+    notices.extend(of_ranks(job, "have no trace and are known only from others", |rank| rank.host.is_empty()));
+    notices.extend(of_ranks(job, "have a trace that ends before the process", |rank| {
         !rank.host.is_empty() && !rank.is_whole
     }));
-    notices.extend(of_ranks(job, "have a clock that nobody has compared: their arrows may point anywhere", |rank| {
+    notices.extend(of_ranks(job, "have a clock that was never compared, so their arrows may be wrong", |rank| {
         !rank.host.is_empty() && rank.clock_error.is_none()
     }));
     notices.extend(job.faults.iter().cloned());
@@ -111,7 +109,7 @@ fn counted(messages: usize) -> String {
     format!("{messages} message{}", if messages == 1 { "" } else { "s" })
 }
 
-/// `Ranks 3, 5 and 60 others ..`, if there are such ranks.
+/// A sentence about the ranks for which `is_so` holds, if there are any.
 fn of_ranks(job: &Job, what: &str, is_so: impl Fn(&Rank) -> bool) -> Option<String> {
     let ranks: Vec<_> = job.ranks.iter().filter(|rank| is_so(rank)).map(|rank| rank.rank.to_string()).collect();
     let others = ranks.len().saturating_sub(8);
@@ -130,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_sound_job_has_no_notice_and_each_fault_has_a_sentence() {
-        let mut job = Job::made(20, 50, 1);
+        let mut job = Job::synthetic(20, 50, 1);
         assert!(notices(&job, 50).is_empty());
         job.ranks.iter_mut().for_each(|rank| rank.clock_error = None);
         job.ranks[3].host.clear();
@@ -142,10 +140,10 @@ mod tests {
         for sentence in [
             "7 events were lost",
             "7 ibex_comm_msg_arrived of rank 1",
-            "Of 1 message no time",
+            "1 message not shown",
             "only one side is known",
-            "left no trace; others tell of them: 3.",
-            "ends before the process does: 4.",
+            "have no trace and are known only from others: 3.",
+            "ends before the process: 4.",
             "0, 1, 2, 4, 5, 6, 7, 8 and 11 others.",
             "Block 3 of a file is damaged.",
         ] {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks: columns of numbers, small enough for a page and quick for a browser to read.
-//!
-//! A column is a sequence of numbers of variable length (LEB128: seven bits a byte, low ones first). A block is how
-//! many columns, how many bytes each, all as four bytes with the low one first, then the columns. It goes into the
-//! page compressed with zlib, in base64. `page/block.js` reads it. Called by who has columns. Tests: below.
+//! Blocks: columns of numbers, small enough for a page and quick for a browser to read. A column is a sequence of
+//! numbers of variable length (LEB128). A block has the number of columns, the length of each in bytes (all
+//! little-endian, four bytes each), then the columns. The page contains it compressed with zlib, in base64.
+//! `page/block.js` reads it. Callers: the files with columns. Tests: below.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +23,7 @@ impl Column {
         self.0.push(value as u8);
     }
 
-    /// The sign goes to the lowest bit, so that small numbers are short whatever their sign.
+    /// Zigzag-encoded, so that small negative numbers are short, too.
     pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(zigzag(value));
     }
@@ -71,7 +70,7 @@ pub(crate) fn write(name: &str, columns: &[Column], out: &mut dyn Write) -> io::
 
 #[cfg(test)]
 pub(crate) mod reading {
-    //! What `page/block.js` does, for the tests of who writes.
+    //! The inverse, as in `page/block.js`, for tests.
 
     use super::{Engine, STANDARD};
     use flate2::read::ZlibDecoder;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Columns of messages: few of all messages, which the page keeps in memory, and all moments, which it looks up when
-//! somebody comes near.
+//! Columns of messages: a summary of each message, which the page keeps in memory, and all times, which it reads when
+//! the view comes near.
 //!
-//! Both are cut in chunks of [`CHUNK`] messages in the order of their first moments: the page reads the former one by
-//! one while it already shows something, and of the latter those that it needs. Each moment is a distance from one
-//! that comes shortly before it, which is a small number. `page/messages.js` and `page/life.js` have the other half.
-//! Called by `page.rs`. Tests: below.
+//! Both are divided into chunks of [`CHUNK`] messages in the order of their first times. The page reads all summaries,
+//! chunk by chunk, while it already draws, and the times only as needed. Times are stored as small distances from an
+//! earlier one. `page/messages.js` and `page/life.js` have the other half. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::lanes::Lanes;
@@ -17,25 +16,25 @@ use std::io::{self, Write};
 /// Messages in a chunk.
 pub(crate) const CHUNK: usize = 32768;
 
-/// What the page knows of each message. Times are nanoseconds.
+/// The summary of a message. Times are nanoseconds.
 pub(crate) struct Row {
-    /// Where it stands in the job.
+    /// Its index in the job.
     pub(crate) place: usize,
-    /// Its first moment and its last.
+    /// Its first time and its last.
     pub(crate) first: Time,
     pub(crate) last: Time,
     /// The ends of its arrow.
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// From the sender's call to the last that had to be done for it.
+    /// Duration from the sender's call to the last completion.
     pub(crate) took: Option<i64>,
     pub(crate) lanes: (u32, u32),
     pub(crate) wait: Option<(WaitKind, i64)>,
-    /// From which level of detail on its arrow is drawn.
+    /// The first level of detail at which its arrow is drawn.
     pub(crate) detail: u8,
 }
 
-/// A row for each message of which a moment is known, by the first of them.
+/// A row for each message with a known time, ordered by the first.
 pub(crate) fn rows(job: &Job, lanes: &Lanes) -> Vec<Row> {
     let waits = Waits::of(job);
     let messages = job.messages.iter().enumerate();
@@ -66,17 +65,17 @@ fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<
     })
 }
 
-/// The place of a protocol in the page's tables; the last is for an unknown one.
+/// The index of a protocol in the page's tables; the last one is "unknown".
 pub(crate) fn protocol(protocol: Option<Protocol>) -> usize {
     protocol.map_or(8, |protocol| protocol as usize)
 }
 
-/// The place of a wait in the page's tables; the first is for none.
+/// The index of a wait in the page's tables; the first one is "none".
 pub(crate) fn wait(wait: Option<WaitKind>) -> usize {
     wait.map_or(0, |kind| 1 + kind as usize)
 }
 
-/// Writes what the page knows of all messages, as blocks `messages-0`, `messages-1`, ..
+/// Writes the summaries of all messages, as blocks `messages-0`, `messages-1`, ..
 ///
 /// # Errors
 /// Those of `out`.
@@ -114,7 +113,7 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
     Ok(())
 }
 
-/// Writes what the page looks up, as blocks `life-0`, `life-1`, ..
+/// Writes all times of messages, as blocks `life-0`, `life-1`, ..
 ///
 /// # Errors
 /// Those of `out`.
@@ -137,7 +136,7 @@ pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Each moment from the one before it on its side that is known; the first of a side from its end of the arrow.
+/// Each time as its distance from the previous known one of its side; the first from the side's end of the arrow.
 fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
     let send = message.send.unwrap_or_default();
     let receive = message.receive.unwrap_or_default();
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn messages_are_in_chunks_and_their_times_are_found_again() {
-        let job = Job::made(4, CHUNK + 100, 5);
+        let job = Job::synthetic(4, CHUNK + 100, 5);
         let rows = rows(&job, &Lanes::of(&job));
         let start = job.span.unwrap().0;
         let page = text(|out| write_messages(&job, &rows, start, out));
@@ -196,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn each_moment_of_a_message_is_found_again_and_what_is_not_known_stays_so() {
-        let mut job = Job::made(4, 500, 6);
+    fn each_time_of_a_message_is_found_again_and_unknown_times_stay_unknown() {
+        let mut job = Job::synthetic(4, 500, 6);
         job.messages[7].receive = None;
         job.messages[8].send.as_mut().unwrap().begun = None;
         let rows = rows(&job, &Lanes::of(&job));
@@ -218,8 +217,8 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_which_nothing_is_known_has_no_row() {
-        let mut job = Job::made(2, 3, 1);
+    fn a_message_without_a_known_time_has_no_row() {
+        let mut job = Job::synthetic(2, 3, 1);
         (job.messages[1].send, job.messages[1].receive) = (None, None);
         assert_eq!(rows(&job, &Lanes::of(&job)).len(), 2);
     }

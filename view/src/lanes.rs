@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes: the rows of the time line. One for each rank, or for each thread of a rank that has several.
-//!
-//! Messages name their lanes, not ranks, so that the page looks nothing up. Called by all who write messages. Tests:
-//! below.
+//! Lanes: the rows of the time line. One for each rank, or for each thread of a rank that has several. Messages refer
+//! to lanes, not ranks, so that the page needs no look-up. Callers: the files that write messages. Tests: below.
 
 use ibex_messages::{Job, Message};
 use serde::Serialize;
@@ -11,9 +9,9 @@ use std::collections::HashMap;
 /// A row of the time line.
 #[derive(Serialize)]
 pub(crate) struct Lane {
-    /// A place in `Job::ranks`.
+    /// An index in `Job::ranks`.
     pub(crate) rank: u32,
-    /// What tells it from other lanes of the rank; empty where it is the only one.
+    /// Its name among the lanes of the rank; empty if it is the only one.
     pub(crate) thread: String,
 }
 
@@ -68,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_rank_with_two_threads_has_two_lanes_and_one_without_any_has_one() {
-        let mut job = Job::made(3, 10, 1);
+        let mut job = Job::synthetic(3, 10, 1);
         job.ranks[0].threads.clear();
         job.ranks[1].threads = vec![(4, String::new()), (7, "poller".to_owned())];
         let lanes = Lanes::of(&job);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Levels of detail: what the page draws of a stretch of time that has too many messages to draw each.
+//! Levels of detail, for stretches of time with too many messages to draw each.
 //!
-//! Bands: for each lane and each bin of time how many arrows begin or end there, by protocol and by what was waited
-//! for. Each level has eight times the bins of the one above it. And the arrows that stand out: of each bin of a
-//! level (32 of the coarsest, four times as many of each next) the message that took longest and is of no coarser
-//! level; so whatever the page shows, the slowest are among what it draws. `page/bands.js` and `page/arrows.js` draw
-//! them. Called by `page.rs` and `columns.rs`. Tests: below.
+//! Bands: for each lane and bin of time, the number of arrows that begin or end there, by protocol and by wait. Each
+//! level has eight times the bins of the previous one. Outstanding arrows: for each bin of a level (32 in the coarsest,
+//! then four times as many in each next one) the slowest message that no coarser level has, so the page always draws
+//! the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs` and `columns.rs`. Tests:
+//! below.
 
 use crate::block::{self, Column};
 use crate::columns::{self, Row};
@@ -17,22 +17,22 @@ use std::io::{self, Write};
 const COARSEST: usize = 512;
 /// Cells (lanes times bins) of a level at most.
 const MOST_CELLS: usize = 1 << 20;
-/// Fewer messages than this the page counts itself while one looks.
+/// Below this number of messages, the page counts them itself.
 const FEW: usize = 100_000;
 /// Levels of detail of arrows.
 pub(crate) const DETAILS: u8 = 9;
 
-/// What the page has to know of a level to find its way in it.
+/// Description of a level for the page.
 #[derive(Serialize)]
 pub(crate) struct Level {
     pub(crate) bins: usize,
-    /// The protocols that occur, by their places in the page's tables: a plane of cells for each.
+    /// The occurring protocols, as indexes in the page's tables, with a plane of cells for each.
     pub(crate) protocols: Vec<usize>,
-    /// The same of what was waited for.
+    /// The same for waits.
     pub(crate) waits: Vec<usize>,
 }
 
-/// Which levels are worth writing.
+/// The levels that are worth writing.
 pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
     let mut protocols: Vec<_> = rows.iter().map(|row| columns::protocol(job.messages[row.place].protocol)).collect();
     let mut waits: Vec<_> = rows.iter().map(|row| columns::wait(row.wait.map(|wait| wait.0))).collect();
@@ -83,13 +83,13 @@ pub(crate) fn write(
     block::write(&format!("level-{number}"), &planes, out)
 }
 
-/// The bin of a moment so many nanoseconds after the start; as `page/bands.js` computes it.
+/// The bin of a time after the start, nanoseconds; `page/bands.js` computes the same.
 fn bin_of(after: i64, span: i64, bins: usize) -> usize {
     let bin = (after.max(0) as f64 * bins as f64 / span.max(1) as f64) as usize;
     bin.min(bins - 1)
 }
 
-/// Says of each row from which level on its arrow is drawn.
+/// Sets for each row the level from which on its arrow is drawn.
 pub(crate) fn give_details(rows: &mut [Row]) {
     let Some(start) = rows.first().map(|row| row.first) else { return };
     let span = rows.iter().map(|row| row.from.since(start)).max().unwrap_or_default();
@@ -120,7 +120,7 @@ mod tests {
     use crate::lanes::Lanes;
 
     fn made(messages: usize) -> (Job, Vec<Row>, usize) {
-        let job = Job::made(8, messages, 2);
+        let job = Job::synthetic(8, messages, 2);
         let lanes = Lanes::of(&job);
         let rows = columns::rows(&job, &lanes);
         (job, rows, lanes.all.len())

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as one page of HTML: a time line of its messages, and what can be counted of them.
+//! A job as one HTML page: a time line of its messages, and statistics.
 //!
-//! [`page`] writes the page: its text, style and scripts stand in `page/` as a reader of them wants them (`page.rs`
-//! puts them together), its data follow as blocks of columns (`block.rs`). `lanes.rs` says which rows the time line
-//! has, `waits.rs` what each message waited for, `columns.rs` what the page knows of all messages at once and what it
-//! looks up of one, `levels.rs` what it draws of a stretch of time with too many of them, `rare.rs` connections,
-//! incidents and one-sided operations, `about.rs` the rest. [`picture`] has a browser without a window draw a page.
+//! [`page`] writes the page: text, style and scripts from `page/` (assembled by `page.rs`), then the data as blocks of
+//! columns (`block.rs`). `lanes.rs` has the rows of the time line, `waits.rs` the wait of each message, `columns.rs`
+//! the messages, `levels.rs` the levels of detail, `rare.rs` connections, incidents and one-sided operations,
+//! `about.rs` the rest. [`picture`] draws a page with a headless browser.
 //!
-//! The crate knows of a [`Job`] and nothing below it. Path: pending. One thread. No unsafe code. Tests: in the files;
-//! tests/browser.rs looks at pages as a browser shows them.
+//! The crate depends only on [`Job`]. Path: pending. One thread. No unsafe code. Tests: in the files; tests/browser.rs
+//! opens pages in a browser.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +24,7 @@ mod waits;
 use ibex_messages::Job;
 use std::io::{self, Write};
 
-/// Writes the page: one file that needs no other, and no network.
+/// Writes the page: one self-contained file that needs no network.
 ///
 /// # Errors
 /// Those of `out`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts the page together: text, style and scripts of `page/`, then the data.
+//! Assembles the page: text, style and scripts of `page/`, then the data.
 //!
-//! What is needed for the first look comes first, so that a browser shows the whole run while it still reads the rest.
-//! The policy in the page's head forbids it any network. Called by `lib.rs`. Tests: below.
+//! The data for the first view come first, so that a browser shows the whole run while it still reads the rest. The
+//! content security policy in the page's head forbids any network access. Called by `lib.rs`. Tests: below.
 
 use crate::about::About;
 use crate::lanes::Lanes;
@@ -16,7 +16,7 @@ use std::path::Path;
 const FRAME: &str = include_str!("page/frame.html");
 const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
 
-/// In the order in which they need each other; all share one scope.
+/// In order of dependency; all share one scope.
 const SCRIPTS: [(&str, &str); 21] = [
     ("words.js", include_str!("page/words.js")),
     ("colours.js", include_str!("page/colours.js")),
@@ -32,7 +32,7 @@ const SCRIPTS: [(&str, &str); 21] = [
     ("marks.js", include_str!("page/marks.js")),
     ("timeline.js", include_str!("page/timeline.js")),
     ("overview.js", include_str!("page/overview.js")),
-    ("hands.js", include_str!("page/hands.js")),
+    ("input.js", include_str!("page/input.js")),
     ("histogram.js", include_str!("page/histogram.js")),
     ("matrix.js", include_str!("page/matrix.js")),
     ("slowest.js", include_str!("page/slowest.js")),
@@ -72,7 +72,7 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     rare::write(job, &lanes, start, out)?;
     out.write_all(&finer)?;
     columns::write_lives(job, &rows, out)?;
-    // Tells the script that the file is whole.
+    // Marks the end, so that the script can tell a truncated file.
     block::write("end", &[], out)?;
     out.write_all(b"</body>\n</html>\n")
 }
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere_and_a_name_cannot_end_an_element() {
-        let mut job = Job::made(4, 100, 1);
+    fn the_page_is_self_contained_and_a_name_cannot_end_an_element() {
+        let mut job = Job::synthetic(4, 100, 1);
         job.name = "</script><blink>".to_owned();
         job.ranks[0].program = "</script>".to_owned();
         let page = page(&job);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_heading_is_the_programs_name() {
-        let mut job = Job::made(3, 10, 1);
+        let mut job = Job::synthetic(3, 10, 1);
         job.name = "4711".to_owned();
         job.ranks.iter_mut().for_each(|rank| rank.program = "/home/me/bin/solver".to_owned());
         assert!(page(&job).contains("<title>solver, job 4711 – ibex</title>"));

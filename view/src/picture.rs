@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture of a page: Chromium without a window draws it.
+//! A picture of a page, drawn by headless Chromium.
 //!
-//! Called by `ibex view --picture`, and by the tests, which also read what the page says of itself. The browser gets a
-//! profile of its own, which is removed. Path: setup. Tests: tests/browser.rs.
+//! Called by `ibex view --picture`, and by the tests, which also read the page's description of itself. The browser
+//! gets a temporary profile. Path: setup. Tests: tests/browser.rs.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::process::{Command, Output, Stdio};
 
 use which::which;
 
-/// Names under which systems install it.
+/// Names of the browser on different systems.
 const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
-/// How long a page may compute, in milliseconds of a clock that stands still while the browser is busy.
+/// Time for the page's scripts, in milliseconds of the browser's virtual time.
 const BUDGET: u32 = 20_000;
 
-/// A browser that is installed here.
+/// An installed browser.
 #[derive(Debug, Clone)]
 pub struct Browser {
     program: PathBuf,
@@ -29,11 +29,11 @@ impl Browser {
     /// `NotFound`, with what to install.
     pub fn find() -> io::Result<Browser> {
         let found = NAMES.iter().find_map(|name| which(name).ok());
-        let missing = "no Chromium is installed (Debian's package `chromium`), which draws the picture";
+        let missing = "the picture needs Chromium, which is not installed (Debian's package `chromium`)";
         found.map(|program| Browser { program }).ok_or_else(|| io::Error::new(ErrorKind::NotFound, missing))
     }
 
-    /// Draws a page into a PNG file. `fragment` says what it shows: what its address has after `#`.
+    /// Draws a page into a PNG file. `fragment`, the part of the address after `#`, says what it shows.
     ///
     /// # Errors
     /// The browser does not run, or leaves no picture.
@@ -83,12 +83,12 @@ impl Profile {
 
 impl Drop for Profile {
     fn drop(&mut self) {
-        // What stays costs room under the temporary folder, and nobody is there to be told.
+        // A folder that stays only costs space in the temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// `file:///..` with all that has a meaning in addresses escaped.
+/// The `file://` address, with special characters escaped.
 fn address(page: &Path, fragment: &str) -> io::Result<String> {
     let path = page.canonicalize()?;
     let mut address = "file://".to_owned();
@@ -107,6 +107,6 @@ fn digit(value: u8) -> char {
 
 fn failure(done: &Output) -> io::Error {
     let text = String::from_utf8_lossy(&done.stderr);
-    let last = text.lines().last().unwrap_or("nothing on its standard error");
-    io::Error::other(format!("Chromium ended with {} and left no result: {last}", done.status))
+    let last = text.lines().last().unwrap_or("nothing on standard error");
+    io::Error::other(format!("Chromium ended with {} and gave no result: {last}", done.status))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections, incidents and one-sided operations: what the page shows as marks beside the messages.
+//! Connections, incidents and one-sided operations, which the page shows as marks.
 //!
-//! A block of each, by time. `page/marks.js` draws them. Called by `page.rs`. Tests: below.
+//! One block for each kind, ordered by time. `page/marks.js` draws them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::lanes::Lanes;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn each_is_written_by_time() {
-        let mut job = Job::made(2, 0, 1);
+        let mut job = Job::synthetic(2, 0, 1);
         let at = |nanoseconds: i64| Time::new(1000 + nanoseconds);
         let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: None, port: None, value: 3 };
         job.incidents = vec![incident(9, IncidentKind::ReceiverNotReady), incident(4, IncidentKind::QueuedBegin)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was waited for longest for the sake of each message: calls of MPI tell of late senders and receivers, the
-//! connections and the queues of its sender of the rest.
+//! The longest wait for each message: late senders and receivers from MPI calls, the rest from the sender's connections
+//! and queues.
 //!
 //! Called by `columns.rs`. Tests: below.
 
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 /// A stretch of time.
 type Stretch = (Time, Time);
 
-/// What the processes of a job waited for.
+/// All waits of a job.
 pub(crate) struct Waits {
-    /// The longest of each message in calls of MPI, by its place.
+    /// The longest wait of each message in MPI calls, by its index.
     in_calls: HashMap<usize, Wait>,
-    /// By rank and peer, by their begins.
+    /// Stretches by rank and peer, ordered by their begins.
     connecting: HashMap<(u32, u32), Vec<Stretch>>,
     queued: HashMap<(u32, u32), Vec<Stretch>>,
 }
@@ -40,7 +40,7 @@ impl Waits {
         Waits { in_calls, connecting, queued: queued(job) }
     }
 
-    /// The longest of the message at this place; none where nobody waited for it.
+    /// The longest wait for the message at this index, if any.
     pub(crate) fn longest(&self, place: usize, message: &Message) -> Option<Wait> {
         let pair = (message.sender, message.receiver);
         let sending = message.send.and_then(|side| side.activated.zip(side.begun.or(side.ended)));
@@ -55,7 +55,7 @@ impl Waits {
     }
 }
 
-/// From the first request that has to wait to the last that need not any more.
+/// Stretches in which requests wait, by rank and peer.
 fn queued(job: &Job) -> HashMap<(u32, u32), Vec<Stretch>> {
     let mut stretches: HashMap<_, Vec<Stretch>> = HashMap::new();
     let mut open = HashMap::new();
@@ -76,7 +76,7 @@ fn queued(job: &Job) -> HashMap<(u32, u32), Vec<Stretch>> {
     stretches
 }
 
-/// What the stretches, which are in order, have of a span: the longest part.
+/// The longest overlap of the stretches, which are in order, with a span.
 fn overlap(stretches: &[Stretch], from: Time, to: Time) -> Option<Stretch> {
     let end = stretches.partition_point(|stretch| stretch.0 < to);
     let parts = stretches[..end].iter().rev().take(8).map(|stretch| (stretch.0.max(from), stretch.1.min(to)));
@@ -89,7 +89,7 @@ mod tests {
     use ibex_messages::{Connection, Incident};
 
     fn job() -> Job {
-        let mut job = Job::made(2, 1, 3);
+        let mut job = Job::synthetic(2, 1, 3);
         let message = &mut job.messages[0];
         message.receive = None;
         let send = message.send.as_mut().unwrap();
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_waited_for_in_calls_of_mpi_the_longest_counts() {
-        let job = Job::made(4, 500, 3);
+    fn the_longest_wait_in_mpi_calls_counts() {
+        let job = Job::synthetic(4, 500, 3);
         let (waits, took) = (Waits::of(&job), |wait: Wait| wait.to.since(wait.from));
         let mut longest = vec![None; job.messages.len()];
         for (place, wait) in job.message_waits() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages as a browser shows them: Chromium without a window opens them at an address and tells what the page says of
-//! itself (the element `self`), and draws pictures, which stay in the target folder's `tmp` for who wants to look.
+//! Pages in a browser: headless Chromium opens them at an address and returns the page's description of itself (the
+//! element `self`), and draws pictures, which stay in the target folder's `tmp`.
 
 use ibex_messages::{Connection, Incident, IncidentKind, Job, Loss, Message, Protocol, Time};
 use ibex_view::picture::Browser;
@@ -40,7 +40,7 @@ impl Page {
         shown
     }
 
-    /// Draws it, and takes an empty picture for none.
+    /// Draws it; an empty picture is a failure.
     fn draw(&self, name: &str, fragment: &str) {
         let file = self.file.with_file_name(format!("{name}.png"));
         let _ = fs::remove_file(&file);
@@ -70,7 +70,7 @@ fn between(job: &Job, from: i64, to: i64) -> impl Iterator<Item = &Message> {
 
 #[test]
 fn the_whole_run_a_part_of_it_and_one_message() {
-    let job = Job::made(16, 60_000, 4);
+    let job = Job::synthetic(16, 60_000, 4);
     let page = Page::of("levels", &job);
     let whole = page.shows("");
     assert_eq!((&whole["mode"], &whole["shown"]), (&"bands".into(), &60_000.into()));
@@ -100,7 +100,7 @@ fn the_whole_run_a_part_of_it_and_one_message() {
 
 #[test]
 fn a_search_shows_what_the_job_has_and_says_what_it_does_not_know() {
-    let job = Job::made(4, 3000, 9);
+    let job = Job::synthetic(4, 3000, 9);
     let page = Page::of("search", &job);
     let passing = |fragment: &str| page.shows(fragment)["passing"].as_u64().unwrap() as usize;
     let count = |test: &dyn Fn(&Message) -> bool| job.messages.iter().filter(|message| test(message)).count();
@@ -112,13 +112,13 @@ fn a_search_shows_what_the_job_has_and_says_what_it_does_not_know() {
     let pair = count(&|each| (each.sender, each.receiver) == (1, 3) && each.protocol == Some(Protocol::Copied));
     assert_eq!(passing("q=from:1%20to:3%20protocol:copied%20comm:MPI_COMM_WORLD"), pair);
     let refused = page.shows("q=colour:blue");
-    assert!(refused["error"].as_str().unwrap().contains("is no term"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("is not a term"), "{refused}");
     assert_eq!(refused["passing"], 3000);
 }
 
 #[test]
 fn the_slowest_are_those_of_the_job() {
-    let job = Job::made(4, 3000, 11);
+    let job = Job::synthetic(4, 3000, 11);
     let shown = Page::of("slowest", &job).shows("");
     let took = |message: &Message| {
         let (send, receive) = (message.send.unwrap(), message.receive.unwrap());
@@ -133,7 +133,7 @@ fn the_slowest_are_those_of_the_job() {
 
 #[test]
 fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
-    let mut job = Job::made(4, 400, 2);
+    let mut job = Job::synthetic(4, 400, 2);
     let start = job.span.unwrap().0;
     let at = |nanoseconds: i64| Time::new(start.nanoseconds() + nanoseconds);
     let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: Some(2), port: Some(1), value: 4096 };
@@ -165,12 +165,12 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
 #[test]
 fn a_page_that_was_cut_says_so() {
     let mut bytes = Vec::new();
-    ibex_view::page(&Job::made(4, 2000, 2), &mut bytes).unwrap();
+    ibex_view::page(&Job::synthetic(4, 2000, 2), &mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let cut = text.find("id=\"life-0\"").unwrap();
     let page = Page::from_bytes("cut", &text.as_bytes()[..cut]);
     let problems = said(&page.text(""))["problems"].to_string();
-    assert!(problems.contains("This file is not whole"), "{problems}");
+    assert!(problems.contains("This file is truncated"), "{problems}");
 }
 
 #[test]

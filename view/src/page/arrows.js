@@ -1,15 +1,15 @@
-// Arrows: a line from where a message leaves to where it arrives, coloured by its class. Draws all that are in sight
-// where they are few, else those that stand out. What was drawn can be found again by where it is.
+// Arrows: a line from the departure of a message to its arrival, coloured by class. Draws all visible messages if they
+// are few, otherwise the outstanding ones. Also finds the arrow at a point.
 
-/// More arrows than this nobody can tell apart.
+/// More arrows than this cannot be told apart.
 const MOST_ARROWS = 700;
-/// So many of those that stand out are drawn over bands.
+/// Number of outstanding arrows drawn over bands.
 const MOST_STANDING = 260;
 
-/// The messages in sight, or undefined if there are more than can be drawn.
+/// The visible messages, or undefined if there are too many to draw.
 function inSight(from, to) {
   const found = [];
-  // Asking the columns for more than a few ten thousand takes longer than a picture may.
+  // Reading more than some ten thousand takes longer than a frame may.
   if (begunBefore(to) - begunBefore(from) > 60000 && !filter.isOn) return undefined;
   visit(from, to, (place) => {
     if (found.length <= MOST_ARROWS && isInRows(place)) found.push(place);
@@ -20,7 +20,7 @@ function inSight(from, to) {
 const isInRows = (place) => rows.of[messages.sender[place]] >= 0 || rows.of[messages.receiver[place]] >= 0;
 const hasBothRows = (place) => rows.of[messages.sender[place]] >= 0 && rows.of[messages.receiver[place]] >= 0;
 
-/// The slowest of each part of the stretch: coarser levels first, until they are enough.
+/// The slowest messages of each part of the stretch, from coarser levels first, until there are enough.
 function standingOut(from, to) {
   const found = [];
   for (const level of messages.standing.slice(0, -1)) {
@@ -39,7 +39,7 @@ function standingOut(from, to) {
   return found;
 }
 
-/// Draws arrows; `anchors`, where bars are drawn, says at which height of its row each has its ends.
+/// Draws arrows; `anchors`, if bars are drawn, has the height of each arrow's ends in their rows.
 function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
   const { of } = schemes[state.colour];
   const byClass = new Map();
@@ -49,7 +49,7 @@ function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
     if (group) group.push(place);
     else byClass.set(of(place), [place]);
   }
-  // Beside the chosen one all others stand back.
+  // If one is chosen, all others are fainter.
   pen.globalAlpha = faint ? 0.62 : state.chosen !== undefined ? 0.45 : places.length > 200 ? 0.75 : 0.95;
   pen.lineWidth = places.length > 300 ? 1 : 1.4;
   const hasHeads = places.length <= 400;
@@ -67,7 +67,7 @@ function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
   pen.globalAlpha = 1;
 }
 
-/// Where an arrow begins and ends. Far ends are brought near, which browsers draw faster.
+/// The ends of an arrow. Distant ends are clamped, because browsers draw that faster.
 function endsOf(place, xOf, anchors) {
   const anchor = anchors?.get(place);
   const [y1, y2] = [anchor?.sent ?? middleOf(messages.sender[place]), anchor?.came ?? middleOf(messages.receiver[place])];

@@ -1,11 +1,11 @@
-// Bands: where there are too many messages to draw each, how many begin and end in each row and bin of time, by class.
-// From the levels that the writer has prepared where there is no search and the stretch is long; counted otherwise.
+// Bands: where there are too many messages to draw, the number that begin and end in each row and bin of time, by
+// class. For a long stretch without a search, from the levels that the writer has prepared; otherwise counted here.
 
 /// By number: the planes of cells, or a promise of them.
 const levels = new Map();
 /// Bins are not narrower than this.
 const NARROWEST = 2;
-/// More messages than this are not counted while one looks if a level has them counted.
+/// Above this number of messages, prepared levels are used.
 const MOST_COUNTED = 100000;
 
 function levelOf(number, later) {
@@ -75,7 +75,7 @@ function countedBands(from, to, most) {
 
 const image = document.createElement("canvas");
 
-/// Rows lower than this have no room for columns: the colours are mixed, and the stronger the more messages there are.
+/// Rows lower than this have no room for columns: they mix the colours, stronger where there are more messages.
 const LOW = 15;
 
 /// The classes' colours by their shares, as a pixel.
@@ -95,7 +95,7 @@ function fillLow(dots, colour, top, floor, wide, high, from, to) {
   for (let y = Math.max(top, 0); y <= Math.min(floor, high - 1); y += 1) dots.fill(colour, y * wide + from, y * wide + to);
 }
 
-/// Draws them: in each row columns as high as the root of what they count, divided among the classes.
+/// Draws the bands: columns in each row, as high as the square root of the count, divided among the classes.
 function drawBands({ pen, width, height, scale }, bands, xOf) {
   const [wide, high] = [Math.round((width - GUTTER) * scale), Math.round((height - AXIS) * scale)];
   if (wide < 1 || high < 1) return;

@@ -1,9 +1,9 @@
-// Blocks of the page's data: columns of numbers of variable length, compressed, as text. The writer says their form.
+// Reads blocks of the page's data: columns of numbers, compressed, as text. `block.rs` describes the format.
 
-/// The columns of a block as bytes. Each block is read once: its text is given back.
+/// The columns of a block as bytes. Each block is read once, and its text freed.
 async function columnsOf(name) {
   const place = element(name);
-  if (!place) throw new Error(`This file is not whole: it lacks “${name}”.`);
+  if (!place) throw new Error(`This file is truncated: “${name}” is missing.`);
   const packed = bytesOf(place.textContent);
   place.remove();
   const unpacked = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate")));

@@ -1,4 +1,4 @@
-// The colours of the drawings, as the style has them. Who draws asks `ink`; a change of the theme fills it anew.
+// The colours of the drawings, from the style sheet, in `ink`; a change of the theme reads them again.
 
 const ink = { protocol: [], wait: [], phase: {} };
 /// The same of the classes as a pixel of an image has them, by name of the classes.

@@ -1,6 +1,7 @@
-// The controls above the time line: search, colours and their legend, theme, keys; and the line that says what is shown.
+// The controls above the time line: search, colours and their legend, theme, keys; and the line that describes the
+// view.
 
-/// Asks for something else.
+/// Sets the search.
 function search(text) {
   change({ query: text });
 }
@@ -14,7 +15,7 @@ function drawQuery() {
   answer.textContent = filter.error || (filter.isOn ? `${count(filter.count)} of ${count(TOTAL)}` : "");
 }
 
-/// The classes that occur, each a button that shows it alone or with others.
+/// The occurring classes as buttons that select them.
 function drawLegend() {
   for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === state.colour;
   const { names, means } = schemes[state.colour];
@@ -51,7 +52,7 @@ function drawWindow() {
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
   const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)}${gathered.count > 0 ? ` · ${words}` : ""}` : "";
   const text = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
-  // Read out again only if it is something else.
+  // Assign only a change, so that screen readers do not repeat it.
   if (element("window").innerHTML !== text) element("window").innerHTML = text;
   element("all-rows").hidden = state.ranks === undefined;
 }
@@ -90,7 +91,7 @@ const HELP = `<h2>Keys on the time line</h2><div><table>
   <tr><td><code>wait:late-sender</code></td><td>longest wait</td></tr><tr><td><code>took:&gt;20us</code></td><td>call to completion</td></tr>
   <tr><td><code>waited:&gt;1ms</code></td><td>longest wait</td></tr></table></div>
   <h2>Marks</h2><p>▼ receiver not ready · ■ memory registered or deregistered · ❙ a request had to queue · ◆ connection made · ✖ connection failed · ● event of adapter or port</p>
-  <p class="quiet">The address of this page, after #, leads to what it shows. <button type="button" id="close-keys">Close</button></p>`;
+  <p class="quiet">The address of this page, after #, stores the current view. <button type="button" id="close-keys">Close</button></p>`;
 
 function toggleHelp() {
   const dialog = element("keys");

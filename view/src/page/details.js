@@ -1,18 +1,18 @@
-// The life of the chosen message: what it is, how it went and why, a picture of its phases, and all its moments.
+// The chosen message: its fields, protocol and reason, a picture of its phases, and all its times.
 
 const details = element("details");
 const MOMENT_MEANS = {
-  activated: "the call begins", begun: "the first bytes go", ended: "the adapter has the last", completed: "the request is done",
-  notified: "the caller is told", arrived: "arrives", unexpected: "nobody expects it: queued", requested: "the receive's call begins",
-  posted: "the receive is posted", matched: "matched", put: "the first bytes are put in place", filled: "the last are there",
-  received: "the request is done", told: "the caller is told",
+  activated: "the call begins", begun: "the first bytes leave", ended: "the adapter has the last bytes", completed: "the request is complete",
+  notified: "the caller is notified", arrived: "arrives", unexpected: "unexpected: queued", requested: "the receive's call begins",
+  posted: "the receive is posted", matched: "matched", put: "the first bytes are in place", filled: "the last bytes are in place",
+  received: "the request is complete", told: "the caller is notified",
 };
 
 function drawDetails() {
   const place = state.chosen;
   details.hidden = place === undefined || !is.complete();
   if (details.hidden) return;
-  // The panel takes room from the time line, or gives it back.
+  // Opening or closing the panel changes the width of the time line.
   redraw();
   const life = lifeOf(place, drawDetails);
   if (!life) return;
@@ -31,7 +31,7 @@ function drawDetails() {
 /// The message in one sentence.
 function sentence(place) {
   const m = messages;
-  const took = Number.isNaN(m.took[place]) ? "Only one side of it is known." : `It took ${duration(m.took[place])}.`;
+  const took = Number.isNaN(m.took[place]) ? "Only one side is known." : `It took ${duration(m.took[place])}.`;
   const wait = m.wait[place] === 0 ? "" : ` Longest wait, ${duration(m.waited[place])}: ${WAIT_MEANS[m.wait[place]]} (${WAITS[m.wait[place]]}).`;
   return took + wait;
 }
@@ -59,10 +59,10 @@ function facts(place, life) {
 
 /// The delay with its error, which is that of both clocks.
 function delayWords(place, life) {
-  if (life.begun === undefined || life.arrived === undefined) return "not known";
+  if (life.begun === undefined || life.arrived === undefined) return "unknown";
   const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
   const delay = duration(life.arrived - life.begun);
-  if (ends[0] === ends[1]) return "none: it stays in its process";
+  if (ends[0] === ends[1]) return "none: within one process";
   if (ends.some((rank) => rank.clock_error === null)) return `${delay} (clocks not compared)`;
   return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
 }
@@ -90,7 +90,7 @@ function lifePicture(place, life) {
     <div class="phases">${legend.join("")}</div>`;
 }
 
-/// The moments of a side in order: since the message's first, and since the one before.
+/// The times of a side in order: since the message's first, and since the previous one.
 function times(life, names, title) {
   const known = names.filter((name) => life[name] !== undefined).sort((one, other) => life[one] - life[other]);
   if (known.length === 0) return `<h3>${title}</h3><p>No trace of this side.</p>`;

@@ -1,6 +1,7 @@
-// The search: terms `key:value`, all of which a message has to meet. Alternatives have commas, ranges `A..B`, `>A`, `<A`.
+// The search: terms `key:value`, all of which a message must match. Commas separate alternatives; ranges are `A..B`,
+// `>A`, `<A`.
 
-/// Which messages pass: 1 or 0 by place.
+/// Whether each message passes: 1 or 0 by index.
 const passes = new Uint8Array(TOTAL).fill(1);
 const filter = { isOn: false, count: TOTAL, error: "", text: "" };
 
@@ -14,7 +15,7 @@ const rankTest = (values, isEither) => {
 /// The place of a rank by its name: `3`, or `1:3` in another world than the first.
 const placeOfRank = (name) => about.ranks.findIndex((_, rank) => nameOf(rank) === name);
 
-/// By key: from the values a test of a message's place, or nothing if they are no such values.
+/// For each key: makes a test of a message's index from the values, or nothing if the values are invalid.
 const KEYS = {
   tag: (values) => within(values, (text) => (/^-?\d+$/.test(text) ? +text : undefined), messages.tag),
   size: (values) => within(values, sizeOf, messages.bytes),
@@ -61,13 +62,13 @@ function among(values, names, column) {
   return (place) => isWanted[column[place]];
 }
 
-/// The tests of a search; `error` says what is no term.
+/// The tests of a search, or an `error`.
 function testsOf(text) {
   const tests = [];
   for (const term of text.split(/\s+/).filter(Boolean)) {
     const [, key, value] = /^([a-z]+):(.+)$/i.exec(term) ?? [];
     const make = key && Object.hasOwn(KEYS, key.toLowerCase()) ? KEYS[key.toLowerCase()] : undefined;
-    if (!make) return { error: `“${term}” is no term. Terms: ${Object.keys(KEYS).slice(0, 11).join(", ")}; as tag:17` };
+    if (!make) return { error: `“${term}” is not a term. Terms: ${Object.keys(KEYS).slice(0, 11).join(", ")}; for example tag:17` };
     const test = make(value.split(","));
     if (!test) return { error: `“${value}” is no ${key} of this run` };
     tests.push(test);
@@ -75,7 +76,7 @@ function testsOf(text) {
   return { tests };
 }
 
-/// Finds anew which messages pass.
+/// Applies a search to all messages.
 function applyFilter(text) {
   const { tests, error } = testsOf(text);
   filter.text = text;

@@ -1,7 +1,7 @@
-// What the time line shows, counted: sizes and latencies as histograms. Also gathers, in the same pass over the
-// messages, what the matrix and the table of the slowest want.
+// Histograms of sizes and latencies of the messages in view. The same pass over the messages gathers the data of the
+// matrix and of the table of the slowest.
 
-/// Latencies are counted in so many bins for each ten times as long, from 10 ns on, and shown in at most so many bars.
+/// Bins per decade of latency, from 10 ns on, and the number of bars shown.
 const PER_DECADE = 24;
 const DECADES = 10;
 const MOST_BINS = 44;
@@ -12,7 +12,7 @@ const latencies = {
   delay: (place) => messages.to[place] - messages.from[place], took: (place) => messages.took[place], waited: (place) => messages.waited[place],
 };
 
-/// Counts all that the time line shows.
+/// Counts the messages in view.
 function gather() {
   const ranks = about.ranks.length;
   const found = {
@@ -42,7 +42,7 @@ function gather() {
   return found;
 }
 
-/// Keeps the slowest; returns what another has to exceed.
+/// Keeps the slowest; returns the duration that another must exceed.
 function keepSlow(slowest, place, took) {
   slowest.push(place);
   if (slowest.length < 4 * MOST_SLOW) return -1;
@@ -70,7 +70,7 @@ function drawHistogram(place, bars, marks, label) {
   const texts = marks.map(([bar, text]) => {
     const half = text.length * 3;
     const x = Math.min(Math.max(bar * wide, half), width - half);
-    // A text that would touch the one before it is left out.
+    // Omit a text that would touch the previous one.
     if (x - half < free) return "";
     free = x + half + 6;
     return `<text x="${x}" y="${height - 4}" text-anchor="middle">${plain(text)}</text>`;
@@ -105,7 +105,7 @@ function drawSizes(found) {
 function drawDelays(found) {
   const [first, end] = occupied(found.times);
   const measure = element("measure").value;
-  // Bins that are put together are a part of a decade again.
+  // Merged bins divide a decade evenly.
   const group = [1, 2, 4, 8, 24].find((bins) => (end - first) / bins <= MOST_BINS) ?? PER_DECADE;
   const begin = Math.floor(first / group) * group;
   const bars = [];

@@ -1,12 +1,11 @@
-// The whole life of a message: all its moments and by what it went. Looked up, a chunk at a time, when somebody comes
-// near enough to see it.
+// All times of a message, and its port and queue pair. Read chunk by chunk when the view comes near enough.
 
 const MOMENTS = [
   "activated", "begun", "ended", "completed", "notified",
   "arrived", "unexpected", "requested", "posted", "matched", "put", "filled", "received", "told",
 ];
 const SENT = 5;
-/// Protocols that ask the receiver first.
+/// Rendezvous protocols.
 const ANNOUNCED = new Set([2, 3, 4]);
 const chunks = new Map();
 
@@ -53,14 +52,14 @@ function lifeIn(chunk, place) {
 /// The phases of a side, each `[kind, from, to, what]`, in order.
 function sendPhases(life) {
   const end = life.ended ?? life.completed;
-  // What is announced waits for its receive before its bytes go.
+  // A rendezvous waits for its receive before its bytes leave.
   const isAnnounced = ANNOUNCED.has(messages.protocol[life.place]) && life.matched > life.begun && life.matched < end;
   const going = isAnnounced ? life.matched : life.begun;
   return joined([
-    ["prepare", life.activated, life.begun ?? end, "until the first bytes go"],
-    ["wait", life.begun, isAnnounced ? going : undefined, "announced: waits for the receive"],
-    ["transfer", going, end, "the bytes go"],
-    ["finish", life.ended, life.completed, "until the request is done"],
+    ["prepare", life.activated, life.begun ?? end, "until the first bytes leave"],
+    ["wait", life.begun, isAnnounced ? going : undefined, "rendezvous: waits for the receive"],
+    ["transfer", going, end, "the bytes leave"],
+    ["finish", life.ended, life.completed, "until the request is complete"],
     ["untold", life.completed, life.notified, "until the caller asks"],
   ]);
 }
@@ -71,9 +70,9 @@ function receivePhases(life) {
     ["prepare", life.requested, life.posted ?? undefined, "until the receive is posted"],
     ["wait", life.posted, matched, "posted: waits for the message"],
     ["wait", life.unexpected ?? undefined, matched, "unexpected: waits for its receive"],
-    ["prepare", matched, life.put, "until the first bytes are put in place"],
-    ["transfer", life.put ?? matched, life.filled ?? life.received, "the bytes are put in place"],
-    ["finish", life.filled, life.received, "until the request is done"],
+    ["prepare", matched, life.put, "until the first bytes are in place"],
+    ["transfer", life.put ?? matched, life.filled ?? life.received, "the bytes arrive in place"],
+    ["finish", life.filled, life.received, "until the request is complete"],
     ["untold", life.received, life.told, "until the caller asks"],
   ]);
 }

@@ -1,14 +1,14 @@
-// Starts the page: shows the whole run from what stands before this script, then reads the messages behind it.
+// Starts the page: shows the whole run from the data before this script, then reads the messages after it.
 
 let gathered;
 const problems = [];
 
-/// Says that something went wrong, where the reader sees it.
+/// Shows an error to the reader.
 function fail(error) {
   problems.push(String(error?.message ?? error));
   const place = element("error");
   place.hidden = false;
-  place.textContent = `Something of this page cannot be shown. ${problems.join(" ")}`;
+  place.textContent = `Part of this page cannot be shown. ${problems.join(" ")}`;
   describe();
 }
 addEventListener("error", (event) => fail(event.error ?? event.message));
@@ -17,7 +17,7 @@ addEventListener("unhandledrejection", (event) => fail(event.reason));
 const timing = {};
 const stamp = (name) => { timing[name] ??= Math.round(performance.now()); };
 
-/// What the page shows, for programs: tests read it, and whoever drives a browser without eyes.
+/// A description of the view for programs, such as tests with a headless browser.
 function describe() {
   stamp("first");
   const { mode, places, bars, marks, draws, cost } = drawn;
@@ -29,7 +29,7 @@ function describe() {
   });
 }
 
-/// Counts anew what the time line shows.
+/// Counts the messages in view again.
 function countAgain() {
   if (!is.complete()) return;
   const begun = performance.now();
@@ -52,7 +52,7 @@ function follow() {
   changes.query.push(refilter);
   changes.chosen.push(redraw, drawDetails, markSlowest);
   changes.theme.push(drawTheme, redraw, () => drawMatrix());
-  followHands();
+  followInput();
   followOverview();
   followHistograms();
   followMatrix();
@@ -62,7 +62,7 @@ function follow() {
   followKeys();
   element("measure").addEventListener("change", recount);
   addEventListener("hashchange", () => change(fromAddress()));
-  // At once: what is drawn a picture later would be stretched until then.
+  // At once: a drawing one frame late would be stretched until then.
   new ResizeObserver(() => {
     drawNow();
     recount();
@@ -77,7 +77,7 @@ function refilter() {
   recount();
 }
 
-/// The elements behind this script are there.
+/// Resolves when the elements after this script are parsed.
 const parsed = () => new Promise((resume) => {
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", resume, { once: true });
   else resume();
@@ -92,12 +92,12 @@ async function start() {
   redraw();
   await parsed();
   stamp("parsed");
-  if (!element("end")) fail("This file is not whole: its end is missing.");
+  if (!element("end")) fail("This file is truncated: its end is missing.");
   await readMessages(redraw);
   stamp("read");
   refilter();
   countAgain();
-  // An address that names a message alone leads to it.
+  // An address with only a message shows that message.
   if (state.chosen !== undefined && !/(^|[#&])t=/.test(location.hash)) goTo(state.chosen);
   drawDetails();
   await readRare();
@@ -105,5 +105,5 @@ async function start() {
   stamp("done");
 }
 
-if (typeof DecompressionStream === "undefined") fail("This browser is too old for it: it has no DecompressionStream (Chrome 80, Firefox 113, Safari 16.4 have one).");
+if (typeof DecompressionStream === "undefined") fail("This browser is too old: it lacks DecompressionStream (Chrome 80, Firefox 113 and Safari 16.4 have it).");
 else start().catch(fail);

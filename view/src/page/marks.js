@@ -1,5 +1,5 @@
-// Marks: incidents and connections, each kind with its own form, at the upper edge of their rows. Those that would
-// cover each other become one, which is larger. One-sided operations are thin lines at the lower edge.
+// Marks: incidents and connections, each kind with its own form, at the upper edge of their rows. Overlapping marks
+// merge into a larger one. One-sided operations are thin lines at the lower edge.
 
 const rare = { incidents: [], connections: [], operations: [] };
 
@@ -29,7 +29,7 @@ async function readRare() {
   }
 }
 
-/// The marks in sight, `{ x, y, form, members }`.
+/// The visible marks, `{ x, y, form, members }`.
 function marksOf(xOf, width) {
   const marks = [];
   const last = new Map();
@@ -54,7 +54,7 @@ function marksOf(xOf, width) {
 
 function drawMarks({ pen }, marks) {
   for (const { x, y, form, members } of marks) {
-    // What is wrong is to be seen first; memory and connections come with every run.
+    // Errors come first; memory and connections are part of every run.
     pen.fillStyle = WRONG.has(form) ? ink.mark : ink.soft;
     pen.strokeStyle = ink.paper;
     pen.lineWidth = 2;
@@ -87,7 +87,7 @@ function drawForm(pen, form, x, y) {
   else pen.arc(x, y, 4, 0, 2 * Math.PI);
 }
 
-/// One-sided operations: a line from the begin to the end, at the lower edge of the row of who began it.
+/// One-sided operations: a line from begin to end, at the lower edge of the initiator's row.
 function drawOperations({ pen, width }, xOf) {
   if (rare.operations.length === 0) return;
   pen.fillStyle = ink.soft;
@@ -95,7 +95,7 @@ function drawOperations({ pen, width }, xOf) {
   for (const each of rare.operations) {
     if (each.time > state.to || each.end < state.from || rows.of[each.lane] < 0) continue;
     const [x1, x2] = [Math.max(xOf(each.time), GUTTER), Math.min(xOf(each.end), width)];
-    // What would be drawn on the same dots is not drawn again.
+    // Skip what would be drawn on the same pixels.
     if ((end.get(each.lane) ?? -1) > x2 - 0.5) continue;
     end.set(each.lane, x2);
     pen.fillStyle = each.status === 0 ? ink.soft : ink.mark;

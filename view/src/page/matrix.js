@@ -1,12 +1,12 @@
-// The matrix of pairs: a row for each sender, a column for each receiver, darker for more. With very many ranks each
-// cell has several. Choosing a cell shows that pair alone, choosing it again all of them.
+// The matrix of pairs: a row per sender, a column per receiver, darker for more. With very many ranks each cell stands
+// for several. Choosing a cell shows only that pair; choosing it again shows all.
 
 const matrix = element("matrix");
 const MOST_SIDE = 256;
 const cursor = { row: 0, column: 0, isShown: false };
 let pairs;
 
-/// Empty cells for all pairs: `of` says by rank in which row and column it is.
+/// Empty cells for all pairs: `of` maps a rank to its row and column.
 function matrixSize() {
   const ranks = about.ranks.length;
   const group = Math.max(1, Math.ceil(ranks / MOST_SIDE));
@@ -32,7 +32,7 @@ function drawMatrix(found) {
   pen.fillStyle = ink.bar;
   for (let cell = 0; cell < values.length; cell += 1) {
     if (values[cell] === 0) continue;
-    // A pair with anything at all is to be seen.
+    // Every pair with a message is visible.
     pen.globalAlpha = 0.1 + 0.9 * (Math.log1p(values[cell]) / most) ** 4;
     const gap = wide > 8 ? 1 : 0;
     pen.fillRect(MARGIN + (cell % side) * wide, MARGIN + Math.floor(cell / side) * wide, wide - gap, wide - gap);

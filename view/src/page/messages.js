@@ -1,9 +1,9 @@
-// What the page knows of all messages: a column each, by their first moments. Times are nanoseconds from the run's
-// start. Filled chunk by chunk while the page already shows the run; everybody else only reads.
+// The summaries of all messages, in columns ordered by first time. Times are nanoseconds from the run's start. Filled
+// chunk by chunk while the page already shows the run; all other scripts only read.
 
 const about = JSON.parse(element("about").textContent);
 const TOTAL = about.messages;
-/// Messages whose last moment is remembered together, so that a search for a stretch of time can skip them.
+/// Messages per stored last time, so that a search for a stretch of time can skip them.
 const STRIDE = 1024;
 
 const messages = {
@@ -37,7 +37,7 @@ function takeChunk(columns, begin) {
     m.reason, m.wait, m.waited, m.detail];
   let length = 0;
   columns.forEach((column, place) => {
-    // A tag is an Int32, which the number with its sign in the lowest bit may not fit.
+    // A tag is an Int32; its zigzag encoding may not fit into one.
     if (inOrder[place] === m.tag) all(column).forEach((value, at) => { m.tag[begin + at] = signed(value); });
     else length = numbers(column, inOrder[place], begin);
   });
@@ -67,7 +67,7 @@ function begunBefore(time) {
   return low;
 }
 
-/// Calls `visit` with each message that the filter lets through and that has a part between two times.
+/// Calls `visitor` with each message that passes the filter and overlaps a stretch of time.
 function visit(from, to, visitor) {
   const { ends, last } = messages;
   const high = begunBefore(to);

@@ -1,5 +1,5 @@
-// The strip of the whole run above the time line: how much happens when, and a frame around what is shown. Pressing
-// moves the frame there, dragging beside it draws a new one.
+// The strip of the whole run above the time line: the number of messages over time, and a frame around the current
+// view. Dragging the frame moves it; dragging beside it draws a new one.
 
 const overview = element("overview");
 

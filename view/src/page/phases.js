@@ -1,5 +1,5 @@
-// Phases: bars in the rows of sender and receiver that say what a message does when. Drawn where few messages are in
-// sight; bars of a row that overlap in time lie below each other.
+// Phases: bars in the rows of sender and receiver with the phases of a message. Drawn if few messages are visible;
+// overlapping bars of a row are stacked.
 
 /// More messages than this have no bars.
 const MOST_BARS = 400;
@@ -23,7 +23,7 @@ function add(bars, place, side, lane, phases, stretch) {
   if (stretch && rows.of[lane] >= 0) bars.push({ place, side, lane, from: stretch[0], to: stretch[1], phases });
 }
 
-/// Gives each bar its height in its row, and returns by message where its arrow touches them.
+/// Lays out the bars in their rows, and returns for each message the ends of its arrow.
 function layBars(bars) {
   const byLane = Map.groupBy ? Map.groupBy(bars, (bar) => bar.lane) : grouped(bars);
   const anchors = new Map();
@@ -82,11 +82,11 @@ function drawBars({ pen, width }, bars, xOf) {
 /// The transfer has the colour of the message's arrow.
 const colourOf = (kind, place) => (kind === "transfer" ? ink[state.colour][schemes[state.colour].of(place)] : ink.phase[kind]);
 
-/// Waiting is hatched besides: it can be told from work without any colour.
+/// Waits are hatched, to be distinguishable without colour.
 function drawPhase(pen, kind, colour, x, y, width, height, strength) {
   pen.fillStyle = colour;
   if (kind !== "wait") {
-    // Many long transfers side by side are not to outshine the arrows.
+    // Many long transfers should not hide the arrows.
     pen.globalAlpha = strength * (kind === "transfer" ? 0.8 : 1);
     pen.fillRect(x, y, width, height);
     pen.globalAlpha = 1;

@@ -1,4 +1,4 @@
-// Rows: which lanes the time line shows, where each lies, and the names at their left.
+// Rows: the lanes in the time line, their positions, and the names at their left.
 
 const GUTTER = 132;
 const AXIS = 22;

@@ -1,4 +1,4 @@
-// The table of the slowest messages that the time line shows, and of what they waited for. A row leads to its message.
+// The table of the slowest messages in view, and their waits. Choosing a row shows its message.
 
 const slowTable = element("slowest");
 
@@ -19,7 +19,7 @@ function drawSlowest(found) {
   slowTable.innerHTML = `${head}<tbody>${lines.join("") || none}</tbody>`;
 }
 
-/// Marks the row of the chosen message, without building the table anew.
+/// Marks the row of the chosen message without rebuilding the table.
 function markSlowest() {
   for (const row of slowTable.querySelectorAll("tr[data-place]")) {
     row.setAttribute("aria-selected", String(Number(row.dataset.place) === state.chosen));

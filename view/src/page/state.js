@@ -1,11 +1,11 @@
-// What the page shows: a stretch of time, colours, a search, rows and one message. It stands in the address after `#`,
-// so that an address leads to a moment: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3`.
+// The view: a stretch of time, colours, a search, rows and one message. It is stored in the address after `#`, so that
+// an address reproduces the view: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3`.
 
 const SPAN = Math.max(about.span, 1);
 /// A stretch is not shorter than this, in nanoseconds.
 const SHORTEST = 20;
 
-/// By what messages are coloured at first: by what is known of them.
+/// The initial colouring: by protocol if the trace has protocols.
 const USUAL = about.levels[0].protocols.every((place) => PROTOCOLS[place] === "unknown") ? "wait" : "protocol";
 
 const state = {
@@ -19,7 +19,7 @@ const state = {
 
 const changes = { time: [], colour: [], query: [], chosen: [], rows: [], theme: [] };
 
-/// Changes some of it, and tells those who follow that.
+/// Changes parts of the view, and notifies their subscribers.
 function change(what) {
   const before = { ...state };
   Object.assign(state, what);
@@ -78,7 +78,7 @@ const precise = (time) => Math.round(time * 10) / 10;
 
 const keepAddress = rested(250, () => history.replaceState(undefined, "", `#${addressed()}`));
 
-/// What an address says; what it does not say is as at first.
+/// The view of an address; missing parts have their initial values.
 function fromAddress() {
   const parts = Object.fromEntries(location.hash.slice(1).split("&").map((part) => part.split(/=(.*)/s, 2)));
   const times = (parts.t ?? "").split("..").map(timeOf);
@@ -89,7 +89,7 @@ function fromAddress() {
   try {
     query = decodeURIComponent(parts.q ?? "");
   } catch {
-    // An address that somebody has cut: as if it had no search.
+    // A truncated address counts as one without a search.
   }
   return {
     from: isTime ? times[0] : 0, to: isTime ? times[1] : SPAN,

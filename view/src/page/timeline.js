@@ -1,11 +1,11 @@
-// The time line: puts rows, bands, arrows, bars and marks into one drawing, as much as can be told apart.
+// The time line: combines rows, bands, arrows, bars and marks into one drawing.
 
 const line = element("line");
-/// What the drawing has now, for who points at it and for who describes it.
+/// The current content of the drawing, for the pointer and for the description.
 const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
 
 let isAsked = false;
-/// Draws before the browser's next picture, however often it is asked.
+/// Draws once before the browser's next frame.
 function redraw() {
   if (isAsked) return;
   isAsked = true;
@@ -59,7 +59,7 @@ function drawEach(sheet, places, xOf) {
   Object.assign(drawn, { mode: hasBars ? "phases" : "arrows", places, bars: hasBars ? bars : [] });
 }
 
-/// Whether bars are wide enough to see something in them: half of them three pixels or more.
+/// Whether the bars are wide enough: half of them have three pixels or more.
 function hasRoom(bars) {
   const seen = bars.filter((bar) => drawn.xOf(bar.to) - drawn.xOf(bar.from) >= 3).length;
   return seen * 2 >= bars.length;
@@ -68,7 +68,7 @@ function hasRoom(bars) {
 function drawMany(sheet, xOf) {
   drawBands(sheet, bandsOf(state.from, state.to, sheet.width - GUTTER, redraw), xOf);
   const places = standingOut(state.from, state.to);
-  // Arrows that go straight down over everything say nothing but that there is one.
+  // Upright arrows would only hide the bands.
   const shown = places.filter((place) => Math.abs(xOf(messages.to[place]) - xOf(messages.from[place])) > 4);
   drawArrows(sheet, shown, xOf, { faint: true });
   Object.assign(drawn, { mode: "bands", places: shown });

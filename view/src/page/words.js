@@ -1,21 +1,21 @@
-// Words and numbers as the page shows them. Who says something to the reader takes the words from here.
+// The page's words and number formats.
 
-const PROTOCOLS = ["inline", "copied", "read", "written", "pieces", "receiver first", "shared memory", "oneself", "unknown"];
+const PROTOCOLS = ["inline", "copied", "read", "written", "fragments", "receiver first", "shared memory", "loopback", "unknown"];
 const PROTOCOL_MEANS = [
-  "in the send request itself", "copied into a buffer, sent, and copied out", "announced, and read by the receiver",
-  "announced, and written by the sender", "announced, and sent in copied pieces", "written at once: the receiver had said where",
-  "through memory that the processes of the host share", "to oneself: copied once", "not recorded",
+  "inline in the work request", "copied into a buffer, sent, and copied out", "rendezvous: read by the receiver",
+  "rendezvous: written by the sender", "rendezvous: sent in copied fragments", "written at once: the receiver had named the place",
+  "through shared memory of the host", "to itself: copied once", "not recorded",
 ];
 const REASONS = [
-  "by its size", "the call asks for an answer", "its datatype has gaps", "its memory could not be registered",
-  "the receiver holds senders back", "the adapter cannot do better", "the receiver is the sender", "the receiver is on this host",
-  "the receiver had said where", "reason not recorded",
+  "by its size", "the send is synchronous", "its data is not contiguous", "its memory could not be registered",
+  "flow control of the receiver", "a limit of the adapter", "the receiver is the sender", "the receiver is on this host",
+  "the receiver had named the place", "reason not recorded",
 ];
 const WAITS = ["nothing", "late sender", "late receiver", "no progress", "connection", "queue"];
 const WAIT_MEANS = [
-  "nobody waited for it", "the receiver waited in MPI, and the send had not been called",
+  "no process waited for it", "the receiver waited in MPI, and the send had not been called",
   "the sender waited in MPI, and the receive had not been called",
-  "sent, but the receiver was not in MPI and made no progress; the sender waited in MPI", "the connection was being made", "no room in a queue of the adapter",
+  "the sender waited in MPI, and the receiver had called its receive but was outside MPI", "the connection was being made", "no room in a queue of the adapter",
 ];
 const INCIDENTS = [
   "request queued", "request posted from the queue", "receiver not ready", "memory registered", "memory deregistered",
@@ -23,7 +23,7 @@ const INCIDENTS = [
 ];
 const OPERATIONS = ["put", "get", "atomic"];
 
-/// A word as a search has it: without spaces.
+/// A word in a search, without spaces.
 const dashed = (word) => word.replaceAll(" ", "-");
 
 const NARROW = "\u202f";
@@ -36,7 +36,7 @@ function count(number) {
 /// `1 message`, `2 messages`.
 const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/// So many digits that three or four count.
+/// Three or four significant digits.
 function short(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2);
@@ -58,7 +58,7 @@ function duration(nanoseconds) {
   return short(nanoseconds / unit) + NARROW + name;
 }
 
-/// A moment of the run, exact enough to tell it from others `step` nanoseconds away.
+/// A time of the run, with a resolution of `step` nanoseconds.
 function moment(nanoseconds, step) {
   const span = Math.max(Math.abs(nanoseconds), step);
   const [unit, name] = span >= 1e9 ? [1e9, "s"] : span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3, "µs"] : [1, "ns"];
@@ -81,12 +81,12 @@ function sizeOf(text) {
   return parts && Number.isFinite(+parts[1]) ? +parts[1] * SIZES[(parts[2] ?? "b").toLowerCase()] : undefined;
 }
 
-/// What is not to be taken for HTML.
+/// Escapes text for HTML.
 const plain = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 const element = (id) => document.getElementById(id);
 
-/// What happens often is answered once the hands rest.
+/// Debounces: calls `answer` once the calls pause.
 function rested(milliseconds, answer) {
   let timer = 0;
   return () => {

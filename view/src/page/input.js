@@ -1,6 +1,6 @@
-// Hands: wheel, drag, pinch and keys on the time line, and what is under the pointer.
+// Input on the time line: wheel, drag, pinch and pointer.
 
-function followHands() {
+function followInput() {
   const fingers = new Map();
   let moved = 0;
   line.addEventListener("wheel", (event) => {
@@ -47,7 +47,7 @@ function drag(before, event) {
   change({ from: state.from + by, to: state.to + by, above: state.above + before.offsetY - event.offsetY });
 }
 
-/// Two fingers: the moments under them stay under them.
+/// Two fingers: the times under them stay under them.
 function pinch(before, event, other) {
   const [was, now] = [before.offsetX - other.offsetX, event.offsetX - other.offsetX];
   if (Math.abs(now) > 10 && Math.abs(was) > 10) zoom(Math.min(Math.max(was / now, 0.5), 2), drawn.timeAt(other.offsetX));
@@ -74,12 +74,12 @@ function choose(event) {
   change({ chosen: messageAt(x, y) });
 }
 
-/// What was under the pointer is elsewhere now.
+/// Hides the tooltip, because the drawing has moved.
 function hideTip() {
   element("tip").hidden = true;
 }
 
-/// Says what is under the pointer.
+/// Shows a tooltip for the item under the pointer.
 function point({ offsetX: x, offsetY: y }) {
   const tip = element("tip");
   const mark = markAt(x, y, drawn.marks);
