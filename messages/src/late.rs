@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who kept whom waiting: [`Job::message_waits`].
+//! Waits of one process for another: [`Job::message_waits`].
 //!
-//! A process waits only in a call of MPI, and for a message only in the call that waited for it: that which told its caller
-//! that the request is done. Between computing and MPI nobody waits. By Scalasca's definitions:
+//! A process waits only inside an MPI call, and for a message only inside the call that completed its request. A
+//! process that computes does not wait. By Scalasca's definitions:
 //!
 //! - *late sender*: from when the receiver is in that call and the receive has been called, until the send is called;
-//! - *late receiver*: from when the sender is in that call and the send has been called, until the receive is called. Only of
-//!   synchronous sends, and of messages that cannot go before: what is copied or sent at once makes no sender wait;
-//! - *no progress*: likewise, but after both have been called, while the receiver is in no such call of MPI, and before the
-//!   transfer or after it. What needs the receiver's processor lies still meanwhile.
+//! - *late receiver*: from when the sender is in that call and the send has been called, until the receive is called.
+//!   Only for synchronous sends and rendezvous: a sender does not wait for a message that is copied or sent at once;
+//! - *no progress*: the same, but after both have been called, while the receiver is outside MPI, and before or after
+//!   the transfer: steps that need the receiver's processor do not progress meanwhile.
 //!
-//! Of several messages that one call waited for at the same time, the one that kept it longest counts (Scalasca's rule for
-//! `MPI_Waitall`), so that no call is longer in a kind than it was. A process that tests again and again (`MPI_Test`) is in no
-//! wait. Times of two ranks are compared: a wait that is shorter than the error of both clocks may be none.
+//! If one call waits for several messages, the longest wait counts (Scalasca's rule for `MPI_Waitall`), so that the
+//! waits of a kind never exceed the call. A process that polls (`MPI_Test`) does not wait. A wait shorter than the
+//! clock error of both ranks may not be real.
 //!
 //! Path: pending. Threads: plain data. Tests: late/tests.rs; from traces, tests/waits.rs.
 
@@ -24,10 +24,10 @@ use crate::time::Time;
 #[cfg(test)]
 mod tests;
 
-/// Until a call returned of which the trace does not say when.
+/// The end of a call that had not returned when the trace ended.
 const NEVER: i64 = i64::MAX;
 
-/// A wait for a message in a call; both by their places.
+/// A wait for a message in a call, as indexes.
 struct Waited {
     message: usize,
     call: u32,
@@ -35,8 +35,7 @@ struct Waited {
 }
 
 impl Job {
-    /// What was waited for in calls of MPI: each wait with the place of its message, by these. Nothing where no calls are
-    /// recorded.
+    /// The waits in MPI calls, each with the index of its message, in that order. Empty if no calls are recorded.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);
@@ -66,7 +65,7 @@ impl Job {
 
     fn late_sender(&self, send: &SendSide, receive: &ReceiveSide) -> Option<Wait> {
         let call = self.call(receive.call)?;
-        // The receive of what a probe has waited for is called after it.
+        // The receive of a probed message is called after the probe.
         let called = receive.activated.filter(|called| *called < call.end());
         let from = call.begun.max(called.unwrap_or(call.begun));
         let to = [Some(call.end()), receive.matched].into_iter().flatten().fold(send.activated?, Time::min);
@@ -75,7 +74,7 @@ impl Job {
 
     fn late_receiver(&self, message: &Message, send: &SendSide, receive: &ReceiveSide) -> Option<Wait> {
         let (call, called) = (self.call(send.call)?, receive.activated?);
-        // What was done before the receive was called has not waited for it. Times of two ranks may be wrong.
+        // A send that completed before the receive was called did not wait for it, within the clock error.
         if send.completed.is_some_and(|completed| called.since(completed) > self.error(message)) {
             return None;
         }
@@ -83,11 +82,11 @@ impl Job {
         Some(Wait { kind: WaitKind::LateReceiver, from, to: called.min(end(call, send)) })
     }
 
-    /// As often as the receiver was away.
+    /// One wait for each time that the receiver was outside MPI.
     fn no_progress(&self, message: &Message, send: &SendSide, receive: &ReceiveSide, times: &TimesInMpi) -> Vec<Wait> {
         let moments = || Some((self.call(send.call)?, send.activated?.max(receive.activated?)));
         let Some((call, both_called)) = moments() else { return Vec::new() };
-        // Once the receive is done, nothing lacks but its answer's way.
+        // After the receive is complete, only its answer is in flight.
         let done = receive.completed.unwrap_or(end(call, send));
         let (from, to) = (call.begun.max(both_called), end(call, send).min(done));
         let transfer = receive.begun.zip(receive.ended).unwrap_or((to, to));
@@ -97,11 +96,11 @@ impl Job {
         away.flat_map(|(from, to)| [wait(from, to.min(transfer.0)), wait(from.max(transfer.1), to)]).collect()
     }
 
-    /// Whether a send is done only when its receiver has done something: its bytes cannot go before, or it is synchronous.
+    /// Whether a send completes only after an action of its receiver: a rendezvous, or a synchronous send.
     fn needs_its_receiver(&self, message: &Message, send: &SendSide, receive: &ReceiveSide) -> bool {
         match message.protocol {
             Some(Protocol::Inline | Protocol::Copied | Protocol::ReceiverFirst) => {
-                // As soon as the adapter has it, unless it is synchronous.
+                // Complete as soon as the adapter has it, unless it is synchronous.
                 let (error, before) =
                     (self.error(message), |moment: Option<Time>| Some(receive.matched?.since(moment?)));
                 before(send.ended).is_some_and(|before| before > error)
@@ -112,7 +111,7 @@ impl Job {
         }
     }
 
-    /// By how much times of both ends may be wrong against each other, nanoseconds.
+    /// The error bound between the clocks of both ends, nanoseconds.
     fn error(&self, message: &Message) -> i64 {
         let of = |rank: u32| self.ranks.get(rank as usize).and_then(|rank| rank.clock_error).unwrap_or(0);
         of(message.sender).saturating_add(of(message.receiver))
@@ -125,12 +124,12 @@ impl Call {
     }
 }
 
-/// Up to when a sender waits in a call at most.
+/// The latest end of a sender's wait in a call.
 fn end(call: &Call, send: &SendSide) -> Time {
     send.completed.map_or(call.end(), |completed| completed.min(call.end()))
 }
 
-/// Takes from each wait what another of its call and kind has of it: of those that overlap, the longer one stays.
+/// Removes overlaps of waits with the same call and kind: the longer one stays.
 fn apart(all: &mut Vec<Waited>) {
     all.sort_by_key(|waited| (waited.wait.kind, waited.call, waited.wait.from, Reverse(waited.wait.to)));
     let mut last = None;
@@ -144,7 +143,7 @@ fn apart(all: &mut Vec<Waited>) {
     });
 }
 
-/// When processes were in calls of MPI, by rank and time; `None` of ranks of which that is not known.
+/// The stretches that each rank spent in MPI calls; `None` if unknown.
 struct TimesInMpi(Vec<Option<Vec<(Time, Time)>>>);
 
 impl TimesInMpi {
@@ -158,13 +157,13 @@ impl TimesInMpi {
         for (rank, of) in ranks.iter_mut().zip(&job.ranks) {
             let Some(rank) = rank else { continue };
             rank.sort_unstable();
-            // Those of several threads overlap.
+            // Calls of several threads overlap.
             rank.dedup_by(|next, before| {
                 let overlaps = next.0 <= before.1;
                 before.1 = if overlaps { before.1.max(next.1) } else { before.1 };
                 overlaps
             });
-            // Nobody knows what it did when its trace had ended.
+            // Unknown after the end of its trace.
             if !of.is_whole {
                 let last = rank.last().map_or(Time::new(i64::MIN), |(_, ended)| *ended);
                 rank.push((last, Time::new(NEVER)));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a job did: its ranks, its communicators, and the life of each message, put together from a trace.
+//! A job reconstructed from its trace: its ranks, its communicators, and the life of each message.
 //!
-//! A [`Job`] is what every command shows and every export writes: they know of nothing below it, neither events nor
-//! files. `model.rs` says what is in it, [`Job::read`] (`read/`) makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files; tests/.
+//! Commands and exports use only the [`Job`], neither events nor files. `model.rs` defines it, [`Job::read`] (`read/`)
+//! makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files; tests/.
 
 #![forbid(unsafe_code)]
 
 mod late;
-#[cfg(any(test, feature = "made"))]
-mod made;
 mod model;
 mod read;
+#[cfg(any(test, feature = "made"))]
+mod synthetic;
 mod time;
 mod waits;
 

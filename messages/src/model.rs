@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structures of a [`Job`]. Plain data: who reads a trace fills them, who shows a job reads them.
+//! The structures of a [`Job`]. Plain data: the reader of traces fills them, commands and exports read them.
 //!
-//! Ranks, ports, communicators and messages are named by their places in the vectors of the job. What a trace does not
-//! say is `None`, never 0.
+//! Ranks, ports, communicators and messages are indexes into the vectors of the job. Unknown values are `None`, never
+//! 0.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// What a job did.
+/// A job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// What its launcher calls it.
+    /// Its name, from the launcher.
     pub name: String,
-    /// By world and rank.
+    /// Processes, ordered by world and rank.
     pub ranks: Vec<Rank>,
     /// Ports of adapters, by rank and index in it.
     pub ports: Vec<Port>,
-    /// In the order in which they were made.
+    /// Communicators, in the order of their creation.
     pub communicators: Vec<Communicator>,
-    /// By the first moment that is known of each.
+    /// Messages, ordered by their first known time.
     pub messages: Vec<Message>,
-    /// Calls of MPI in which processes could wait for others, by rank.
+    /// MPI calls in which processes could wait for others, by rank.
     pub calls: Vec<Call>,
-    /// Puts, gets and atomic operations, by their begins.
+    /// Puts, gets and atomic operations, ordered by their begins.
     pub operations: Vec<Operation>,
-    /// By their begins.
+    /// Connections, ordered by their begins.
     pub connections: Vec<Connection>,
-    /// What is rare and costs time, by time.
+    /// Rare events that cost time, ordered by time.
     pub incidents: Vec<Incident>,
-    /// Events that were lost, and of which therefore something may lack here.
+    /// Lost events.
     pub losses: Vec<Loss>,
-    /// What could not be read, and what it means for what is shown: a sentence each.
+    /// Unreadable or missing data and the consequences, one sentence each.
     pub faults: Vec<String>,
-    /// The first moment and the last.
+    /// The first time and the last.
     pub span: Option<(Time, Time)>,
 }
 
@@ -44,30 +44,30 @@ pub struct Rank {
     pub world: u32,
     /// The rank in it.
     pub rank: u32,
-    /// Its host; empty where it has left no trace and others alone tell of it.
+    /// Its host; empty if it has no trace and is known only from others.
     pub host: String,
     /// The process's number there.
     pub pid: u32,
     /// The program.
     pub program: String,
-    /// Threads in which something happened, by number; each its name, which may be empty.
+    /// Threads with events: number and name, which may be empty.
     pub threads: Vec<(u32, String)>,
-    /// By how much its times may be wrong against those of `ranks[0]`, nanoseconds; `None`: nobody has measured it.
+    /// Error bound of its clock relative to `ranks[0]`, nanoseconds; `None`: not measured.
     pub clock_error: Option<i64>,
-    /// Whether its trace goes up to the end of the process.
+    /// Whether its trace extends to the end of the process.
     pub is_whole: bool,
-    /// Whether its trace has all calls of MPI in which it could wait for others.
+    /// Whether its trace has all MPI calls in which it could wait for others.
     pub has_calls: bool,
 }
 
-/// A process was in a call of MPI in which it could wait for others; of calls within each other, in the outermost.
+/// An MPI call in which a process could wait for others; of nested calls, the outermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Whose.
     pub rank: u32,
     /// It begins.
     pub begun: Time,
-    /// It returns; `None` of one that had not when the trace ended.
+    /// It returns; `None` if it had not when the trace ended.
     pub ended: Option<Time>,
 }
 
@@ -82,91 +82,91 @@ pub struct Port {
     pub device: String,
     /// See `device`.
     pub number: u32,
-    /// The GID in use, in text; empty where it is not known.
+    /// The GID in use, as text; empty if unknown.
     pub gid: String,
 }
 
 /// A communicator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Communicator {
-    /// Its number on the wire. Another may have it once this is freed.
+    /// Its number on the wire. Another communicator may reuse it after this one is freed.
     pub context: u32,
-    /// Its members by their ranks in it; places in [`Job::ranks`]. Of an intercommunicator, those of one side.
+    /// Its members in the order of their ranks; indexes in [`Job::ranks`]. For an intercommunicator, those of one side.
     pub members: Vec<u32>,
-    /// Of an intercommunicator, those of the other side; empty otherwise.
+    /// The members of the other side of an intercommunicator; empty otherwise.
     pub remote: Vec<u32>,
-    /// `MPI_COMM_WORLD`, what a tool or the application called it, or empty.
+    /// `MPI_COMM_WORLD`, its name from a tool or the application, or empty.
     pub name: String,
 }
 
-/// How the bytes of a message went.
+/// The protocol that carried a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
-    /// In the send request itself.
+    /// Inline in the work request.
     Inline,
     /// Copied into a buffer of ibex, sent, and copied out.
     Copied,
-    /// Announced, and read by the receiver.
+    /// Rendezvous: the receiver reads the message.
     Read,
-    /// Announced, and written by the sender where the receiver said.
+    /// Rendezvous: the sender writes to the place that the receiver names.
     Written,
-    /// Announced, and sent in copied pieces.
-    Pieces,
-    /// Written at once: the receiver had said where.
+    /// Rendezvous: sent in copied fragments.
+    Fragments,
+    /// Written at once: the receiver had already named the place.
     ReceiverFirst,
-    /// Through the memory that the processes of a host share.
+    /// Through shared memory of the host.
     SharedMemory,
-    /// To oneself: copied once.
-    Oneself,
+    /// From a process to itself: copied once.
+    Loopback,
 }
 
-/// Why a message went as it did.
+/// The reason for a message's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// By its size.
     Size,
-    /// The call asks for an answer of the receiver (`MPI_Ssend`).
+    /// The send is synchronous (`MPI_Ssend`).
     Synchronous,
-    /// Its datatype has gaps.
+    /// Its data is not contiguous.
     Gaps,
     /// Its memory could not be registered with the adapter.
     NotRegistered,
-    /// The receiver has so much that nobody has asked for that senders are held back.
+    /// Flow control: the receiver's memory for unexpected messages is full.
     HeldBack,
-    /// The adapter cannot do what would be better.
+    /// The adapter does not support a better protocol.
     Adapter,
-    /// The receiver is this process.
-    Oneself,
+    /// The receiver is the sender.
+    Loopback,
     /// The receiver is on this host.
     SameHost,
-    /// The receiver had said where.
+    /// The receiver had already named the place.
     Offered,
 }
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who sends it.
+    /// The sender, an index in [`Job::ranks`].
     pub sender: u32,
-    /// Who gets it.
+    /// The receiver, an index in [`Job::ranks`].
     pub receiver: u32,
-    /// In which communicator.
+    /// Its communicator, an index in [`Job::communicators`].
     pub communicator: u32,
     /// Its tag; negative in collective operations.
     pub tag: i32,
     /// Its bytes.
     pub bytes: u64,
-    /// How it went.
+    /// Its protocol.
     pub protocol: Option<Protocol>,
-    /// Why so.
+    /// The reason for the protocol.
     pub reason: Option<Reason>,
-    /// The sender's port, a place in [`Job::ports`]; of several rails the first.
+    /// The sender's port, an index in [`Job::ports`]; the first of several rails.
     pub port: Option<u32>,
     /// The sender's queue pair.
     pub queue_pair: Option<u32>,
-    /// By how many ports it went.
+    /// The number of ports that carried it.
     pub rails: u32,
     /// What the sender saw.
     pub send: Option<SendSide>,
@@ -183,9 +183,9 @@ pub struct SendSide {
     pub thread: u32,
     /// The call begins.
     pub activated: Option<Time>,
-    /// The first bytes go.
+    /// The first bytes leave.
     pub begun: Option<Time>,
-    /// The adapter has the last.
+    /// The adapter has the last bytes.
     pub ended: Option<Time>,
     /// The request is done.
     pub completed: Option<Time>,
@@ -200,23 +200,23 @@ pub struct SendSide {
 pub struct ReceiveSide {
     /// The number of the message in its process.
     pub message: u64,
-    /// That of the request that took it; 0 where nobody did.
+    /// The number of the receive request; 0 if there is none.
     pub request: u64,
     /// The thread of the call.
     pub thread: u32,
-    /// The message comes, or its announcement.
+    /// The message or its rendezvous request arrives.
     pub arrived: Option<Time>,
-    /// It goes to the queue of unexpected messages.
+    /// It enters the unexpected message queue.
     pub unexpected: Option<Time>,
     /// The receive's call begins.
     pub activated: Option<Time>,
-    /// The receive goes to the queue of posted ones.
+    /// The receive enters the posted receive queue.
     pub posted: Option<Time>,
-    /// Both have found each other.
+    /// Message and receive are matched.
     pub matched: Option<Time>,
-    /// The first bytes are put where they belong.
+    /// The first bytes are in place.
     pub begun: Option<Time>,
-    /// The last are there.
+    /// The last bytes are in place.
     pub ended: Option<Time>,
     /// The request is done.
     pub completed: Option<Time>,
@@ -226,7 +226,7 @@ pub struct ReceiveSide {
     pub call: Option<u32>,
 }
 
-/// What a process waited for. The first three are waits in a call of MPI, as Scalasca defines them; `late.rs` says when each
+/// The reason of a wait. The first three are waits in an MPI call, as Scalasca defines them; `late.rs` says when each
 /// begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -235,9 +235,9 @@ pub enum WaitKind {
     LateSender,
     /// The sender waits, and the receive has not been called.
     LateReceiver,
-    /// The sender waits, both have been called, and the receiver is not in MPI: the message makes no progress.
+    /// The sender waits, both have been called, but the receiver is outside MPI, so the message makes no progress.
     NoProgress,
-    /// A connection that was being made.
+    /// A connection in progress.
     Connection,
     /// Room in a queue of the adapter.
     Queue,
@@ -246,20 +246,20 @@ pub enum WaitKind {
 /// A wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// For what.
+    /// Its reason.
     pub kind: WaitKind,
-    /// From when.
+    /// Its begin.
     pub from: Time,
-    /// Up to when.
+    /// Its end.
     pub to: Time,
 }
 
 /// A one-sided operation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Who began it.
+    /// The initiator.
     pub rank: u32,
-    /// Whose memory it is on.
+    /// The target.
     pub peer: u32,
     /// What it is.
     pub kind: OperationKind,
@@ -267,7 +267,7 @@ pub struct Operation {
     pub bytes: u64,
     /// ibex accepted it.
     pub begun: Option<Time>,
-    /// It is done, or has failed.
+    /// It is complete, or has failed.
     pub completed: Option<Time>,
     /// The adapter's status (`enum ibv_wc_status`): 0 is success.
     pub status: u32,
@@ -288,11 +288,11 @@ pub enum OperationKind {
 /// A connection between two queue pairs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Whose side this is.
+    /// The process of this side.
     pub rank: u32,
-    /// To whom.
+    /// The other process.
     pub peer: u32,
-    /// By which port, a place in [`Job::ports`].
+    /// The port, an index in [`Job::ports`].
     pub port: Option<u32>,
     /// This side's queue pair.
     pub queue_pair: u32,
@@ -308,7 +308,7 @@ pub struct Connection {
     pub status: u32,
 }
 
-/// Something rare.
+/// A rare event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incident {
     /// Where.
@@ -317,9 +317,9 @@ pub struct Incident {
     pub time: Time,
     /// What.
     pub kind: IncidentKind,
-    /// The other process, where there is one.
+    /// The other process, if any.
     pub peer: Option<u32>,
-    /// The port, a place in [`Job::ports`], where there is one.
+    /// The port, an index in [`Job::ports`], if any.
     pub port: Option<u32>,
     /// Requests that wait, bytes of memory, or the adapter's number of the event, as `kind` says.
     pub value: u64,
@@ -329,15 +329,15 @@ pub struct Incident {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncidentKind {
-    /// A request cannot be posted now; so many wait.
+    /// A request cannot be posted; `value` requests wait.
     QueuedBegin,
-    /// A queued request is posted; so many still wait.
+    /// A queued request is posted; `value` requests still wait.
     QueuedEnd,
     /// This process had no receive posted.
     ReceiverNotReady,
-    /// Memory of so many bytes was registered.
+    /// `value` bytes of memory were registered.
     RegistrationMiss,
-    /// Memory of so many bytes was deregistered.
+    /// `value` bytes of memory were deregistered.
     RegistrationEvict,
     /// An asynchronous event of the adapter.
     DeviceAsync,
@@ -357,7 +357,7 @@ pub struct Loss {
 }
 
 impl Message {
-    /// All moments that are known of it.
+    /// All its known times.
     pub fn moments(&self) -> impl Iterator<Item = Time> + '_ {
         let send = self.send.iter().flat_map(|s| [s.activated, s.begun, s.ended, s.completed, s.notified]);
         let receive = self.receive.iter().flat_map(|r| {
@@ -366,13 +366,13 @@ impl Message {
         send.chain(receive).flatten()
     }
 
-    /// Nanoseconds from the first bytes' leaving to the arrival; its error is those of both clocks. `None` also of a
-    /// message whose bytes go when its announcement has arrived: nothing tells when that left.
+    /// Nanoseconds from the departure of the first bytes to the arrival, with the error of both clocks. `None` also for
+    /// a rendezvous whose bytes leave after the request has arrived, because no event tells when the request left.
     #[must_use]
     pub fn delay(&self) -> Option<i64> {
         let delay = self.receive?.arrived?.since(self.send?.begun?);
         match self.protocol {
-            Some(Protocol::Pieces | Protocol::Written | Protocol::Oneself) => None,
+            Some(Protocol::Fragments | Protocol::Written | Protocol::Loopback) => None,
             None if delay < 0 => None,
             _ => Some(delay),
         }

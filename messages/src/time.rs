@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A moment on the time line that all ranks of a job have in common.
+//! A time on the common time line of a job's ranks.
 
 use std::num::NonZeroI64;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Time(NonZeroI64);
 
 impl Time {
-    /// So many nanoseconds since 1970; that year's first moment is taken for the nanosecond after it.
+    /// A time in nanoseconds since 1970; 0 becomes 1.
     #[must_use]
     pub fn new(nanoseconds: i64) -> Time {
         const FIRST: NonZeroI64 = NonZeroI64::new(1).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What processes waited for that belongs to no message: connections, and room in queues.
+//! Waits that belong to no message: for connections, and for room in queues.
 //!
 //! Path: setup. Threads: plain data. Tests: below.
 
@@ -10,17 +10,17 @@ use crate::model::{IncidentKind, Job, Wait, WaitKind};
 /// A wait of a process for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessWait {
-    /// Who waited.
+    /// The waiting process.
     pub rank: u32,
-    /// To whom it had something to send.
+    /// The process that it had a request for.
     pub peer: u32,
-    /// For what, and when.
+    /// Reason and time.
     pub wait: Wait,
 }
 
 impl Job {
-    /// Waits for connections and for room in queues, by their begins. Of several requests that wait for a peer the first
-    /// goes first.
+    /// Waits for connections and for room in queues, ordered by their begins. Requests that wait for one peer leave in
+    /// order.
     #[must_use]
     pub fn process_waits(&self) -> Vec<ProcessWait> {
         let connected = self.connections.iter().filter_map(|of| {

@@ -180,7 +180,7 @@ fn a_trace_that_is_cut_off_leaves_the_other_side() {
         let job = simulated::read(&format!("cut-{seed}"), &processes, &how);
         mostly_right(&job, &truths, 30, 0);
         assert!(!job.ranks[1].is_whole && job.ranks[0].is_whole);
-        assert!(job.faults.iter().any(|fault| fault.contains("does not go up to its end")), "{:?}", job.faults);
+        assert!(job.faults.iter().any(|fault| fault.contains("is truncated")), "{:?}", job.faults);
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits that are planted, each with computing before it, and programs in which nobody waits.
+//! Injected waits, each with computing before it, and programs without waits.
 
 use super::*;
 use crate::model::Rank;
@@ -28,7 +28,7 @@ fn call(rank: u32, (begun, ended): (i64, i64)) -> Call {
 impl Planted {
     /// Another message in a job, by calls that are there.
     fn add(&self, job: &mut Job, (of_sender, of_receiver): (u32, u32)) {
-        let mut message = Job::made(2, 1, 1).messages.remove(0);
+        let mut message = Job::synthetic(2, 1, 1).messages.remove(0);
         (message.sender, message.receiver, message.protocol) = (0, 1, Some(self.protocol));
         message.send = Some(SendSide {
             activated: at(self.sent),

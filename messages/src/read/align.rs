@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which send belongs to which message, of all between the same two processes with the same communicator and tag.
+//! Pairs sends with arrived messages, among all with the same two processes, communicator and tag.
 //!
-//! None overtakes another: the first belongs to the first. Where something lacks that no longer holds. Then sizes must be
-//! the same and no message may come before it is sent, and what lacks is looked for: at the end of a trace that is cut
-//! off, at the beginning of one that begins late, anywhere if events were lost. Of a lost message the other side stays
-//! alone, and does not shift those behind it. Called by `join.rs`. Path: pending, once per message. Threads: plain data.
-//! Tests: below; tests/.
+//! MPI messages do not overtake each other, so the first send belongs to the first message. If events are missing,
+//! sizes must also be equal and no message may arrive before its send, and the algorithm finds the gaps: at the end of
+//! a truncated trace, at the beginning of one that starts late, anywhere if events were lost. A half whose partner was
+//! lost stays alone, and does not shift the later ones. Called by `join.rs`. Path: pending, once per message. Threads:
+//! plain data. Tests: below; tests/.
 
 use crate::read::pass::Gaps;
 
-/// What is known of one half.
+/// One half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) bytes: u64,
-    /// Of a send a moment at which it was not under way; of a message one at which it was there.
+    /// For a send, a time before it left; for a message, a time after it arrived.
     pub(crate) time: Option<i64>,
-    /// A transport's number of it.
+    /// Its sequence number, if a transport knows it.
     pub(crate) sequence: Option<u16>,
 }
 
-/// How far around a place at which halves do not fit together is looked for where they do again.
+/// How far around a mismatch to search for the next match.
 const AROUND: usize = 512;
 
-/// How many must fit together there.
+/// The number of consecutive matches that must follow.
 const FITTING: usize = 3;
 
-/// How they were found.
+/// How the pairs were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The first belongs to the first, and nothing speaks against it.
+    /// In order, without a contradiction.
     Certain,
-    /// By sizes and times: the right ones may be others of the same size close by.
+    /// By sizes and times: a pair may belong to a neighbour of the same size.
     Likely,
 }
 
-/// Puts the places of those that belong together into `pairs`, in their order. `late` is by how much a message may seem
-/// to come too early, as no two clocks are the same.
+/// Adds the indexes of pairs to `pairs`, in order. `late` is how much too early a message may seem to arrive, because
+/// of clock errors.
 pub(crate) fn align(
     (sends, arrivals): (&[End], &[End]),
     (sender, receiver): (Gaps, Gaps),
@@ -54,7 +54,7 @@ pub(crate) fn align(
     let may_shift = sender.within || receiver.within;
     let (all, least) = (sends.len().max(arrivals.len()), sends.len().min(arrivals.len()));
     let is_late = sender.before || receiver.before;
-    // What the longer one has more is at its beginning.
+    // The excess of the longer one is at its beginning.
     let skip = |length: usize| if is_late && !may_shift { length - least } else { 0 };
     let (from, to) = (skip(sends.len()), skip(arrivals.len()));
     if (all == least || !may_shift) && (0..least).all(|step| fit(from + step, to + step)) {
@@ -77,7 +77,7 @@ pub(crate) fn align(
     How::Likely
 }
 
-/// Whether two halves can be of the same message.
+/// Whether two halves can belong to one message.
 fn fits(send: &End, arrival: &End, late: i64) -> bool {
     meet(send, arrival, late) == Meeting::Fit
 }
@@ -98,7 +98,7 @@ fn meet(send: &End, arrival: &End, late: i64) -> Meeting {
     }
 }
 
-/// Goes through both, and where they do not fit together leaves out as few as make them fit again.
+/// Walks through both, and skips as few as possible at a mismatch.
 fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: impl Fn(usize, usize) -> Meeting) {
     let (mut send, mut arrival) = (0, 0);
     let fit = |send: usize, arrival: usize| {
@@ -113,10 +113,10 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
             (send, arrival) = (send + 1, arrival + 1);
             continue;
         }
-        // The nearest place at which as many as can be told fit together.
+        // The nearest position with enough consecutive matches.
         let found = (1..=AROUND).find_map(|left_out| {
             let splits = (0..=left_out).map(|of_sends| (of_sends, left_out - of_sends));
-            // One of the two lacks more often than both.
+            // It is more likely that one is missing than both.
             let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
             splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
         });
@@ -125,7 +125,7 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
     }
 }
 
-/// By the numbers that the sender gave them, which begin again after 65535.
+/// Pairs by the sender's sequence numbers, which wrap after 65535.
 fn by_sequence(sends: &[End], arrivals: &[End], pairs: &mut Vec<(u32, u32)>) {
     let numbered = |ends: &[End], first: u16| {
         let (mut last, mut number) = (first, 0_i64);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a process was in a call of MPI in which it could wait, as its recorder has seen it, and what it waited for there.
+//! The MPI calls of a process in which it could wait, from the recorder's events, and what it waited for.
 //!
-//! A begin and an end with the same number are of the same call of a thread; where one of both is lost, nothing is known of
-//! the call. Called by `pass.rs`. Path: pending, once per call. Threads: one. Tests: tests/waits.rs.
+//! A begin and an end with the same number belong to one call of a thread; if one of them is lost, the call is ignored.
+//! Called by `pass.rs`. Path: pending, once per call. Threads: one. Tests: tests/waits.rs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,14 +23,14 @@ pub(crate) struct Calls {
 
 #[derive(Default, Clone, Copy)]
 struct Thread {
-    /// The call that it is in: its number, and its place.
+    /// The current call: its number and its index.
     open: Option<(u64, u32)>,
-    /// The probe that it was in last; a receive that was called since has taken it.
+    /// The last probe, until the next receive takes it.
     probe: Option<u32>,
 }
 
 impl Calls {
-    /// None yet. The description of the type ends with the names of the calls.
+    /// No calls yet. The description of the type ends with the names of the calls.
     pub(crate) fn new(head: &Head) -> Calls {
         let of = head.types.iter().find(|of| of.name == "mpi_call_end");
         let names = of.map_or("", |of| of.description.rsplit_once(" in ").map_or("", |(_, names)| names));
@@ -45,7 +45,7 @@ impl Calls {
             (seen.value(call::NUMBER), self.all.len() as u32 - 1)
         });
         let before = std::mem::replace(&mut self.threads.entry(thread).or_default().open, open);
-        // The end of the one before is lost: it is taken for none, as nobody knows how long it was.
+        // The end of the previous call is lost, so its length is unknown: ignore it.
         if let Some((_, place)) = before {
             self.close(place, None);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which communicators of several processes are the same, and whose ranks their members are.
+//! Identifies the communicators of different processes with each other, and their members with ranks.
 //!
-//! The same are those with the same context and the same members; of several one after another, the first of each
-//! process, the second of each, and so on. Two disjoint communicators may have one context at the same time, and do
+//! Communicators are the same if they have the same context and members; if a context is reused, the first of each
+//! process is the same, the second, and so on. Two disjoint communicators may have one context at the same time, and do
 //! after an `MPI_Comm_split`. Called by `mod.rs`. Path: setup. Threads: plain data. Tests: tests/.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ type Key = (u32, Vec<u32>, Vec<u32>);
 /// Of a process, the communicators with the same key, and their orders among all of it.
 type OfProcess = (usize, Vec<(Named, usize)>);
 
-/// One of several with the same key: when it was made, its order in a process, and the processes that tell of it.
+/// One of several with the same key: its creation time, its order in a process, and the processes that have it.
 type Instance = (Option<Time>, usize, Vec<(usize, Named)>);
 
 /// The communicators of a job, and how each process names them.
@@ -103,7 +103,7 @@ impl Worlds {
 }
 
 impl Communicators {
-    /// Finds which are the same.
+    /// Finds equal communicators.
     pub(crate) fn find(processes: &[Process], worlds: &Worlds) -> Communicators {
         let mut found = Communicators::default();
         let mut seen: HashMap<Key, Vec<OfProcess>> = HashMap::new();
@@ -126,9 +126,7 @@ impl Communicators {
             }
         }
         if torn > 0 {
-            found.faults.push(format!(
-                "{torn} times not all members of a communicator are told of: messages in it are left out."
-            ));
+            found.faults.push(format!("{torn} communicators have unknown members; their messages are left out."));
         }
         found.number(seen, processes.len());
         found
@@ -148,7 +146,7 @@ impl Communicators {
             for (process, ones) in of {
                 if ones.len() != most {
                     self.faults.push(format!(
-                        "One process tells of {} communicators of context {context} with the same members, another of {most}: they are told apart by their times.",
+                        "One process has {} communicators with context {context} and the same members, another has {most}; they are distinguished by their times.",
                         ones.len()
                     ));
                 }

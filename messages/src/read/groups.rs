@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The communicators of one process: who is in each, and from when to when it is there.
+//! The communicators of one process: members and lifetime of each.
 //!
-//! A communicator is told of by runs of its members (docs/events.md). Its context may belong to another once it is freed.
-//! Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup. Threads:
-//! plain data. Tests: below; tests/.
+//! Events describe a communicator by runs of its members (docs/events.md). Another may reuse its context after it is
+//! freed. Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup.
+//! Threads: plain data. Tests: below; tests/.
 
 use crate::read::MOST_RANKS;
 use crate::read::vocabulary::{Seen, created};
@@ -34,7 +34,7 @@ pub(crate) struct Group {
     pub(crate) runs: [Vec<Run>; 2],
 }
 
-/// The most members that are believed.
+/// The largest plausible number of members.
 const MOST_MEMBERS: u32 = 1 << 22;
 
 /// All of a process, in the order in which they were made.

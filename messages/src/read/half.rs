@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one process knows of a message: one half of it, before the other is found.
+//! One half of a message, as one process knows it, before it is joined with the other.
 //!
 //! Made by `matching.rs` and `transport.rs`, joined by `join.rs`. Path: pending. Threads: plain data.
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 
-/// By what a message is known to both of its processes.
+/// The fields of a message that both processes know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Envelope {
     pub(crate) context: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Envelope {
     pub(crate) bytes: u64,
 }
 
-/// How a message went, as one side says.
+/// Protocol and port of a message, as one side knows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) protocol: Option<Protocol>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The halves of messages put together: what was sent with what has arrived.
+//! Joins the halves of messages: sends with arrivals.
 //!
-//! Called by `mod.rs` when all processes are read. Halves are sorted by communicator, sender, receiver and tag, and those
-//! with the same aligned (`align.rs`). Those that stay alone are messages as well, with one side. Path: pending, once
-//! per message. Threads: one. Tests: tests/.
+//! Called by `mod.rs` when all processes are read. Sorts halves by communicator, sender, receiver and tag, and aligns
+//! equal ones (`align.rs`). Unpaired halves become messages with one side. Path: pending, once per message. Threads:
+//! one. Tests: tests/.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct Key {
 /// The tag of messages that have numbers, which are for all tags.
 const NUMBERED: i32 = i32::MIN;
 
-/// A half, where it is to be found.
+/// Reference to a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Half {
     key: Key,
@@ -36,7 +36,7 @@ struct Half {
     at: u32,
 }
 
-/// What is to be said of messages between two ranks.
+/// Unpaired and doubtful messages between two ranks.
 #[derive(Debug, Default, Clone, Copy)]
 struct Doubt {
     sends: u64,
@@ -44,7 +44,7 @@ struct Doubt {
     likely: u64,
 }
 
-/// How many pairs of ranks sentences are made of.
+/// The number of pairs of ranks that get a sentence.
 const MOST_SENTENCES: usize = 16;
 
 /// Puts the messages of all processes into the job; `places` are theirs among its ranks.
@@ -71,7 +71,7 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
     }
     if unknown > 0 {
         job.faults
-            .push(format!("{unknown} messages are left out: nothing says who the members of their communicators are."));
+            .push(format!("{unknown} messages are left out, because the members of their communicators are unknown."));
     }
     sends.sort_unstable();
     arrivals.sort_unstable();
@@ -133,13 +133,13 @@ fn key(
     Some(Key { communicator, sender, receiver, tag })
 }
 
-/// By how much a message may seem to come before it is sent.
+/// How much too early a message may seem to arrive.
 fn tolerance(job: &Job, key: Key) -> i64 {
     let (sender, receiver) = (&job.ranks[key.sender as usize], &job.ranks[key.receiver as usize]);
     match (sender.clock_error, receiver.clock_error) {
         (Some(one), Some(other)) => one.saturating_add(other).saturating_add(1_000),
         _ if sender.host == receiver.host => 10_000,
-        // Nobody has compared their clocks: times say nothing.
+        // Without compared clocks, times mean nothing.
         _ => i64::MAX,
     }
 }
@@ -201,7 +201,7 @@ impl Received {
     }
 }
 
-/// Says of which messages something lacks, and why.
+/// Reports incomplete messages, with the reason.
 fn tell(job: &mut Job, doubts: &BTreeMap<(u32, u32), Doubt>, gaps: &[Option<Gaps>]) {
     let mut sentences = Vec::new();
     for ((sender, receiver), doubt) in doubts {
@@ -210,13 +210,13 @@ fn tell(job: &mut Job, doubts: &BTreeMap<(u32, u32), Doubt>, gaps: &[Option<Gaps
         if doubt.sends + doubt.arrivals > 0 {
             let (sends, arrivals) = (doubt.sends, doubt.arrivals);
             sentences.push(format!(
-                "{between}: of {sends} messages only the sender's side is known, of {arrivals} only the receiver's: {why}."
+                "{between}: {sends} messages have only the sender's side, {arrivals} only the receiver's: {why}."
             ));
         }
         if doubt.likely > 0 {
             let likely = doubt.likely;
             sentences.push(format!(
-                "{between}: both sides of {likely} messages are put together by order, sizes and times alone; some may belong to a neighbour: {why}."
+                "{between}: {likely} messages are joined by order, sizes and times only; some may belong to a neighbour: {why}."
             ));
         }
     }
@@ -224,7 +224,7 @@ fn tell(job: &mut Job, doubts: &BTreeMap<(u32, u32), Doubt>, gaps: &[Option<Gaps
     sentences.truncate(MOST_SENTENCES);
     job.faults.append(&mut sentences);
     if more > 0 {
-        job.faults.push(format!("The same holds between other ranks: {more} sentences more."));
+        job.faults.push(format!("{more} more pairs of ranks have such messages."));
     }
 }
 
@@ -239,13 +239,13 @@ fn why(job: &Job, sender: u32, receiver: u32, gaps: &[Option<Gaps>]) -> String {
             reasons.push(format!("events of rank {name} are lost"));
         }
         if gaps.before {
-            reasons.push(format!("nobody listened to rank {name} from the beginning"));
+            reasons.push(format!("the recording of rank {name} started late"));
         }
         if gaps.after {
-            reasons.push(format!("the trace of rank {name} does not go up to its end"));
+            reasons.push(format!("the trace of rank {name} is truncated"));
         }
     }
-    if reasons.is_empty() { "nothing in the traces says why".to_owned() } else { reasons.join(", and ") }
+    if reasons.is_empty() { "the traces do not say why".to_owned() } else { reasons.join(", and ") }
 }
 
 /// A rank in words.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests and messages of a process in which ibex does the matching: which receive took which message.
+//! Requests and messages of a process in which ibex does the matching, and their matches.
 //!
-//! Events name a request or a message by its number. Which request has which message is told where both are told of one
-//! after the other, in one thread (docs/peruse.md): a message that arrives and finds its receive, a receive that finds
-//! its unexpected message; `comm_req_protocol` of a receive names both. Where losses have torn such a pair apart, what
-//! does not fit together is not put together. Path: pending, once per event. Threads: one; the events of several
-//! come by their times (`pass.rs`). Tests: tests/.
+//! Events name a request or a message by its number. A match shows in consecutive events of one thread
+//! (docs/peruse.md): a message arrives and finds its receive, or a receive finds its unexpected message;
+//! `comm_req_protocol` of a receive names both. If lost events break such a pair, it is not joined. Path: pending, once
+//! per event. Threads: one; the events of several come by their times (`pass.rs`). Tests: tests/.
 
 use std::collections::HashMap;
 
@@ -28,9 +27,9 @@ pub(crate) struct Matching {
     threads: HashMap<u32, Thread>,
     /// Messages that a matched probe has taken, until their receives come.
     probed: Vec<u32>,
-    /// How many sends and messages have told of their beginning.
+    /// Number of sends and messages with a known begin.
     begun: usize,
-    /// Times at which what follows each other did not fit together.
+    /// Number of broken pairs.
     pub(crate) torn: u64,
 }
 
@@ -48,7 +47,7 @@ struct Posted {
     ended: Option<Time>,
     completed: Option<Time>,
     notified: Option<Time>,
-    /// The call of MPI that has told its caller, and the probe that ended before it was called.
+    /// The MPI call that notified the caller, and the probe before it.
     call: Option<u32>,
     probe: Option<u32>,
     protocol: Option<Protocol>,
@@ -67,12 +66,12 @@ struct Arrival {
     matched: Option<Time>,
 }
 
-/// What was told of last in a thread, and waits for what belongs to it.
+/// The last event of a thread that waits for its counterpart.
 #[derive(Default, Clone, Copy)]
 struct Thread {
-    /// A receive that waits no longer.
+    /// A receive that has left the posted queue.
     removed: Option<u32>,
-    /// A message that is unexpected no longer.
+    /// A message that has left the unexpected queue.
     taken: Option<u32>,
 }
 
@@ -83,8 +82,8 @@ enum Request {
 }
 
 impl Matching {
-    /// Sees an event of a request or a message; of a request whose caller is told, `call` is the call of MPI that tells it, of a
-    /// receive that is called, the probe that ended before.
+    /// Handles an event of a request or a message. `call` is the MPI call that notifies the caller, or for a new
+    /// receive the probe before it.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
             Step::Search | Step::Continue => {}
@@ -167,7 +166,7 @@ impl Matching {
         }
     }
 
-    /// Sees how the bytes of a request go.
+    /// Handles the protocol of a request.
     pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, thread: u32) {
         let (message, bytes) = (seen.value(protocol::MESSAGE), seen.value(protocol::BYTES));
         let route = route(seen);
@@ -184,7 +183,7 @@ impl Matching {
                 (posted.protocol, posted.reason) = (route.protocol, route.reason);
                 if message != 0 {
                     let found = self.message(message, thread);
-                    // It names both: whatever was put together before is wrong if it differs.
+                    // It names both, so it overrides an earlier match.
                     if self.posted[at as usize].message != Some(found) {
                         self.part(at, found);
                         self.posted[at as usize].message = Some(found);
@@ -214,7 +213,7 @@ impl Matching {
         request
     }
 
-    /// The request of this number; if it is new, a receive or a send as is said.
+    /// The request of this number; a new one is a receive or a send as `is_receive` says.
     fn numbered(&mut self, id: u64, is_receive: bool, thread: u32) -> Request {
         let place = self.requests.of(id);
         if *place == 0 {
@@ -241,14 +240,14 @@ impl Matching {
         *place - 1
     }
 
-    /// Something else begins in the thread: what waited for its partner is not told of it any more.
+    /// Drops the pending event of a thread, because an unrelated event follows.
     fn forget(&mut self, thread: u32) {
         let last = std::mem::take(self.threads.entry(thread).or_default());
-        // A matched probe has it, or an event is lost; unless another thread has received it by now.
+        // A matched probe has taken it, or an event is lost; unless another thread has received it already.
         self.probed.extend(last.taken.filter(|taken| self.arrivals[*taken as usize].request.is_none()));
     }
 
-    /// A receive has an unexpected message: that which was taken just now, or which a matched probe has taken.
+    /// A receive matches an unexpected message: the one just dequeued, or one that a matched probe has taken.
     fn match_unexpected(&mut self, at: u32, thread: u32) {
         if let Some(taken) = self.threads.entry(thread).or_default().taken.take() {
             return self.link(at, taken);
@@ -264,7 +263,7 @@ impl Matching {
         }
     }
 
-    /// A receive has a message, as it seems.
+    /// Links a receive and a message.
     fn link(&mut self, request: u32, message: u32) {
         let (posted, arrival) = (&self.posted[request as usize], &self.arrivals[message as usize]);
         if posted.message == Some(message) {
@@ -279,7 +278,7 @@ impl Matching {
         }
     }
 
-    /// Neither has what it had.
+    /// Unlinks them.
     fn part(&mut self, request: u32, message: u32) {
         let was = self.posted[request as usize].message.take();
         let had = self.arrivals[message as usize].request.take();
@@ -292,12 +291,12 @@ impl Matching {
         self.torn += u64::from(was.is_some() || had.is_some());
     }
 
-    /// Of how many sends and messages the beginning is not known.
+    /// Number of sends and messages without a known begin.
     pub(crate) fn headless(&self) -> usize {
         (self.sends.len() + self.arrivals.len()).saturating_sub(self.begun)
     }
 
-    /// What was sent and received; and how many of either are left out as nothing says between whom they were.
+    /// The sent and received halves, and the number left out because their processes are unknown.
     pub(crate) fn halves(mut self, calls: &Calls) -> (Vec<Sent>, Vec<Received>, u64) {
         let all = self.sends.len();
         self.sends.retain(|sent| sent.envelope.is_known());
@@ -353,7 +352,7 @@ impl Arrival {
         Arrival { envelope, id, thread, request, arrived: None, unexpected: None, taken: None, matched: None }
     }
 
-    /// The call that waited for it: the probe in which it came, or that which has told the receive's caller.
+    /// The call that waited for it: the probe during which it arrived, or the call that notified the receive's caller.
     fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
         let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));
         posted.probe.filter(has_seen).or(posted.call)
@@ -398,10 +397,10 @@ fn route(seen: &Seen<'_>) -> Route {
         Protocol::Copied,
         Protocol::Read,
         Protocol::Written,
-        Protocol::Pieces,
+        Protocol::Fragments,
         Protocol::ReceiverFirst,
         Protocol::SharedMemory,
-        Protocol::Oneself,
+        Protocol::Loopback,
     ];
     const REASONS: [Reason; 9] = [
         Reason::Size,
@@ -410,7 +409,7 @@ fn route(seen: &Seen<'_>) -> Route {
         Reason::NotRegistered,
         Reason::HeldBack,
         Reason::Adapter,
-        Reason::Oneself,
+        Reason::Loopback,
         Reason::SameHost,
         Reason::Offered,
     ];

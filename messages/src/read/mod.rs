@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job from its trace: [`Job::read`].
-//!
-//! `pass.rs` goes once over the file of each process, and knows then what that process saw: `matching.rs` and
-//! `transport.rs` its halves of messages, `calls.rs` when it could wait, `groups.rs` its communicators. `communicators.rs` finds which communicators of
-//! several processes are the same, `join.rs` puts the halves of each message together, where something lacks with
-//! `align.rs`. What could not be read, or does not fit together, becomes a sentence in [`Job::faults`]; nothing fails.
-//! Path: pending; a million messages (18 million events) take some seconds. Threads: one. Tests: tests/.
+//! A job from its trace: [`Job::read`]. `pass.rs` reads the file of each process once, and collects its halves of
+//! messages (`matching.rs`, `transport.rs`), its MPI calls (`calls.rs`) and its communicators (`groups.rs`).
+//! `communicators.rs` identifies communicators across processes, `join.rs` joins the halves of each message, with
+//! `align.rs` where some are missing. Unreadable or inconsistent data becomes a sentence in [`Job::faults`]; reading
+//! never fails. Path: pending; a million messages (18 million events) take some seconds. Threads: one. Tests: tests/.
 
 mod align;
 mod calls;
@@ -29,11 +27,11 @@ use crate::read::groups::Group;
 use crate::read::pass::Process;
 use crate::time::Time;
 
-/// The greatest rank that is believed.
+/// The largest plausible rank.
 const MOST_RANKS: u32 = 1 << 22;
 
 impl Job {
-    /// What the traces of a folder tell. Never fails: what cannot be read is among [`Job::faults`].
+    /// Reads the traces of a folder. Never fails: unreadable data is reported in [`Job::faults`].
     #[must_use]
     pub fn read(folder: &Folder) -> Job {
         let mut job = Job::default();
@@ -63,7 +61,7 @@ impl Job {
     }
 }
 
-/// A file, and of which world and rank it is.
+/// A file with its world and rank.
 struct File<'a> {
     reader: &'a Reader,
     timeline: &'a Timeline,
@@ -72,7 +70,7 @@ struct File<'a> {
     rank: (u32, u32),
 }
 
-/// What recorders say of their traces; what several say once.
+/// The recorders' remarks about their traces, each once.
 fn notes(folder: &Folder) -> Vec<String> {
     let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for reader in folder.readers() {
@@ -100,7 +98,7 @@ fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<File<'a>> {
         match known.get(&file.rank) {
             _ if rank.is_none() => nameless.push(file),
             Some(first) => job.faults.push(format!(
-                "{} is left out: {} is of rank {} as well, so the folder has traces of several jobs.",
+                "{} is left out: {} has rank {}, too, so the folder has traces of several jobs.",
                 reader.file().display(),
                 first.file().display(),
                 file.rank.1
@@ -115,7 +113,7 @@ fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<File<'a>> {
         let next = (0..MOST_RANKS).find(|rank| !known.contains_key(&(file.rank.0, *rank))).unwrap_or(0);
         file.rank.1 = next;
         let name = file.reader.file().display();
-        job.faults.push(format!("{name} does not say of which rank it is; it is shown as rank {next}."));
+        job.faults.push(format!("{name} does not name its rank; it is shown as rank {next}."));
         known.insert(file.rank, file.reader);
         files.push(file);
     }
@@ -141,8 +139,8 @@ fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> R
     }
 }
 
-/// Adds ranks that only others tell of, and sorts all; gives processes that do not tell of them the communicators that
-/// there always are.
+/// Adds ranks that are known only from others, and sorts all; adds the predefined communicators where no event
+/// describes them.
 fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds {
     let mut told: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
     for (process, file) in processes.iter().zip(files) {
@@ -181,10 +179,8 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
     }
     let numbered = |group: &Group| group.context > 1 && group.made.is_none();
     if processes.iter().any(|process| process.groups.0.iter().any(numbered)) {
-        job.faults.push(
-            "Nothing tells who the members of some communicators are: they are shown with all ranks of the world."
-                .to_owned(),
-        );
+        job.faults
+            .push("Some communicators have unknown members and are shown with all ranks of the world.".to_owned());
     }
     let silent: Vec<u32> =
         job.ranks.iter().filter(|rank| rank.host.is_empty() && rank.pid == 0).map(|rank| rank.rank).collect();
@@ -192,15 +188,15 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
         let some: Vec<String> = silent.iter().take(8).map(ToString::to_string).collect();
         let more = if silent.len() > 8 { format!(" and {} more", silent.len() - 8) } else { String::new() };
         job.faults.push(format!(
-            "There is no trace of rank {}{more}: of its messages only what others saw is known.",
+            "There is no trace of rank {}{more}; its messages are known only from others.",
             some.join(", ")
         ));
     }
     worlds
 }
 
-/// `MPI_COMM_WORLD` and `MPI_COMM_SELF` have contexts 0 and 1 in Open MPI, and no event tells of them to a late listener.
-/// Below another PML no event tells of any communicator: then each context is of the whole world.
+/// `MPI_COMM_WORLD` and `MPI_COMM_SELF` have contexts 0 and 1 in Open MPI, and a recorder that starts late gets no
+/// event of them. Below another PML there are no events of communicators: then each context stands for the whole world.
 fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) {
     let known: HashSet<u32> = process.groups.0.iter().map(|group| group.context).collect();
     let sent = process.sends.iter().map(|sent| &sent.envelope);
@@ -215,7 +211,7 @@ fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) 
     }
 }
 
-/// By how much the times of each rank may be wrong.
+/// The clock error of each rank.
 fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     let widest = |reader: &Reader| {
         let error = |source: u8| {
@@ -231,7 +227,7 @@ fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     }
 }
 
-/// Why it is not known who was late.
+/// Why lateness is unknown.
 fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     let envelopes = |process: &Process| {
         let sent = process.sends.iter().map(|sent| sent.envelope);
@@ -239,7 +235,7 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     };
     let mut reasons = Vec::new();
     if processes.iter().flat_map(envelopes).any(|envelope| envelope.sequence.is_some()) {
-        reasons.push("ibex has not done the matching, so that it is not known who was late for whom.".to_owned());
+        reasons.push("ibex has not done the matching, so late senders and receivers are unknown.".to_owned());
     }
     let is_silent = |(process, _): &(&Process, &u32)| !process.has_calls && !envelopes(process).is_empty();
     let silent = processes.iter().zip(places).filter(is_silent);
@@ -258,7 +254,7 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     reasons
 }
 
-/// Takes over what is no message, with ranks and ports by their places.
+/// Adds operations, connections and incidents to the job, with indexes of ranks and ports.
 fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Worlds) {
     let mut order: Vec<usize> = (0..processes.len()).collect();
     order.sort_by_key(|at| places[*at]);
@@ -302,7 +298,7 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
     job.incidents.sort_by_key(|of| of.time);
     if !job.losses.is_empty() {
         let all: u64 = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
-        job.faults.push(format!("{all} events were lost: something may lack of what is shown."));
+        job.faults.push(format!("{all} events were lost, so the data may be incomplete."));
     }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One pass over the trace of a process: what it knows of messages, communicators, connections and all else.
+//! One pass over the trace of a process, which collects messages, communicators, connections and incidents.
 //!
-//! Events of a thread come as they were raised, those of several threads by their times, which clocks of adapters make
-//! uncertain. Called by `mod.rs` for each file. Path: pending, once per event. Threads: one. Tests: tests/.
+//! Events of a thread come in the order in which they were raised, those of several threads by their times, which
+//! adapter clocks make uncertain. Called by `mod.rs` for each file. Path: pending, once per event. Threads: one. Tests:
+//! tests/.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,8 +18,8 @@ use crate::read::transport::Transport;
 use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Transfer, Vocabulary, Which, other};
 use crate::time::Time;
 
-/// What the trace of a process tells. Other processes are their ranks in the world, ports their indices, until
-/// `mod.rs` knows better.
+/// The content of a process's trace. Other processes are ranks in the world, and ports are the process's own indexes,
+/// until `mod.rs` translates them.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) sends: Vec<Sent>,
@@ -44,13 +45,13 @@ pub(crate) struct Process {
 pub(crate) struct Gaps {
     /// Events were lost, or blocks of them are damaged: anywhere.
     pub(crate) within: bool,
-    /// It was not listened to from the beginning.
+    /// The recording started late.
     pub(crate) before: bool,
-    /// Its trace does not go up to its end.
+    /// The trace is truncated.
     pub(crate) after: bool,
 }
 
-/// What is gathered while events come.
+/// The state of the pass.
 struct Pass {
     matching: Matching,
     transport: Transport,
@@ -225,9 +226,9 @@ impl Pass {
         let process = &mut self.process;
         process.gaps.after |= !reader.is_finished();
         if timeless > 0 {
-            process
-                .faults
-                .push(format!("{name}: {timeless} events have no time: nothing relates their clock to the host's."));
+            process.faults.push(format!(
+                "{name}: {timeless} events have no time, because their clock was never compared with the host's."
+            ));
         }
         // Without losses only a late listener misses the beginning of what it hears the end of.
         if self.matching.headless() > 0 && has(Step::Activate) && has(Step::Arrived) && !process.gaps.within {
@@ -236,14 +237,14 @@ impl Pass {
         if self.matching.torn > 0 {
             let torn = self.matching.torn;
             process.faults.push(format!(
-                "{name}: {torn} times what is told of a receive and of a message does not fit together; such messages may lack their receives."
+                "{name}: {torn} matches of a receive and a message are inconsistent; these messages may lack their receives."
             ));
         }
         let (sends, received, unknown) = self.matching.halves(&self.calls);
         if unknown > 0 {
             process
                 .faults
-                .push(format!("{name}: of {unknown} messages nothing says between whom they were; they are left out."));
+                .push(format!("{name}: {unknown} messages are left out, because their sender or receiver is unknown."));
         }
         let has_lost = reader.counts().iter().enumerate().any(|(event_type, counts)| {
             counts.lost > 0 && matches!(vocabulary.kind(event_type), Some(Kind::CallBegin | Kind::CallEnd))
@@ -259,7 +260,7 @@ impl Pass {
             let other =
                 vocabulary.has(Kind::Transport(Transfer::Begin)) || vocabulary.has(Kind::Transport(Transfer::Arrived));
             if !other {
-                process.faults.push(format!("{name} was recorded without events of messages."));
+                process.faults.push(format!("{name} was recorded without message events."));
             }
         }
         self.process

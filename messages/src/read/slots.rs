@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the numbers that a process gives to requests and messages to places in a vector.
+//! Maps the numbers that a process gives to requests and messages to indexes of a vector.
 //!
-//! Numbers of things that happen together lie together: a page for each 512 of them finds a place without a miss of the
-//! cache, and whatever a damaged file says costs no more than a page. Path: pending, once per event. Threads: plain
-//! data. Tests: below.
+//! Numbers in use at the same time are close to each other, so pages of 512 numbers avoid cache misses, and a number
+//! from a damaged file costs at most one page. Path: pending, once per event. Threads: plain data. Tests: below.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of a process in which ibex is a transport below another PML.
-//!
-//! A transport sees transfers and neither requests nor matches: of a message its begin, its end and its arrival are
-//! known, and by the sequence number of the PML which of the sender's it is. Path: pending, once per event. Threads: one.
-//! Tests: tests/.
+//! Messages of a process in which ibex is a transport below another PML. A transport sees transfers, but neither
+//! requests nor matches: it knows the begin, the end and the arrival of a message, and the PML's sequence number. Path:
+//! pending, once per event. Threads: one. Tests: tests/.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which event types a file has that mean something here, and where in their values each element is.
+//! The meaning of a file's event types, and the position of each element in their values.
 //!
-//! A file names its types and elements, in whatever order; [`Vocabulary`] is asked by the number of a type. What it does
-//! not know is passed over. Called by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain
-//! data. Tests: below.
+//! A file names its types and elements, in any order; [`Vocabulary`] maps the number of a type to its meaning. Unknown
+//! types and elements are ignored. Called by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads:
+//! plain data. Tests: below.
 
 use ibex_trace::{Event, Head};
 
-/// What an event tells.
+/// The meaning of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Of ibex's own matching: what happens to a request, a message.

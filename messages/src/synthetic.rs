@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job that never ran: for the tests of who shows jobs, and to try them on more messages than a test can send.
+//! A synthetic job, for tests of commands and exports, with more messages than a test can send.
 
 use crate::model::{Call, Communicator, Job, Message, Port, Protocol, Rank, Reason, ReceiveSide, SendSide};
 use crate::time::Time;
 
-/// A sequence of numbers that look random (splitmix64), the same for the same seed.
+/// Pseudo-random numbers (splitmix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -17,9 +17,9 @@ impl Numbers {
 }
 
 impl Job {
-    /// Of so many ranks, two to a host, each sending to any other; the same for the same seed.
+    /// A job with so many ranks, two per host, each sending to any other; the same for the same seed.
     #[must_use]
-    pub fn made(ranks: u32, messages: usize, seed: u64) -> Job {
+    pub fn synthetic(ranks: u32, messages: usize, seed: u64) -> Job {
         let mut numbers = Numbers(seed);
         let rank = |rank| Rank {
             rank,
@@ -57,7 +57,7 @@ impl Job {
         job
     }
 
-    /// Each send and each receive is a call of MPI, which returns when the request is done.
+    /// Makes each send and receive an MPI call that returns when the request is complete.
     fn wait_for_each(&mut self) {
         for message in &mut self.messages {
             let mut add = |rank, begun: Option<Time>, ended| {
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_job_and_of_each_message_one_side_is_late_at_most() {
-        let job = Job::made(4, 1000, 7);
-        assert_eq!(job, Job::made(4, 1000, 7));
+        let job = Job::synthetic(4, 1000, 7);
+        assert_eq!(job, Job::synthetic(4, 1000, 7));
         for message in &job.messages {
             assert_ne!(message.sender, message.receiver);
             assert!(message.delay().is_some_and(|delay| delay >= 700));
