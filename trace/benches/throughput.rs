@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast traces are written and read, and how many bytes an event takes: `cargo bench -p ibex-trace`.
+//! Measures how fast traces are written and read, and the bytes of an event: `cargo bench -p ibex-trace`.
 //!
-//! Prints a row for each way of storing: the format's columns, and beside them what it was chosen over, packed by the
-//! same `zstd`: the records as they are in memory, and a number of 7 bits a byte for what each value is more than the
-//! last of its kind. Times are those of the processor; of several rounds the fastest counts. The events are those of messages of 8 bytes and, every
-//! tenth, of 1 MiB, among 16 peers, as ibex raises them below another PML (`xfer`) and with its own (`comm`).
+//! Prints a row for each encoding: the format's columns, and two alternatives compressed by the same `zstd`: the
+//! records in memory, and columns of varints. Times are processor times; the fastest of several rounds counts. The
+//! events are those of messages of 8 bytes and, every tenth, of 1 MiB, among 16 peers, as ibex raises them below
+//! another PML (`xfer`) and with its own (`comm`).
 
 use std::hint::black_box;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn rate(events: u64, seconds: f64) -> f64 {
     events as f64 / seconds / 1e6
 }
 
-/// What this thread has had of a processor, seconds: others of the machine do not count.
+/// The processor time of this thread, seconds.
 fn processor_time() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     told.split_whitespace().next().and_then(|first| first.parse().ok()).map_or(f64::NAN, |ns: f64| ns / 1e9)

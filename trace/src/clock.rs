@@ -1,61 +1,61 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relation of the sources' clocks to the host's: samples as they are stored, and times from ticks.
+//! The relation of the sources' clocks to the host's: the stored samples, and the conversion from ticks to time.
 //!
-//! A [`ClockSample`] says that at some moment between two readings of the host's monotonic clock another clock showed
-//! something: that of a source of the process (an adapter's, say), or the host's clock of another rank. Between two
-//! samples the relation is a straight line through their middles, so that an error of neither clock's rate adds up;
-//! beyond them it goes on at the rate of the samples there. A sample that took so long that its neighbours say it better
-//! is left out. [`Relation::moment`] says by how much a time may be wrong: by the samples around it, by what the rate may
-//! have changed since, and, where a clock has jumped, by the jump. Samples of other ranks' clocks make time lines of
-//! hosts (`timeline.rs`).
+//! A [`ClockSample`] is a reading of another clock between two readings of the host's monotonic clock: the clock of a
+//! source (for example an adapter's), or the host's clock of another rank. Between two samples the relation is a
+//! straight line through their middles, so that rate errors do not accumulate; beyond them it continues at the rate of
+//! the nearest samples. A sample that took so long that its neighbours predict it better is ignored.
+//! [`Relation::moment`] gives the error bound of a time: from the samples around it, from possible changes of the rate,
+//! and from a jump of the clock. Samples of other ranks' clocks make the time lines of hosts (`timeline.rs`).
 //!
 //! Path: pending, once per event. Threads: plain data. Units: nanoseconds, ticks. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
-/// How far a clock's rate may be from what it says it is.
+/// Bound of a clock's deviation from its nominal rate.
 const DRIFT: f64 = 500e-6;
 
-/// How much the rate of two clocks to each other may change between two samples.
+/// Bound of the change of two clocks' relative rate between two samples.
 const WANDER: f64 = 5e-6;
 
-/// How many samples are left out at once.
+/// The most samples ignored at once.
 const MOST_LEFT_OUT: usize = 32;
 
-/// So many intervals stay at least, where there are as many: a jump is found by comparing one with those around it.
+/// The least number of intervals to keep, if there are as many: a jump shows by comparison with the intervals around
+/// it.
 const INTERVALS: u64 = 4;
 
-/// How many points at an end are looked at for the rate there.
+/// Number of points that determine the rate at an end.
 const NEAR: usize = 8;
 
 /// Which clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// That of the source with this number; it shows ticks.
+    /// The clock of the source with this number, in ticks.
     Source(u8),
-    /// The host's monotonic one of the rank with this number, of the same world; it shows nanoseconds.
+    /// The monotonic clock of the host of the rank with this number, in the same world; nanoseconds.
     Rank(u32),
 }
 
-/// At some moment from `before` to `after`, both of the host's monotonic clock in nanoseconds, a clock showed `shown`.
+/// A reading of a clock between two readings of the host's monotonic clock (nanoseconds).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
     /// Which.
     pub clock: Clock,
-    /// What it showed.
+    /// The reading.
     pub shown: u64,
-    /// Not later than that.
+    /// The host's clock before the reading.
     pub before: i64,
-    /// Not earlier than that.
+    /// The host's clock after the reading.
     pub after: i64,
 }
 
-/// A time, and how far from the truth it may be, nanoseconds.
+/// A time and its error bound, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// By the host's monotonic clock.
+    /// The time on the host's monotonic clock.
     pub time: i64,
-    /// The truth is within so many of it, either way.
+    /// The error bound, in both directions.
     pub error: i64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn encode(samples: &[ClockSample], to: &mut Vec<u8>) {
     }
 }
 
-/// Takes samples, which are all there is.
+/// Reads samples, which must fill the payload.
 pub(crate) fn decode(payload: &[u8]) -> Result<Vec<ClockSample>, Malformed> {
     let mut from = Bytes(payload);
     // Each takes 19 bytes at least.
@@ -102,7 +102,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Vec<ClockSample>, Malformed> {
 pub struct Relation {
     ticks_per_second: f64,
     points: Vec<Point>,
-    /// How it goes on before the first point, and after the last.
+    /// Its continuation before the first point, and after the last.
     ends: (End, End),
 }
 
@@ -112,38 +112,38 @@ struct Point {
     time: i64,
     /// Half of the time that the sample took.
     error: i64,
-    /// By how much a clock has jumped between this point and the next, or may have; nanoseconds.
+    /// Bound of the clock's jump between this point and the next, nanoseconds.
     jump: i64,
 }
 
-/// How a relation goes on where there are no more points.
+/// The continuation of a relation beyond its points.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     nanoseconds_per_tick: f64,
-    /// By how much the true rate may be another, as a part of it.
+    /// Error bound of the rate, as a fraction.
     drift: f64,
 }
 
-/// What lies between two points.
+/// The interval between two points.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     /// Nanoseconds.
     length: f64,
-    /// Of the host's clock to what the source says of its own.
+    /// The true rate relative to the source's nominal rate.
     rate: f64,
-    /// By how much that may be wrong.
+    /// Error bound of the rate.
     doubt: f64,
 }
 
 impl Relation {
-    /// Of a clock with this rate; of one with a rate of 0 nothing is known, and no time either.
+    /// The relation of a clock with this rate; with a rate of 0 there are no times.
     pub(crate) fn new(ticks_per_second: u64) -> Relation {
         let ticks_per_second = ticks_per_second as f64;
         let end = End { nanoseconds_per_tick: 1e9 / ticks_per_second, drift: DRIFT };
         Relation { ticks_per_second, points: Vec::new(), ends: (end, end) }
     }
 
-    /// Takes a further sample. One that goes back on either clock is left out. After the last one, [`Relation::settle`].
+    /// Adds a sample, unless it goes back on either clock. Call [`Relation::settle`] after the last one.
     pub(crate) fn add(&mut self, sample: ClockSample) {
         let time = sample.before.midpoint(sample.after);
         let is_later = self.points.last().is_none_or(|last| last.ticks < sample.shown && last.time < time);
@@ -154,7 +154,7 @@ impl Relation {
         self.points.push(new);
     }
 
-    /// Leaves out samples that took long, where those around them say better.
+    /// Removes slow samples that their neighbours predict better.
     fn leave_out(&mut self) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return };
         let longest = last.time.abs_diff(first.time) / INTERVALS;
@@ -166,7 +166,7 @@ impl Relation {
             kept.push(new);
         }
         self.points = kept;
-        // Beyond the ends the others go on: the last message of a job may have come when its processors had other work.
+        // The ends, too: the last message of a job may have been slow because its processors were busy.
         while self.is_better_told_beyond(self.points.len().wrapping_sub(1), usize::wrapping_sub) {
             self.points.pop();
         }
@@ -175,7 +175,7 @@ impl Relation {
         }
     }
 
-    /// Whether a point at an end is better told by those next to it; `inside` goes so many steps in from one.
+    /// Whether the neighbours predict a point at an end better; `inside` goes so many steps inwards from a point.
     fn is_better_told_beyond(&self, place: usize, inside: fn(usize, usize) -> usize) -> bool {
         if self.points.len() < 4 {
             return false;
@@ -188,7 +188,7 @@ impl Relation {
         error < point.error && (told - away).abs() <= point.error.saturating_add(error) as f64
     }
 
-    /// After the last sample: leaves out those that took long, and finds where clocks have jumped, and how the relation goes on at both ends.
+    /// After the last sample: removes slow samples, and finds jumps and the continuation at both ends.
     pub(crate) fn settle(&mut self) {
         self.leave_out();
         for place in 0..self.points.len().saturating_sub(1) {
@@ -199,7 +199,7 @@ impl Relation {
         }
     }
 
-    /// Between a point and another, later one.
+    /// The interval between a point and a later one.
     fn interval(&self, from: usize, to: usize) -> Option<Interval> {
         let (from, to) = (self.points.get(from)?, self.points.get(to)?);
         let length = to.time.abs_diff(from.time) as f64;
@@ -207,8 +207,8 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// By how much a clock has jumped between a point and the next: the rate there is another than in all intervals
-    /// nearby, by more than rates change and samples are wrong. Of a single interval: than the source says.
+    /// The jump of a clock between a point and the next: the rate there differs from that of all intervals nearby by
+    /// more than drift and sample errors allow. A single interval is compared with the nominal rate.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
@@ -219,8 +219,8 @@ impl Relation {
         if away > allowed { (away * this.length).ceil() as i64 } else { 0 }
     }
 
-    /// How the relation goes on beyond the point at `place`, by the rate from one of those near it; `point` is the one so
-    /// many steps further in.
+    /// The continuation beyond the point at `place`, from the rate to a point near it; `point` is so many steps further
+    /// in.
     fn end(&self, place: usize, point: impl Fn(usize) -> usize) -> End {
         let said = End { nanoseconds_per_tick: 1e9 / self.ticks_per_second, drift: DRIFT };
         let by = |steps: usize| {
@@ -239,13 +239,13 @@ impl Relation {
         self.points.first().map(|point| (point.ticks.cast_signed(), point.time))
     }
 
-    /// When the clock showed so many ticks; `None` without a sample.
+    /// The time at these ticks; `None` without a sample.
     #[must_use]
     pub fn time(&self, ticks: u64) -> Option<i64> {
         self.time_near(ticks, &mut 0)
     }
 
-    /// As [`Relation::time`]; `near` is where the last answer was found, and the next one most often is.
+    /// As [`Relation::time`]; `near` caches the position of the last answer.
     pub(crate) fn time_near(&self, ticks: u64, near: &mut usize) -> Option<i64> {
         let (from, rate) = self.line(ticks, near)?;
         let away = ticks.abs_diff(from.ticks) as f64 * rate + 0.5;
@@ -253,7 +253,7 @@ impl Relation {
         Some(from.time.saturating_add(if ticks < from.ticks { -away } else { away }))
     }
 
-    /// The same, and by how much it may be wrong.
+    /// The same, with its error bound.
     #[must_use]
     pub fn moment(&self, ticks: u64) -> Option<Moment> {
         let time = self.time(ticks)?;
@@ -272,7 +272,7 @@ impl Relation {
         Some(Moment { time, error: error.saturating_add(drift.ceil() as i64).saturating_add(1) })
     }
 
-    /// By how much times from `first` to `last`, ticks, may be wrong at most.
+    /// The largest error bound of times from `first` to `last`, ticks.
     #[must_use]
     pub fn widest(&self, first: u64, last: u64) -> Option<i64> {
         // Between two points the bound is greatest in the middle.
@@ -282,7 +282,7 @@ impl Relation {
         middles.chain([first, last]).filter_map(|ticks| self.moment(ticks)).map(|moment| moment.error).max()
     }
 
-    /// The point from which to go, and nanoseconds per tick.
+    /// The base point, and nanoseconds per tick.
     fn line(&self, ticks: u64, near: &mut usize) -> Option<(Point, f64)> {
         let is_here = |place: usize| {
             let (from, to) = (self.points.get(place), self.points.get(place + 1));
@@ -301,8 +301,8 @@ impl Relation {
     }
 }
 
-/// The point from which, up to a new one, a straight line says better what all points between them say. It is no longer than
-/// `longest`, nanoseconds.
+/// The point from which a straight line to a new one predicts all points between them better. The line is at most
+/// `longest` nanoseconds long.
 fn better_told(points: &[Point], new: &Point, longest: u64) -> Option<usize> {
     let last = points.len().checked_sub(1)?;
     let is_better_told = |before: &usize| {
@@ -313,7 +313,7 @@ fn better_told(points: &[Point], new: &Point, longest: u64) -> Option<usize> {
     (last.saturating_sub(MOST_LEFT_OUT)..last).rev().find(is_better_told)
 }
 
-/// Whether the points around one say better than it does where it lies. One that contradicts them tells of a jump.
+/// Whether its neighbours predict a point better than its own sample. A point that contradicts them shows a jump.
 fn is_better_told(point: &Point, before: &Point, after: &Point) -> bool {
     let nearest = point.time.abs_diff(before.time).min(after.time.abs_diff(point.time));
     let error = before.error.max(after.error).saturating_add((nearest as f64 * WANDER) as i64);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One column: the values that the same element has in the events of a block, one after another.
-//!
-//! What varies little takes little: either each value is stored as what it is above the least one, or each step to the
-//! next as what it is above the least step. Both are of as many bytes as the greatest needs, the lowest bytes of all
-//! first, then the next ones: `zstd` sees likes beside likes, and both directions are loops without a branch. A column
-//! of equal values, or of equal steps, takes no bytes but its head's.
+//! One column: the values that the same element has in the events of a block, one after another. Each value is stored
+//! as its excess over the least one, or each step as its excess over the least step. All have the width of the
+//! greatest, with the lowest bytes of all first, then the next ones: `zstd` compresses such planes well, and both
+//! directions are loops without a branch. A column of equal values or equal steps is only a head.
 //!
 //! Path: pending; ten times per event. Threads: plain data. Tests: below.
 
@@ -16,18 +14,18 @@ const VALUES: u8 = 0x00;
 /// Steps above the least one.
 const STEPS: u8 = 0x10;
 
-/// The bytes that a number needs.
+/// The width of a number in bytes.
 fn width(value: u64) -> usize {
     (71 - value.leading_zeros() as usize) / 8
 }
 
-/// Puts a column at the end of `to`. Of no values there is none.
+/// Appends a column to `to`; an empty one has no bytes.
 pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
-    // Which bits are not the same in all: without a comparison, several values at a time.
+    // The bits that differ, found without comparisons, several values at a time.
     let differs = values.iter().fold(0, |differs, value| differs | (value ^ first));
     if differs < 0x100 {
-        // All the same, or but for the lowest byte: steps would not be smaller.
+        // Equal, except perhaps for the lowest byte: steps would not be smaller.
         let least = if differs == 0 { first } else { first & !0xff };
         encode_values(values, least, width(differs), to);
         return;
@@ -43,7 +41,7 @@ pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     }
     let value_width = width(most - least);
     let step_width = width(most_step.wrapping_sub(least_step).cast_unsigned());
-    // Eight bytes more for the head: no more than a few values.
+    // Steps have eight bytes more in the head.
     if step_width < value_width {
         encode_steps(values, least_step, step_width, to);
     } else {
@@ -51,7 +49,7 @@ pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     }
 }
 
-/// Puts a column of bytes at the end of `to`: as [`encode`] does of the same numbers.
+/// Appends a column of bytes to `to`, as [`encode`] does for the same numbers.
 pub(crate) fn encode_bytes(values: &[u8], to: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
     if values.iter().all(|value| *value == first) {
@@ -86,11 +84,11 @@ fn encode_steps(values: &[u64], least: i64, width: usize, to: &mut Vec<u8>) {
     }
 }
 
-/// Room for planes of so many bytes each at the end of `to`.
+/// Appends room for planes of so many bytes each to `to`.
 fn planes(count: usize, width: usize, to: &mut Vec<u8>) -> impl Iterator<Item = (usize, &mut [u8])> {
     let begin = to.len();
     to.resize(begin + count * width, 0);
-    // Of no width there is nothing to divide.
+    // A width of 0 has no planes.
     to[begin..].chunks_exact_mut(count.max(1)).enumerate()
 }
 
@@ -114,7 +112,7 @@ impl Column {
     }
 }
 
-/// Takes a column of `count` values.
+/// Reads a column of `count` values.
 pub(crate) fn decode(count: usize, from: &mut Bytes<'_>) -> Result<Column, Malformed> {
     if count == 0 {
         return Ok(Column::Same(0));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What blocks a file has: by its index, or, where there is none, from header to header.
+//! Finds the blocks of a file: by its index or, without one, from header to header.
 //!
-//! Owns [`Entry`], the list of blocks and faults in the order of the file. A fault is where it was found; behind a
-//! damaged header the next marker is looked for, so that one bad block costs no other. Called by `reader.rs`, once.
-//! Path: setup. Threads: one. Tests: tests/damage.rs.
+//! Owns [`Entry`], an item of the list of blocks and faults in the order of the file. After a damaged header it
+//! searches the next marker, so that one bad block costs no other. Called by `reader.rs`, once. Path: setup. Threads:
+//! one. Tests: tests/damage.rs.
 
 use crate::error::{Error, Hex, Part, Readable};
 use crate::frame::{self, EVENTS, Fault, HEADER, Header, INDEX, MARKER, MOST_SUMMARY, PREAMBLE, TRAILER};
@@ -12,17 +12,17 @@ use crate::parse::Bytes;
 use crate::storage::Storage;
 use crate::summary::Summary;
 
-/// How much is read at once to look for a marker.
+/// Bytes read at once in the search for a marker.
 const WINDOW: u64 = 1 << 16;
 
-/// A block, or what is wrong at its place.
+/// A block, or a fault in its place.
 #[derive(Debug)]
 pub(crate) enum Entry {
     Block(Place),
     Fault(Error),
 }
 
-/// Looks at the first bytes: whether it is a trace that can be read here.
+/// Checks from the first bytes that the file is a trace of a known format.
 pub(crate) fn check_preamble(storage: &Storage) -> Result<(), Error> {
     let file = storage.name().to_owned();
     let bytes = storage.read(0, PREAMBLE as u64)?;
@@ -58,14 +58,14 @@ pub(crate) fn read(storage: &Storage) -> Result<(Vec<Entry>, bool), Error> {
     };
     let mut scan = Scan { storage, offset: PREAMBLE as u64, next: 0, entries: Vec::new() };
     let finished = scan.run()?;
-    // The trailer is as it should be, and the index it leads to is not: nobody else would tell.
+    // The trailer is intact, but its index is not, which must be reported.
     if finished && let Some(error) = places {
         scan.entries.push(Entry::Fault(error));
     }
     Ok((scan.entries, finished))
 }
 
-/// The index that the trailer leads to; `None` where there is no trailer.
+/// The index named by the trailer; `None` without a trailer.
 fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
     let length = storage.length();
     let last = storage.read(length.saturating_sub(TRAILER as u64), TRAILER as u64)?;
@@ -90,13 +90,13 @@ fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
     read().map(|(places, _)| Some(places)).map_err(damaged)
 }
 
-/// A fault at a place; what can be read is filled in by [`settle`].
+/// A fault at an offset; [`settle`] fills in what can be read.
 pub(crate) fn damaged(storage: &Storage, block: Part, offset: u64, fault: Fault) -> Error {
     let Fault { expected, found } = fault;
     Error::Damaged { file: storage.name().to_owned(), block, offset, expected, found, readable: Readable::default() }
 }
 
-/// Says in each fault how many blocks are before and after it.
+/// Sets in each fault the number of blocks before and after it.
 pub(crate) fn settle(entries: &mut [Entry]) {
     let all = entries.iter().filter(|entry| matches!(entry, Entry::Block(_))).count();
     let mut before = 0;
@@ -112,7 +112,7 @@ pub(crate) fn settle(entries: &mut [Entry]) {
     }
 }
 
-/// Goes from header to header.
+/// Scan from header to header.
 struct Scan<'a> {
     storage: &'a Storage,
     offset: u64,
@@ -122,7 +122,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// To the end. Whether the file was finished.
+    /// Scans to the end. Returns whether the file was finished.
     fn run(&mut self) -> Result<bool, Error> {
         let length = self.storage.length();
         while self.offset < length {
@@ -135,7 +135,7 @@ impl Scan<'_> {
                     };
                     self.fault(fault);
                     self.offset = found;
-                    // The numbers in between are those of what is damaged.
+                    // The numbers in between belong to damaged blocks.
                     if let Ok((header, _)) = self.header(found)? {
                         self.next = header.number;
                     }
@@ -163,7 +163,7 @@ impl Scan<'_> {
         Ok(false)
     }
 
-    /// The header at an offset, and what the index would say of its block.
+    /// The header at an offset, and the index entry of its block.
     fn header(&self, offset: u64) -> Result<Result<(Header, Place), Fault>, Error> {
         let mut bytes = self.storage.read(offset, 512)?;
         let read = |bytes: &[u8]| {
@@ -182,7 +182,7 @@ impl Scan<'_> {
         Ok(read(&bytes))
     }
 
-    /// The next whole header behind this offset.
+    /// The next valid header after this offset.
     fn find(&self) -> Result<Option<u64>, Error> {
         let mut window = self.offset + 1;
         while window + (HEADER as u64) <= self.storage.length() {
@@ -197,7 +197,7 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// There is no block here and none behind: cut off within a header, or damaged.
+    /// No block follows: the file is truncated within a header, or damaged.
     fn end(&mut self, fault: Fault) -> Result<(), Error> {
         let left = self.storage.read(self.offset, (HEADER + MOST_SUMMARY) as u64)?;
         let marker = left.len().min(MARKER.len());
@@ -210,7 +210,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Behind the index there is the trailer and nothing else.
+    /// After the index only the trailer may follow.
     fn trailer(&mut self) -> Result<bool, Error> {
         let length = self.storage.length();
         let rest = self.storage.read(self.offset, TRAILER as u64 + 1)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a trace, in sentences: which file, which block, at which offset, what was expected and found,
-//! and what can be read all the same.
+//! Faults of a trace, as sentences: the file, the block and its offset, what was expected and found, and what is still
+//! readable.
 //!
 //! Path: setup. Threads: plain data. Tests: tests/damage.rs.
 
@@ -12,25 +12,25 @@ use std::sync::Arc;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {action} {}: {cause}", file.display())]
     System {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         file: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         cause: Arc<std::io::Error>,
     },
-    /// A file without a byte.
+    /// An empty file.
     #[error("{} is empty: its process ended before it wrote anything, or the disk was full. Nothing can be read", file.display())]
     Empty {
         /// The file.
         file: PathBuf,
     },
-    /// A file of something else.
-    #[error("{} is no trace of ibex: it begins with {found}, and a trace with {expected}. Nothing can be read", file.display())]
+    /// A file of another kind.
+    #[error("{} is no trace of ibex: it begins with {found}, but a trace begins with {expected}. Nothing can be read", file.display())]
     Foreign {
         /// The file.
         file: PathBuf,
@@ -39,8 +39,8 @@ pub enum Error {
         /// A trace's.
         expected: Hex,
     },
-    /// A file of a format that did not exist when this was written.
-    #[error("{} is a trace of format {version}, and this ibex reads formats up to {known}: read it with the ibex that wrote it, or a later one. Nothing can be read", file.display())]
+    /// A file of a later format.
+    #[error("{} is a trace of format {version}, but this ibex reads formats up to {known}: use the ibex that wrote it, or a later one. Nothing can be read", file.display())]
     Future {
         /// The file.
         file: PathBuf,
@@ -49,8 +49,8 @@ pub enum Error {
         /// The latest that is known here.
         known: u32,
     },
-    /// A file that ends within a block, as one does whose process was killed while it wrote.
-    #[error("{} is cut off: {block} at offset {offset} takes {expected} bytes, and the file has {found} of them. {readable}", file.display())]
+    /// A file that ends within a block, for example because its process was killed while writing.
+    #[error("{} is cut off: {block} at offset {offset} has {expected} bytes, but the file contains only {found} of them. {readable}", file.display())]
     Truncated {
         /// The file.
         file: PathBuf,
@@ -65,7 +65,7 @@ pub enum Error {
         /// What can be read.
         readable: Readable,
     },
-    /// A block that is not as it was written, or never was as the format says.
+    /// A block that was changed, or that never had the right format.
     #[error("{} is damaged: {block} at offset {offset}: expected {expected}, found {found}. {readable}", file.display())]
     Damaged {
         /// The file.
@@ -91,7 +91,7 @@ pub enum Error {
         /// What can be read.
         readable: Readable,
     },
-    /// A block that this reader must know and does not.
+    /// A mandatory block of an unknown kind.
     #[error("{}: block {block} at offset {offset} is of kind {kind}, which this ibex does not know. {readable}", file.display())]
     UnknownKind {
         /// The file.
@@ -105,7 +105,7 @@ pub enum Error {
         /// What can be read.
         readable: Readable,
     },
-    /// A writer was given what no trace can hold.
+    /// A writer got data that a trace cannot hold.
     #[error("{} cannot hold {what}", file.display())]
     Refused {
         /// The file.
@@ -124,11 +124,11 @@ pub enum Error {
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// What says that it is a trace.
+    /// The preamble.
     Preamble,
     /// The block of this number.
     Block(u32),
-    /// What says where the index is.
+    /// The trailer.
     Trailer,
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// What can be read of a file with a fault: its blocks before and after that.
+/// The readable part of a file with a fault: the blocks before and after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readable {
     /// How many before.
@@ -174,7 +174,7 @@ impl fmt::Display for Hex {
 }
 
 impl Error {
-    /// What can be read all the same, where the fault has a place in a file.
+    /// The readable part, if the fault has a position in a file.
     pub(crate) fn readable_mut(&mut self) -> Option<&mut Readable> {
         match self {
             Error::Truncated { readable, .. }

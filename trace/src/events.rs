@@ -22,28 +22,28 @@ pub struct Event {
     pub thread: u32,
     /// When, in ticks of the source.
     pub ticks: u64,
-    /// When, in nanoseconds of the host's monotonic clock; `None` where the trace does not relate the source's clock
-    /// to it.
+    /// Time in nanoseconds of the host's monotonic clock; `None` if the trace has no relation of the source's clock to
+    /// it.
     pub time: Option<i64>,
     /// Its values, in the order of the type's elements; 0 beyond the last.
     pub values: Values,
 }
 
-/// Makes payloads. Keeps its memory from block to block.
+/// Encodes payloads. Reuses its memory from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     types: Vec<u8>,
     sources: Vec<u8>,
     /// The timestamps of each source.
     ticks: Vec<Vec<u64>>,
-    /// The place of the first record of each event of each type.
+    /// The index of the first record of each event, by type.
     places: Vec<Vec<u32>>,
     values: Vec<u64>,
 }
 
 impl Encoder {
-    /// Puts the payload for the events that begin at these places of `records` at the end of `to`. They are whole events
-    /// of known types.
+    /// Appends the payload of the events that begin at these indexes of `records` to `to`. The events are whole and of
+    /// known types.
     pub(crate) fn encode(
         &mut self,
         layouts: &[Layout],
@@ -60,7 +60,7 @@ impl Encoder {
             let (first, last) = ticks.iter().fold((u64::MAX, 0), |(low, high), &at| (low.min(at), high.max(at)));
             summary.sources.push(SourceSpan { source: source as u8, events: ticks.len() as u32, first, last });
         }
-        // Type by type: what a layout says is looked at once, and its columns stay near.
+        // Type by type, so that a layout is read once and its columns stay in the cache.
         for (event_type, places) in self.places.iter().enumerate().filter(|(_, places)| !places.is_empty()) {
             let (count, apart) = (places.len(), stride(places.len()));
             self.values.resize(apart * layouts[event_type].elements(), 0);
@@ -75,7 +75,7 @@ impl Encoder {
         summary
     }
 
-    /// What is of all events, of each source and of each type.
+    /// Sorts the events by source and by type.
     fn sort(&mut self, types: usize, records: &[Record], begins: &[u32]) {
         self.types.clear();
         self.sources.clear();
@@ -94,14 +94,15 @@ impl Encoder {
     }
 }
 
-/// How far the columns of a type are apart: an odd number of cache lines. With a power of two, as blocks are, the values of
-/// an event would all go into the same few sets of the cache.
+/// Distance between the columns of a type: an odd number of cache lines. With a power of two, the values of an event
+/// would all fall into the same few sets of the cache.
 fn stride(count: usize) -> usize {
     (count.div_ceil(8) | 1) * 8
 }
 
-/// How many of the records at the beginning are whole events, at most so many events, and puts the place of the first
-/// record of each, `before` more, to `begins`; or the number of the first that has a type or source beyond those there are.
+/// Counts the records of the whole events at the beginning, at most so many events, and appends the index of the first
+/// record of each, plus `before`, to `begins`. An error is the number of the first event with an unknown type or
+/// source.
 pub(crate) fn whole(
     records: &[Record],
     most: usize,
@@ -130,14 +131,14 @@ pub(crate) struct Block {
     types: Vec<u8>,
     sources: Vec<u8>,
     ticks: Vec<u64>,
-    /// The place of each event among those of its type.
+    /// The index of each event among those of its type.
     rows: Vec<u32>,
-    /// The columns of each type; of those that are not in the block, none.
+    /// The columns of each type; empty for types that are not in the block.
     columns: Vec<Vec<Column>>,
 }
 
 impl Block {
-    /// From a block's payload.
+    /// Decodes a block's payload.
     pub(crate) fn decode(layouts: &[Layout], summary: &Summary, payload: &[u8]) -> Result<Block, Malformed> {
         let mut from = Bytes(payload);
         let count = summary.events as usize;
@@ -192,7 +193,7 @@ impl Block {
         (self.sources[event], self.ticks[event])
     }
 
-    /// One of them; its time is the caller's to say.
+    /// One of its events, with the time that the caller gives.
     pub(crate) fn event(&self, layouts: &[Layout], event: usize, time: Option<i64>) -> Event {
         let event_type = self.types[event];
         let row = self.rows[event] as usize;

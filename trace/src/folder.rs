@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace of a job: a folder with a file for each process.
-//!
-//! Opens all of them, and gives their events on one time line (`timeline.rs`): that of the first file's host, on which
-//! hosts are put by what the ranks have measured between them.
+//! A trace of a job: a folder with a file for each process. Opens all of them, and gives their events on one time line
+//! (`timeline.rs`): that of the first file's host, to which the ranks' clock measurements relate the other hosts.
 //!
 //! Path: setup. Threads: any. Tests: tests/folder.rs.
 
@@ -16,7 +14,7 @@ use crate::reader::Reader;
 use crate::storage::refused;
 use crate::timeline::{self, Timeline};
 
-/// How many files are kept open at once: a process may have 1024, and has others.
+/// The most files kept open at once: a process may have 1024, including others.
 const MOST_OPEN: usize = 256;
 
 /// The traces of a job's processes.
@@ -31,8 +29,8 @@ impl Folder {
     /// Opens all files of a folder whose names end in `.ibex`.
     ///
     /// # Errors
-    /// The folder cannot be read, has no such file, or none of them can be read; then the first says why. If only some
-    /// cannot be read, [`Folder::unreadable`] has the reasons.
+    /// The folder cannot be read, has no such file, or none of the files can be read (the error is the first file's).
+    /// If only some cannot be read, [`Folder::unreadable`] has the reasons.
     pub fn open(folder: &Path) -> Result<Folder, Error> {
         let refused = |cause| refused("read the folder", folder, cause);
         let mut files: Vec<PathBuf> = Vec::new();
@@ -61,7 +59,7 @@ impl Folder {
         Ok(Folder::sorted(readers, unreadable))
     }
 
-    /// Of files that are open already.
+    /// A folder of open files.
     #[must_use]
     pub fn of(readers: Vec<Reader>) -> Folder {
         Folder::sorted(readers, Vec::new())
@@ -73,7 +71,7 @@ impl Folder {
         Folder { readers, lines, unreadable }
     }
 
-    /// The files, by world and rank.
+    /// The files, ordered by world and rank.
     #[must_use]
     pub fn readers(&self) -> &[Reader] {
         &self.readers
@@ -85,14 +83,14 @@ impl Folder {
         &self.unreadable
     }
 
-    /// For each file, what makes its times those of all, and how wrong that may be.
+    /// For each file, the conversion of its times to the common time line, with error bounds.
     #[must_use]
     pub fn lines(&self) -> &[Timeline] {
         &self.lines
     }
 
-    /// By how much the times of a file's events may be wrong at most against those of the first file's host,
-    /// nanoseconds; `None`: they were put together by their calendars, or there is no event with a time.
+    /// The largest error of a file's times relative to the first file's host, nanoseconds; `None`: the clocks were
+    /// never compared, or there is no event with a time.
     #[must_use]
     pub fn error(&self, file: usize) -> Option<i64> {
         let (reader, line) = (self.readers.get(file)?, self.lines.get(file)?);
@@ -104,8 +102,7 @@ impl Folder {
         errors.max()
     }
 
-    /// What is added to the times of each file at its first moment to have nanoseconds since 1970. Later it may be
-    /// another, as clocks go differently: [`Folder::lines`] has it.
+    /// The offset of each file's first time to nanoseconds since 1970. It drifts later: see [`Folder::lines`].
     #[must_use]
     pub fn shifts(&self) -> Vec<i64> {
         let first = |reader: &Reader| reader.samples().first().map_or(0, |sample| sample.before);
@@ -125,8 +122,8 @@ impl Reader {
         Merge::new(std::slice::from_ref(self), vec![Timeline::default()], range, Vec::new())
     }
 
-    /// All events: those of a thread as they were raised, those of several threads by their times, which are those of the
-    /// host's monotonic clock.
+    /// All events: those of a thread in the order in which they were raised, those of several threads by their times on
+    /// the host's monotonic clock.
     pub fn interleaved(&self) -> impl Iterator<Item = Result<Event, Error>> {
         Merge::of_threads(self).map(|merged| merged.map(|merged| merged.event))
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds a file together: the preamble, the header of each block with its checksums, the trailer.
+//! The framing of a file: the preamble, the header of each block with its checksums, the trailer.
 //!
 //! docs/trace-format.md has every byte. A block is header, summary, payload; the header's checksum covers header and
-//! summary, so that both can be trusted without the payload being read. Path: pending. Threads: plain data. Tests:
-//! below; tests/damage.rs.
+//! summary, so that both can be trusted without reading the payload. Path: pending. Threads: plain data. Tests: below;
+//! tests/damage.rs.
 
 use std::cell::RefCell;
 use std::io::{self, Read as _};
 
 use crate::parse::{Bytes, Malformed};
 
-/// The first bytes of a trace. As in PNG: not text, and a transfer as text changes them.
+/// The first bytes of a trace. As in PNG, they are not text, and a transfer as text changes them.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89IBEX\r\n\x1a";
 
 /// The format that is written, and the latest that is read.
@@ -22,7 +22,7 @@ pub(crate) const PREAMBLE: usize = 16;
 /// The bytes before the summary of a block.
 pub(crate) const HEADER: usize = 32;
 
-/// The first bytes of a block, by which one is found behind damage.
+/// The first bytes of a block, to find the next one after damage.
 pub(crate) const MARKER: [u8; 4] = *b"\xb1OCK";
 
 /// Offset of the index, length of the file, end marker, checksum.
@@ -46,15 +46,15 @@ pub(crate) const EVENTS: u8 = 3;
 pub(crate) const CLOCKS: u8 = 4;
 /// Where the blocks are.
 pub(crate) const INDEX: u8 = 5;
-/// Kinds from here on may be passed over by who does not know them.
+/// Readers skip unknown kinds from here on.
 pub(crate) const OPTIONAL: u8 = 0x80;
 
-/// As it is.
+/// Uncompressed.
 const PLAIN: u8 = 0;
-/// A frame of Zstandard's.
+/// One frame of Zstandard.
 const ZSTD: u8 = 1;
 
-/// A checksum as this build looks at it: a fuzzer would not get past one.
+/// Compares checksums; a build for fuzzing accepts any.
 fn same(computed: u32, stored: u32) -> bool {
     computed == stored || cfg!(feature = "fuzzing")
 }
@@ -69,7 +69,7 @@ pub(crate) fn preamble() -> [u8; PREAMBLE] {
     bytes
 }
 
-/// The version in a preamble; if the checksum is wrong, what it should be and is.
+/// The version in a preamble; an error has the expected and the found checksum.
 pub(crate) fn version(bytes: &[u8; PREAMBLE]) -> Result<u32, (u32, u32)> {
     let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let sum = crc32c::crc32c(&bytes[..12]);
@@ -93,7 +93,7 @@ pub(crate) struct Header {
     sum: u32,
 }
 
-/// Why a block cannot be read: what should be there, and what is.
+/// Why a block cannot be read: what was expected, and what was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) expected: String,
@@ -110,7 +110,7 @@ fn checksum_fault(of: &str, computed: u32, stored: u32) -> Fault {
     Fault { expected: format!("{of} with the checksum {stored:08x}"), found: format!("one with {computed:08x}") }
 }
 
-/// Makes blocks. Keeps its memory from block to block.
+/// Makes blocks. Reuses its memory from block to block.
 pub(crate) struct Framer {
     compressor: Option<zstd::bulk::Compressor<'static>>,
     packed: Vec<u8>,
@@ -123,12 +123,12 @@ impl Framer {
         Framer { compressor: zstd::bulk::Compressor::new(level).ok(), packed: Vec::new(), next: 0 }
     }
 
-    /// How many blocks were made.
+    /// The number of blocks made.
     pub(crate) fn made(&self) -> u32 {
         self.next
     }
 
-    /// Puts a block at the end of `to`. False: it would be too long, and nothing is put.
+    /// Appends a block to `to`. False: it would be too long, and nothing is appended.
     pub(crate) fn frame(&mut self, kind: u8, summary: &[u8], payload: &[u8], to: &mut Vec<u8>) -> bool {
         if payload.len() > MOST_PAYLOAD || summary.len() > MOST_SUMMARY {
             return false;
@@ -160,7 +160,7 @@ impl Framer {
 }
 
 impl Header {
-    /// From the first bytes of a block. They are to be trusted when [`Header::check`] has seen the summary.
+    /// Decodes the first bytes of a block, which are trusted only after [`Header::check`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<Header, Fault> {
         let mut from = Bytes(bytes);
         let marker = from.take(4)?;
@@ -181,7 +181,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether header and summary are as they were written. `bytes` begins with both.
+    /// Checks that header and summary are unchanged. `bytes` begins with both.
     pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Fault> {
         let summary = bytes.get(HEADER..HEADER + self.summary as usize).ok_or(Malformed("a whole summary"))?;
         let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..28]), summary);
@@ -222,16 +222,16 @@ impl Header {
     }
 }
 
-/// As much is allocated at once; no block of events is longer.
+/// The most memory allocated at once; no block of events is longer.
 const AT_ONCE: usize = 1 << 24;
 
 thread_local! {
-    /// Made once for each thread: it takes more time to make than a block to unpack.
+    /// One per thread, because creating it takes longer than unpacking a block.
     static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Unpacks up to `most` bytes, and may give one more where there are. What is said to be longer than any block of events
-/// gets memory as it is unpacked.
+/// Unpacks up to `most` bytes, or one more if there are more. A payload longer than any block of events gets its memory
+/// as it is unpacked.
 fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
     if most > AT_ONCE {
         let mut payload = Vec::new();

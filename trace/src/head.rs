@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a file says of its process: job, rank, host, program; the event types with their elements, the sources with
+//! Metadata of a file: its process (job, rank, host, program), the event types with their elements, the sources with
 //! their clocks.
 //!
-//! [`Head`] is the first block of a file, as JSON, so that what comes later can be added to it; [`Names`] is what
-//! becomes known later, in blocks of its own. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+//! [`Head`] is the first block of a file, as JSON, so that fields can be added; [`Names`] has what became known later,
+//! in separate blocks. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,16 +27,16 @@ pub struct Head {
     /// Which `MPI_COMM_WORLD` of the job: 0 is the first, others were spawned.
     #[serde(default)]
     pub world: u32,
-    /// The rank in it; `None` where nobody has told it.
+    /// The rank in it; `None` if unknown.
     #[serde(default)]
     pub rank: Option<u32>,
-    /// How many ranks it has; `None` where nobody has told it.
+    /// Its number of ranks; `None` if unknown.
     #[serde(default)]
     pub ranks: Option<u32>,
     /// The host.
     #[serde(default)]
     pub host: String,
-    /// Which monotonic clock the process has: those of a job with the same have one. Empty: that of the host.
+    /// Identifies the process's monotonic clock: processes of a job with the same value share one. Empty: the host's.
     #[serde(default)]
     pub clock: String,
     /// The process's number there.
@@ -45,12 +45,12 @@ pub struct Head {
     /// The program.
     #[serde(default)]
     pub program: String,
-    /// Nanoseconds that are added to the host's monotonic clock to have the calendar's, since 1970.
+    /// The offset of the host's monotonic clock to nanoseconds since 1970.
     #[serde(default)]
     pub calendar: i64,
-    /// The event types; the place of one is its number.
+    /// The event types; the index of one is its number.
     pub types: Vec<EventType>,
-    /// The sources that are known when the file is begun; the place of one is its number.
+    /// The sources known when the file is created; the index of one is its number.
     #[serde(default)]
     pub sources: Vec<Source>,
 }
@@ -60,7 +60,7 @@ pub struct Head {
 pub struct EventType {
     /// Its name.
     pub name: String,
-    /// What it tells.
+    /// Its description.
     #[serde(default)]
     pub description: String,
     /// Its elements.
@@ -73,14 +73,14 @@ pub struct EventType {
 pub struct Element {
     /// Its name.
     pub name: String,
-    /// What numbers it can be.
+    /// Its type.
     pub kind: ElementKind,
-    /// The unit: `bytes`, or empty for a number of something.
+    /// The unit: `bytes`, or empty.
     #[serde(default)]
     pub unit: String,
 }
 
-/// What numbers an element can be.
+/// The type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ElementKind {
@@ -94,7 +94,7 @@ pub enum ElementKind {
     U64,
 }
 
-/// Whose clock stamps events.
+/// A source of events, with the clock that stamps them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Its name: `host:0`, `mlx5_0:1`.
@@ -104,27 +104,27 @@ pub struct Source {
     pub description: String,
     /// The rate of its clock.
     pub ticks_per_second: u64,
-    /// The greatest timestamp it can give; 0 where that is not known.
+    /// The greatest timestamp that it can give; 0 if unknown.
     #[serde(default)]
     pub max_ticks: u64,
-    /// Whether its events are delivered in the order of their timestamps, always.
+    /// Whether its events are always delivered in the order of their timestamps.
     #[serde(default)]
     pub ordered: bool,
 }
 
-/// What becomes known after the head was written. Unknown fields are left for later readers.
+/// Metadata that became known after the head was written. Readers ignore unknown fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// The number of the first of these sources.
     #[serde(default)]
     pub first_source: u32,
-    /// Further sources, numbered on.
+    /// Further sources, with the following numbers.
     #[serde(default)]
     pub sources: Vec<Source>,
     /// Names of threads.
     #[serde(default)]
     pub threads: Vec<Thread>,
-    /// What who reads the trace should know of it, a sentence each.
+    /// Remarks for the reader, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -139,7 +139,7 @@ pub struct Thread {
 }
 
 impl Source {
-    /// Of which nothing is known: what named it cannot be read.
+    /// An unknown source, because its block of names is unreadable.
     pub(crate) fn unknown() -> Source {
         Source { name: "?".to_owned(), description: String::new(), ticks_per_second: 0, max_ticks: 0, ordered: false }
     }
@@ -154,7 +154,7 @@ impl Element {
 }
 
 impl EventType {
-    /// The place of the element of this name.
+    /// The index of the element of this name.
     #[must_use]
     pub fn element(&self, name: &str) -> Option<usize> {
         self.elements.iter().position(|element| element.name == name)
@@ -176,7 +176,7 @@ impl ElementKind {
 }
 
 impl Head {
-    /// What is wrong with it, if anything is.
+    /// Its fault, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         if self.types.len() > MOST_TYPES {
             return Some(format!("{} event types, and there may be {MOST_TYPES}", self.types.len()));

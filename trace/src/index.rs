@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The index: where each block is, of which kind, and the summaries of those with events.
+//! The index: offset and kind of each block, and the summaries of blocks of events.
 //!
-//! The last block of a file that was finished. Path: pending. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+//! The last block of a finished file. Path: pending. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use crate::frame::{EVENTS, MOST_SUMMARY, PREAMBLE};
 use crate::parse::{Bytes, Malformed, push_varint};
@@ -17,7 +17,7 @@ pub(crate) struct Place {
     pub(crate) summary: Summary,
 }
 
-/// Puts the places of all blocks, from the first on, at the end of `to`.
+/// Appends the index of all blocks to `to`.
 pub(crate) fn encode(places: &[Place], to: &mut Vec<u8>) {
     push_varint(to, places.len() as u64);
     let mut before = PREAMBLE as u64;
@@ -35,7 +35,7 @@ pub(crate) fn encode(places: &[Place], to: &mut Vec<u8>) {
     }
 }
 
-/// Takes the places of all blocks, which are all there is.
+/// Reads the index, which must fill the payload.
 pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Place>, Malformed> {
     let mut from = Bytes(payload);
     let count = from.varint_up_to(payload.len() / 2, "no more blocks than there are bytes for")?;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The format of ibex's traces: what the recorder writes, and what the commands read.
+//! The format of ibex's traces, written by the recorder and read by the commands.
 //!
-//! A trace is a folder with a file for each process, readable each by itself; docs/trace-format.md has every byte. In
-//! memory an event is a [`Record`] or a few (`record.rs`); [`Writer`] makes blocks of them (`events.rs`, `columns.rs`),
-//! each compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds the blocks
-//! by the index or without it (`contents.rs`), and gives [`Event`]s; [`Folder`] gives those of all ranks in the order
-//! of their times (`merge.rs`), which samples of the clocks (`clock.rs`, `timeline.rs`) put on one scale. What is damaged is an
-//! [`Error`] that says where, and costs its own block.
+//! A trace is a folder with one file per process, each readable by itself; docs/trace-format.md has every byte. In
+//! memory an event is one or a few [`Record`]s (`record.rs`). [`Writer`] makes blocks of them (`events.rs`,
+//! `columns.rs`), compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds
+//! the blocks with or without the index (`contents.rs`), and gives [`Event`]s; [`Folder`] gives those of all ranks in
+//! the order of their times (`merge.rs`), on the time line that clock samples establish (`clock.rs`, `timeline.rs`).
+//! Damage is an [`Error`] with its position, and costs only its own block.
 //!
-//! The crate knows nothing of MPI, adapters or ibex's events: which types there are, with which elements, each file
-//! says in its [`Head`]. Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files;
-//! tests/; with any bytes, fuzz/.
+//! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
+//! [`Head`]. Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/;
+//! with any bytes, fuzz/.
 
 #![forbid(unsafe_code)]
 

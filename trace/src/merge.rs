@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events of all threads, and of all files, in the order of their times.
+//! Events of all threads, and of all files, in the order of their times. Opens blocks in the order of their first
+//! times, which the summaries have; the earliest event of the open blocks comes next unless an unopened block begins
+//! before it. So only blocks that overlap in time are in memory, usually one per thread. Events without a time come
+//! first; faults without a time come last.
 //!
-//! Blocks are opened in the order of their first times, which summaries tell; of the open ones the earliest event
-//! comes next, as long as no unopened block begins before it. So as many blocks are in memory as overlap in time: most
-//! often one for each thread. Events without a time come first; faults that have no time last.
-//!
-//! Where each thread is to stay in its own order, an event counts as no earlier than those that its thread raised before it.
+//! To keep each thread's own order, an event counts as no earlier than the previous events of its thread.
 //!
 //! Called by `folder.rs`. Path: pending. Threads: one. Tests: tests/folder.rs.
 
@@ -22,16 +21,16 @@ use crate::timeline::Timeline;
 /// An event of one of several files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergedEvent {
-    /// The place of its file among them.
+    /// The index of its file.
     pub file: usize,
-    /// It; its time is on the clock that all files have in common.
+    /// The event, with its time on the common clock.
     pub event: Event,
 }
 
 /// The events of several files in the order of their times.
 pub struct Merge<'a> {
     readers: &'a [Reader],
-    /// What makes each file's times those of all.
+    /// The time line of each file.
     lines: Vec<Timeline>,
     range: (i64, i64),
     /// Blocks, by their first times.
@@ -57,7 +56,7 @@ struct OpenBlock {
     left: Vec<Left>,
 }
 
-/// An event that has not come yet.
+/// A pending event.
 struct Left {
     /// The time by which it comes.
     at: i64,

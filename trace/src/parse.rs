@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading numbers from bytes that nobody vouches for, and writing them.
+//! Reads numbers from untrusted bytes, and writes them.
 //!
-//! Numbers of fixed size are little-endian; others are of 7 bits a byte, the lowest first, the top bit set where more
-//! follow (LEB128). Path: pending. Threads: plain data. Tests: below.
+//! Numbers of fixed size are little-endian; others are varints (LEB128). Path: pending. Threads: plain data. Tests:
+//! below.
 
-/// Bytes that are not what the format says; with what they should have been.
+/// Bytes that violate the format, with what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 

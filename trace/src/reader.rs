@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a trace: what its process was, and its events, a block at a time.
+//! Reads a trace: its metadata, and its events, block by block.
 //!
-//! Opening reads the head, the index (or all headers where there is none), names and samples of clocks; events are
-//! read when they are asked for. What is damaged costs its own block: iterators give an error in its place and go on,
-//! so whoever stops at the first has all events before it, and whoever does not has all that can be read.
+//! Opening reads the head, the index (or all headers without one), names and clock samples; events are read on demand.
+//! Damage costs only its own block: iterators yield an error in its place and continue, so a caller that stops at the
+//! first error has all events before it, and a caller that continues has all readable events.
 //!
 //! Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
 
@@ -39,12 +39,12 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// It cannot be read, is no trace, or its head is damaged, without which nothing of it has a meaning.
+    /// It cannot be read, is no trace, or its head is damaged, without which the rest has no meaning.
     pub fn open(file: &Path) -> Result<Reader, Error> {
         Reader::new(Storage::open(file)?)
     }
 
-    /// Reads bytes, which errors call `name`.
+    /// Reads bytes; errors call them `name`.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -74,7 +74,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Names and samples of all blocks that have them. What cannot be read of them becomes a fault at its place.
+    /// Reads all blocks of names and clock samples. Unreadable ones become faults.
     fn read_names(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in entries.iter_mut().skip(1) {
@@ -119,7 +119,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What the file says of its process. Sources that became known later are among its sources.
+    /// The metadata of the process, including sources that became known later.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
@@ -137,7 +137,7 @@ impl Reader {
         &self.threads
     }
 
-    /// What the recorder says of the trace, a sentence each.
+    /// The recorder's remarks about the trace, one sentence each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -161,7 +161,7 @@ impl Reader {
         self.finished
     }
 
-    /// What is known to be wrong without reading events. Iterators of events give these as well.
+    /// The faults known without reading events. Iterators of events yield these as well.
     pub fn faults(&self) -> impl Iterator<Item = &Error> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Fault(error) => Some(error),
@@ -169,12 +169,12 @@ impl Reader {
         })
     }
 
-    /// What each block of events says of itself, in the order of the file.
+    /// The summary of each block of events, in the order of the file.
     pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
         self.places().map(|place| &place.summary)
     }
 
-    /// How many events of each type there are, and how many were lost.
+    /// The numbers of recorded and lost events of each type.
     #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         let mut counts = vec![Counts::default(); self.head.types.len()];
@@ -226,7 +226,7 @@ impl Reader {
         &self.layouts
     }
 
-    /// When a source's clock showed so many ticks; `near` has a place for each source.
+    /// The time at a source's ticks; `near` is a cache with an entry per source.
     pub(crate) fn time(&self, source: u8, ticks: u64, near: &mut [usize]) -> Option<i64> {
         let source = usize::from(source);
         self.relations.get(source)?.time_near(ticks, near.get_mut(source)?)
@@ -253,7 +253,7 @@ impl Reader {
     }
 }
 
-/// How many events of a type there are.
+/// The numbers of events of a type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// In the trace.
@@ -303,7 +303,7 @@ fn bad_json(storage: &Storage, place: &Place, error: &serde_json::Error) -> Erro
     damaged(storage, Part::Block(place.number), place.offset, fault)
 }
 
-/// The payload of a block, which must be the one that the index or the scan has seen.
+/// The payload of a block, which must match the index or the scan.
 fn payload(storage: &Storage, place: &Place) -> Result<Vec<u8>, Error> {
     let (block, offset) = (Part::Block(place.number), place.offset);
     let bytes = storage.read(offset, (HEADER + MOST_SUMMARY) as u64)?;

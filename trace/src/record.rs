@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An event in memory, between the callback that gets it and the writer: 32 bytes, where its values are small.
+//! An event in memory, between the recorder's callback and the writer: 32 bytes if its values are small.
 //!
-//! Owns [`Record`], and how the values of an event are put into one or more ([`Layout::pack`]) and taken out. A value
-//! takes as many bytes as it needs, none if it is 0; a code of three bits says how many. Where 16 bytes do not hold all
-//! values of an event, records without a head follow its first. The thread is not in it: a batch is of one thread.
+//! Owns [`Record`], and packs the values of an event into one or more ([`Layout::pack`]) and unpacks them. A value
+//! takes as many bytes as it needs, none if it is 0; a code of three bits gives the number. If 16 bytes do not hold all
+//! values of an event, records without a head follow. A record does not contain the thread, because a batch belongs to
+//! one thread.
 //!
 //! Path: [`Layout::pack`] is hot (the recorder's callback): no allocation, no lock. Threads: plain data. Tests: below.
 
@@ -23,7 +24,7 @@ const VALUES_AT: usize = 16;
 /// How many bytes of values the first record of an event holds.
 const IN_FIRST: usize = size_of::<Record>() - VALUES_AT;
 
-/// The bytes of all values of an event at most, and eight more, as many as one load takes.
+/// The most bytes of an event's values, plus eight for the width of one load.
 const MOST_BYTES: usize = MOST_ELEMENTS * 8 + 8;
 
 /// How many bytes of values a following one holds.
@@ -32,14 +33,14 @@ const IN_FURTHER: usize = size_of::<Record>();
 /// All values of an event, each as its 64 bits: a signed one sign-extended.
 pub type Values = [u64; MOST_ELEMENTS];
 
-/// An event, or what did not fit of the one before.
+/// An event, or the continuation of the previous record.
 ///
 /// Words of the first of an event: ticks; codes of the values' sizes (bits 0 to 47, three for each), type (48 to 55),
 /// source (56 to 63); values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Record {
-    /// What it holds, little-endian. A ring of a recorder may keep it as four words.
+    /// The content, little-endian, as four words.
     pub words: [u64; 4],
 }
 
@@ -71,7 +72,7 @@ impl Record {
         (self.head() >> 56) as u8
     }
 
-    /// How many records the event takes of which this is the first.
+    /// The number of records of the event that begins here.
     #[must_use]
     #[inline]
     pub fn records(&self) -> usize {
@@ -80,7 +81,7 @@ impl Record {
     }
 }
 
-/// Memory that an event is packed into: what the longest takes, and as much again as one store may go beyond it.
+/// Memory for a packed event: the longest event, plus the excess of one store.
 pub type Room = [Record; MOST_RECORDS + 1];
 
 /// The records of one event.
@@ -99,7 +100,7 @@ impl Packed {
     }
 }
 
-/// What packing needs to know of a type.
+/// Packing information of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     event_type: u8,
@@ -109,7 +110,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of the type with this number. Elements beyond [`MOST_ELEMENTS`] are left out; a head with such is refused.
+    /// The layout of the type with this number. Elements beyond [`MOST_ELEMENTS`] are left out; a head with such is
+    /// refused.
     #[must_use]
     pub fn new(event_type: u8, of: &EventType) -> Layout {
         let elements = of.elements.len().min(MOST_ELEMENTS);
@@ -125,7 +127,7 @@ impl Layout {
         usize::from(self.elements)
     }
 
-    /// An event's records. Of `values` so many count as the type has elements.
+    /// Packs an event. Values beyond the type's elements are ignored.
     #[must_use]
     #[inline]
     pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Packed {
@@ -134,10 +136,9 @@ impl Layout {
         packed
     }
 
-    /// The same where it shall lie: how many records it took. What is behind the last value is of no meaning.
+    /// Packs an event in place, and returns the number of records. Bytes after the last value have no meaning.
     ///
-    /// Nothing that is written is read again here: a word made of the bytes of several stores would have to wait for
-    /// them.
+    /// It never reads what it has written, because a load that covers several pending stores would stall.
     #[inline]
     pub fn pack_into(self, source: u8, ticks: u64, value: impl Fn(usize) -> u64, room: &mut Room) -> usize {
         let (mut at, mut codes) = (VALUES_AT, 0);
@@ -149,7 +150,7 @@ impl Layout {
             signed >>= 1;
             let code = code(folded);
             codes |= u64::from(code) << (3 * element);
-            // Eight bytes at once: those beyond the value's own are the next one's place.
+            // Store eight bytes at once; the next value overwrites the excess.
             if let Some(eight) = bytes[at..].first_chunk_mut() {
                 *eight = folded.to_le_bytes();
             }
@@ -160,8 +161,8 @@ impl Layout {
         at.div_ceil(size_of::<Record>())
     }
 
-    /// Puts the folded values ([`fold`]) of the event at the beginning of `records`, which holds all of it and may go on,
-    /// to this row of the columns that lie so far apart.
+    /// Writes the zigzag-encoded values ([`fold`]) of the event at the beginning of `records` to this row of the
+    /// columns, which are `apart` words apart.
     #[inline]
     pub(crate) fn unpack(self, records: &[Record], columns: &mut [u64], apart: usize, row: usize) {
         let bytes = records.as_bytes();
@@ -171,15 +172,15 @@ impl Layout {
         {
             return;
         }
-        // Of several records, as it turned out, or the last there is.
+        // The event has several records, or is the last one.
         let mut values = [0_u8; MOST_BYTES];
         let count = (bytes.len() - VALUES_AT).min(MOST_BYTES);
         values[..count].copy_from_slice(&bytes[VALUES_AT..VALUES_AT + count]);
         self.take_out(codes, &values, columns, (row, apart));
     }
 
-    /// Puts the values of these codes to `columns`, from the first place on so far apart: how many bytes they take. If
-    /// these are more than `N - 8`, a power of two, what was put is of no meaning.
+    /// Writes the values of these codes to `columns`, and returns their number of bytes. If that is more than `N - 8`
+    /// (`N` is a power of two), the values are invalid.
     #[inline]
     fn take_out<const N: usize>(
         self,
@@ -191,7 +192,7 @@ impl Layout {
         let mut at = 0;
         for _ in 0..self.elements {
             let code = codes & 7;
-            // Only a value of no bytes can begin where they end.
+            // Only a value of no bytes can begin at the end.
             let eight = bytes[at & (N - 9)..].first_chunk().copied().unwrap_or_default();
             columns[place] = u64::from_le_bytes(eight) & MASKS[code as usize];
             place += apart;
@@ -201,14 +202,14 @@ impl Layout {
         at
     }
 
-    /// The value of what is stored.
+    /// The value of a stored one.
     #[inline]
     pub(crate) fn unfold(self, element: usize, folded: u64) -> u64 {
         if self.signed >> element & 1 == 1 { (folded >> 1) ^ (folded & 1).wrapping_neg() } else { folded }
     }
 }
 
-/// A signed value as it is stored: small numbers of either sign become small.
+/// The zigzag encoding of a signed value.
 #[inline]
 fn fold(value: u64) -> u64 {
     (value << 1) ^ (value.cast_signed() >> 63).cast_unsigned()
@@ -225,12 +226,12 @@ fn length(code: u8) -> usize {
     usize::from(code) + usize::from(code == 7)
 }
 
-/// What of eight bytes is the value, by code.
+/// Masks of a value in eight bytes, by code.
 const MASKS: [u64; 8] =
     [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xffff_ffff_ffff_ffff];
 
-/// The bytes of all values, from the word that has their codes. The sum of sixteen numbers of three bits, without a
-/// loop: by twos, by fours, then all by a multiplication.
+/// The bytes of all values, from the word of their codes: the sum of sixteen numbers of three bits, without a loop, by
+/// twos, by fours, then all by a multiplication.
 #[inline]
 fn length_of_all(word: u64) -> usize {
     const LOW: u64 = 0o1_111_111_111_111_111;

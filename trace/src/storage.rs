@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Bytes that can be read from any place.
+/// Bytes with random access.
 #[derive(Debug)]
 pub(crate) struct Storage {
     name: PathBuf,
@@ -24,12 +24,12 @@ pub(crate) struct Storage {
 enum Bytes {
     Memory(Vec<u8>),
     Open(File),
-    /// To be opened for each reading: there are more files than a process may have open.
+    /// A file opened for each reading, because a process may open only so many.
     Closed,
 }
 
 impl Storage {
-    /// A file, as long as it is now.
+    /// Opens a file with its current length.
     pub(crate) fn open(name: &Path) -> Result<Storage, Error> {
         let refused = |cause| refused("open", name, cause);
         let file = File::open(name).map_err(refused)?;
@@ -78,7 +78,7 @@ impl Storage {
     }
 }
 
-/// What the system refused.
+/// The error of a failed system call.
 pub(crate) fn refused(action: &'static str, file: &Path, cause: io::Error) -> Error {
     Error::System { action, file: file.to_owned(), cause: Arc::new(cause) }
 }

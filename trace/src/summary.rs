@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a block of events says of itself without being unpacked: thread, number of events, times, losses.
+//! The summary of a block of events: thread, number of events, times, losses.
 //!
-//! It stands between a block's header and its events, and again in the index, so that readers find out what a trace
-//! holds and where a time is without reading events. Path: pending. Threads: plain data. Tests: below.
+//! It is between a block's header and its events, and again in the index, so that readers know the contents of a trace
+//! and find a time without reading events. Path: pending. Threads: plain data. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
 /// How many events a block may have.
 pub const MOST_EVENTS: usize = 1 << 16;
 
-/// What a block of events says of itself.
+/// The summary of a block of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The thread in which they were raised.
@@ -18,7 +18,7 @@ pub struct Summary {
     pub events: u32,
     /// Each source that stamped some of them, by number.
     pub sources: Vec<SourceSpan>,
-    /// Each type of which there are some or of which some were lost, by number.
+    /// Each type with recorded or lost events, by number.
     pub types: Vec<TypeCount>,
 }
 
@@ -42,7 +42,7 @@ pub struct TypeCount {
     pub event_type: u8,
     /// How many are in the block.
     pub events: u32,
-    /// How many were lost since the last block that told of losses.
+    /// Events lost since the last block that reported losses.
     pub lost: u64,
 }
 
@@ -66,7 +66,7 @@ impl Summary {
         }
     }
 
-    /// Takes one, which is all there is.
+    /// Reads a summary, which must fill the bytes.
     pub(crate) fn decode(mut from: Bytes<'_>) -> Result<Summary, Malformed> {
         let thread = from.varint_up_to(u32::MAX as usize, "a thread's number")? as u32;
         let events = from.varint_up_to(MOST_EVENTS, "at most 65536 events")? as u32;

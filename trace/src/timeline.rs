@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970.
-//!
-//! Processes with the same clock ([`Head::clock`](crate::Head)) stay as exact to each other as they were measured. A
-//! host whose processes have samples of another rank's clock ([`Clock::Rank`]) is put on that one's, by straight lines
-//! between the samples; one that has none goes by its calendar, and nobody can say how wrong that is. All hosts that
-//! were measured against the same one have its calendar.
+//! Processes with the same clock ([`Head::clock`](crate::Head)) need no conversion between each other. A host whose
+//! processes have samples of another rank's clock ([`Clock::Rank`]) is related to that clock by linear interpolation; a
+//! host without samples uses its time of day, with an unknown error. All hosts measured against the same one use its
+//! time of day.
 //!
 //! Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once for an event. Threads: plain data. Tests:
 //! below; tests/folder.rs.
@@ -14,14 +13,14 @@ use std::collections::HashMap;
 use crate::clock::{Clock, ClockSample, Moment, Relation};
 use crate::reader::Reader;
 
-/// From the clock of a process to the one that all files have in common.
+/// The conversion from a process's clock to the common time line.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// To the clock by which it was measured; `None`: it is that.
+    /// The relation to the reference clock; `None`: this is the reference clock.
     relation: Option<Relation>,
-    /// What is added to that to have nanoseconds since 1970.
+    /// The offset of the reference clock to nanoseconds since 1970.
     calendar: i64,
-    /// Whether it was measured against the first file's clock, or is that.
+    /// Whether the first file's clock is its reference.
     is_measured: bool,
 }
 
@@ -34,8 +33,8 @@ impl Timeline {
         time.saturating_add(self.calendar)
     }
 
-    /// By how much that may be wrong, against the clock of the first file's host, nanoseconds. `None`: nobody knows, as
-    /// they were put together by their calendars.
+    /// The error bound relative to the first file's host, nanoseconds. `None`: unknown, because the clocks were never
+    /// compared.
     #[must_use]
     pub fn error(&self, monotonic: i64) -> Option<i64> {
         let measured = |relation: &Relation| relation.moment(monotonic.max(0).cast_unsigned());
@@ -46,7 +45,7 @@ impl Timeline {
         self.is_measured.then_some(error)
     }
 
-    /// The same of all times from `first` to `last`: the most.
+    /// The largest error bound of all times from `first` to `last`.
     #[must_use]
     pub fn widest(&self, first: i64, last: i64) -> Option<i64> {
         let [first, last] = [first, last].map(|time| time.max(0).cast_unsigned());
@@ -55,7 +54,7 @@ impl Timeline {
     }
 }
 
-/// What a file says of its clock.
+/// The clock metadata of a file.
 struct Said<'a> {
     world: u32,
     rank: Option<u32>,
@@ -64,14 +63,14 @@ struct Said<'a> {
     samples: &'a [ClockSample],
 }
 
-/// The clocks of a job: those of files, and those of ranks that have left none.
+/// The clocks of a job: those of files, and those of ranks without a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Which<'a> {
     Of(&'a str, &'a str),
     Rank(u32, u32),
 }
 
-/// The time lines of files, the first of which is the one that others are measured against where that can be.
+/// The time lines of the files, relative to the first file where possible.
 pub(crate) fn of<'a>(readers: &'a [Reader]) -> Vec<Timeline> {
     let said = |reader: &'a Reader| {
         let head = reader.head();
@@ -136,7 +135,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     files.iter().zip(&roots).map(line).collect()
 }
 
-/// From the own clock, in the middle of each sample, to what the other one showed.
+/// The relation of the process's own clock to the other one.
 fn relation(mut samples: Vec<ClockSample>) -> Option<Relation> {
     samples.sort_by_key(|sample| sample.before.midpoint(sample.after));
     let mut relation = Relation::new(1_000_000_000);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes a trace: gathers the records of each thread, and makes blocks of them.
+//! Writes a trace: collects the records of each thread, and makes blocks of them.
 //!
-//! Called by the recorder's writing thread. A block goes to the file in one piece when it is full, or at
-//! [`Writer::flush`]; what was written stays readable whatever becomes of the process. Once the system has refused to
-//! write, the writer writes no more and says so each time: what is behind half a block would be hard to find.
+//! Called by the recorder's writing thread. A block is written with one call when it is full, or at [`Writer::flush`];
+//! written blocks stay readable whatever happens to the process. After a failed write the writer writes nothing more
+//! and returns the error each time, because blocks after half a block would be hard to find.
 //!
 //! Path: pending; under 100 ns of a processor per event (benches/throughput.rs). Threads: one at a time. Tests:
 //! `tests/round_trip.rs`.
@@ -23,13 +23,12 @@ use crate::record::{Layout, Record};
 use crate::storage::refused;
 use crate::summary::{MOST_EVENTS, Summary, TypeCount};
 
-/// How a trace is written.
+/// Options of a writer.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The level of compression, as zstd numbers them. The default keeps up with any recorder.
+    /// The compression level of zstd. The default keeps up with any recorder.
     pub level: i32,
-    /// How many events a block has, up to [`MOST_EVENTS`]. More are smaller together, and more is lost with a process
-    /// that is killed.
+    /// Events per block, up to [`MOST_EVENTS`]. Larger blocks compress better, but a killed process loses more.
     pub block: usize,
 }
 
@@ -46,14 +45,14 @@ pub struct Writer<W: Write> {
     options: Options,
     layouts: Vec<Layout>,
     sources: usize,
-    /// What has come of each thread and is in no block yet.
+    /// Pending records of each thread.
     threads: BTreeMap<u32, Gathered>,
-    /// What becomes known, and is in no block yet.
+    /// Pending names.
     names: Names,
     clocks: Vec<ClockSample>,
-    /// The losses of each type that no block has told of.
+    /// Unreported losses of each type.
     lost: BTreeMap<u8, u64>,
-    /// The events of each type that it was given and could not write.
+    /// Events of each type that could not be written.
     unwritten: BTreeMap<u8, u64>,
     encoder: Encoder,
     framer: Framer,
@@ -65,7 +64,7 @@ pub struct Writer<W: Write> {
     failed: Option<Error>,
 }
 
-/// The events of a thread that are in no block yet.
+/// The pending events of a thread.
 #[derive(Default)]
 struct Gathered {
     records: Vec<Record>,

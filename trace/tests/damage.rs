@@ -93,7 +93,9 @@ fn empty_foreign_and_future_files_are_told_apart() {
     assert!(nothing.starts_with("t.ibex is empty: "), "{nothing}");
     let elf = told(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
     assert!(
-        elf.starts_with("t.ibex is no trace of ibex: it begins with 7f 45 4c 46 02 01 01 00, and a trace with 89 49"),
+        elf.starts_with(
+            "t.ibex is no trace of ibex: it begins with 7f 45 4c 46 02 01 01 00, but a trace begins with 89 49"
+        ),
         "{elf}"
     );
     let text = told(b"\x89IBEX\n\x1a".to_vec());
@@ -103,7 +105,7 @@ fn empty_foreign_and_future_files_are_told_apart() {
     let sum = crc32c::crc32c(&future[..12]);
     future[12..16].copy_from_slice(&sum.to_le_bytes());
     let future = told(future);
-    assert!(future.starts_with("t.ibex is a trace of format 9, and this ibex reads formats up to 1: "), "{future}");
+    assert!(future.starts_with("t.ibex is a trace of format 9, but this ibex reads formats up to 1: "), "{future}");
 }
 
 #[test]
@@ -127,8 +129,8 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
         "{text}"
     );
     let cut = told(bytes[..starts[6] + 50].to_vec());
-    assert!(cut.starts_with(&format!("t.ibex is cut off: block 6 at offset {} takes ", starts[6])), "{cut}");
-    assert!(cut.ends_with("and the file has 50 of them. The 6 blocks before can be read"), "{cut}");
+    assert!(cut.starts_with(&format!("t.ibex is cut off: block 6 at offset {} has ", starts[6])), "{cut}");
+    assert!(cut.ends_with("but the file contains only 50 of them. The 6 blocks before can be read"), "{cut}");
     let trailing = told([&bytes[..], b"x"].concat());
     assert!(trailing.contains("the trailer at offset"), "{trailing}");
     let unfinished = told(small(false));

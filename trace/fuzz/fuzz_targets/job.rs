@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any bytes, read as the traces of a job, and shown: nothing may panic, run for ever or take all memory.
+//! Reads any bytes as the traces of a job, and writes its page: nothing may panic, hang or exhaust memory.
 //!
-//! A file begins wherever the bytes have what a trace begins with, so that traces of several ranks one behind the other
-//! are a job to begin with. As for `read`, checksums are not looked at.
+//! A file begins at each occurrence of a trace's first bytes, so concatenated traces of several ranks are a good seed.
+//! As in `read`, checksums are ignored.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any bytes, read as a trace in each way there is: nothing may panic, run for ever or take all memory.
+//! Reads any bytes as a trace in every way: nothing may panic, hang or exhaust memory.
 //!
-//! Checksums are not looked at in this build, so that what is behind them is reached. A trace to begin with:
-//! `cargo test -p ibex-trace --test round_trip` with `IBEX_TRACE_SEED` set to a file writes one there.
+//! This build ignores checksums, so that the code behind them is reached. For a seed, set `IBEX_TRACE_SEED` to a file:
+//! `cargo test -p ibex-trace --test round_trip` writes a trace there.
 
 #![no_main]
 
