@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`.
-//!
-//! Cargo knows no order between two shared libraries, so what is linked with is a stand-in: a library of the same
-//! soname with the same functions, which answer nothing. At run time the real one is found beside libibex-log.so. The
-//! unit tests, which call none of them, get the stand-in as a static library (mpi.rs). `wrappers.rs` has the calls that the
-//! recorder stands before.
+//! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`. Cargo
+//! cannot order two shared libraries, so this links with a stub: a library of the same soname with empty functions. At
+//! run time the real one is found next to libibex-log.so. The unit tests, which call none of the functions, get the
+//! stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
 
 mod wrappers;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calls of MPI that the recorder stands before, and their rows for the macro in src/calls.rs, with the arguments that
-//! the installed `mpi.h` gives them.
+//! The MPI calls that the recorder wraps, and their rows for the macro in src/calls.rs, with the arguments from the
+//! installed `mpi.h`.
 
 use std::fmt::Write;
 

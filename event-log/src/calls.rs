@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When the application is in a call of MPI in which it can wait for other processes: two events of the recorder's own, at
-//! its begin and at its end.
+//! Records MPI calls in which the application can wait for other processes: an event at the begin of the call and one
+//! at its end.
 //!
-//! Which calls these are says wrappers.rs beside build.rs. Each stands before the MPI's own, as in `entry.rs`, and also by
-//! its `PMPI_` name, which Fortran's calls and other tools come by. Of calls within each other only the outermost counts: a
-//! tool's wrapper calls the MPI's function, and the MPI calls its own. Grade: hot; a clock is read twice per call, and two
-//! records are put into the thread's ring. Threads: the application's. Tests: tests/trace.rs; with a device,
-//! hw-tests/tests/device/waits.rs.
+//! wrappers.rs lists the calls. Each function overrides the MPI's own, as in `entry.rs`, also under its `PMPI_` name,
+//! which Fortran's calls and other tools use. Of nested calls only the outermost counts: a tool's wrapper calls the
+//! MPI's function, and the MPI calls its own. Grade: hot; two clock readings and two records per call. Threads: the
+//! application's. Tests: tests/trace.rs; with a device, hw-tests/tests/device/waits.rs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -27,7 +26,7 @@ const SOURCE: c_int = 0;
 
 static TARGETS: OnceLock<Targets> = OnceLock::new();
 
-/// Where the events go to; nowhere, if they are not wanted.
+/// The targets of both events; unset if they are not recorded.
 struct Targets {
     begin: Option<&'static Target>,
     end: Option<&'static Target>,
@@ -40,16 +39,16 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a trace says of the events; nothing where no clock can stamp them. They name a call by its place in the list at the
-/// end of the description.
+/// The two types; none if no clock can stamp them. Events name a call by its index in the list at the end of the
+/// description.
 pub(crate) fn types() -> Vec<EventType> {
     if !mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:")) {
         return Vec::new();
     }
     let of = |name, what: &str| {
         let description = format!(
-            "A call of MPI in which the process can wait for others {what}; of calls within each other, the outermost. number: \
-             that of the call in its thread; call: its place, from 0, in {}",
+            "A call of MPI in which the process can wait for others {what}; of nested calls, the outermost. number: \
+             the number of the call in its thread; call: its index, from 0, in {}",
             NAMES.join(" ")
         );
         EventType::own(name, description, &["call", "number"])

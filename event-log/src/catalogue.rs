@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is, as the interface describes it: types with their elements, and the values of elements in an event's
-//! data.
+//! The event types and elements, as `MPI_T` describes them, and the values of elements in an event's data.
 //!
 //! Grade: setup; [`Element::value`] is pending (the writing thread). Threads: plain data. Tests: below.
 

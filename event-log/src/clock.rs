@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The common clock: nanoseconds since 1970, from the ticks of any source.
-//!
-//! Each source's clock is read now and then, between two readings of the host's ([`Clocks::sample`]). Between two
-//! samples the relation is a straight line, so an error of neither clock's rate adds up; beyond them the source's own
-//! rate is used. The host's clock is the monotonic one, which all ranks of a host share, put on the calendar once, so
-//! that no setting of the calendar turns back a log. Grade: pending. Threads: the owner's. Tests: below.
+//! The common clock: nanoseconds since 1970, from the ticks of any source. Each source's clock is sampled periodically,
+//! between two readings of the host's ([`Clocks::sample`]). Between two samples the conversion is linear, so rate
+//! errors do not accumulate; beyond them it uses the source's own rate. The host's clock is the monotonic one, which
+//! all ranks of a host share, with an offset to the time of day measured once, so that a change of the time of day
+//! never turns a log back. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::collections::VecDeque;
 

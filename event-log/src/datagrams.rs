@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What another host's clock shows, asked over UDP: rank 0's host answers, the others ask.
+//! Reads another host's clock over UDP: rank 0's host answers, the others ask.
 //!
-//! MPI must not be called by a thread of the recorder's own while the application computes; a socket needs none. A
-//! request is 24 bytes, a word that rank 0 has drawn for this job, a number and nothing; the answer is the word, the
-//! number and what the clock shows. What has another word is passed over, and no answer is longer than its request.
-//! Where nobody answers, as a firewall stands between, nothing waits longer than [`WAIT`] for each address.
+//! A thread of the recorder must not call MPI while the application computes, but may use a socket. A request has 24
+//! bytes: a random word of this job from rank 0, a number, and zero; the answer has the word, the number and the clock.
+//! Datagrams with another word are ignored, and no answer is longer than its request. If no answer comes, for example
+//! because of a firewall, nothing waits longer than [`WAIT`] per address.
 //!
 //! Called by `intervals.rs`. Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the application comes by: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, and the end of the
-//! process.
+//! Entry points: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, and the end of the process.
 //!
-//! Each stands before the MPI's own and goes on to the next of its name: another tool's, or the MPI's. The `PMPI_`
-//! names are there for Fortran, whose calls come by them. A process that never calls one is left alone. Grade: setup.
-//! Threads: the application's. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
+//! Each function overrides the MPI's own and calls the next definition of its name: another tool's, or the MPI's.
+//! Fortran's calls use the `PMPI_` names. A process that never calls one of them is unaffected. Grade: setup. Threads:
+//! the application's. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

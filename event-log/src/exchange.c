@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Stamped messages between ranks, by MPI's own calls (exchange.rs says which ranks, and why). */
+/* Timestamped messages between ranks, with MPI's own calls (exchange.rs says which ranks, and why). */
 #include <mpi.h>
 #include <stdint.h>
 #include <time.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose clock shows what: ranks of different hosts exchange stamped messages, at the end of `MPI_Init` and before
-//! `MPI_Finalize`, where all ranks come by together. `intervals.rs` asks in between, where rank 0 tells them to.
+//! Compares the clocks of hosts with MPI messages, at the end of `MPI_Init` and before `MPI_Finalize`, which all ranks
+//! call. `intervals.rs` compares them in between, at the address that rank 0 publishes.
 //!
-//! One rank of each host, its first, asks rank 0 many times what its clock shows; of these the time that took least
-//! counts, as what rank 0 showed lies between the asking and the answer. All ranks of a host have one clock, so that all
-//! of them get what their first rank has found. Ranks whose job lies on one host exchange nothing.
+//! The first rank of each host asks rank 0 for its clock many times; the fastest round trip counts, because rank 0's
+//! reading lies between the question and the answer. All ranks of a host share its clock, and get the result of their
+//! first rank. A job on one host exchanges nothing.
 //!
-//! All ranks must take part, or those that do wait for ever: so it is only done where whoever started the job says that
-//! all have the recorder (`IBEX_TRACE_CLOCKS=1`, as `ibex trace` does). The messages go over a communicator of their
-//! own, and the recorder leaves them out ([`Hidden`]). Grade: setup, but for [`Hidden::hides`], which is hot. Threads: the
+//! All ranks must take part, or the others would wait for ever. So this happens only if the launcher states that all
+//! ranks have the recorder (`IBEX_TRACE_CLOCKS=1`, set by `ibex trace`). The messages use a separate communicator, and
+//! the recorder does not record them ([`Hidden`]). Grade: setup, but for [`Hidden::hides`], which is hot. Threads: the
 //! one that initialises MPI. Tests: below; tests/trace.rs.
 
 use std::ffi::c_int;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In long runs, clocks are compared now and then, beside the application: a thread of one rank of each host asks rank
-//! 0's, where another answers (`datagrams.rs`).
+//! Compares clocks periodically during long runs: a thread of one rank of each host asks a thread of rank 0
+//! (`datagrams.rs`).
 //!
-//! Neither calls MPI, and neither keeps the application from anything: both sleep, and a sample takes some milliseconds
-//! at most. Called by `meeting.rs`. Grade: pending. Threads: the two it starts (`thread.rs`). Tests: below; tests/trace.rs.
+//! Neither calls MPI nor delays the application: both mostly sleep, and a sample takes some milliseconds at most.
+//! Called by `meeting.rs`. Grade: pending. Threads: the two it starts (`thread.rs`). Tests: below; tests/trace.rs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

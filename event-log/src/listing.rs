@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What there is to write down: every event type with its elements, and every source.
+//! The list of all event types with their elements, and of all sources.
 //!
 //! Grade: setup. Threads: any. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! That the clocks of a job's hosts are compared, from `MPI_Init` to `MPI_Finalize`: by messages of the MPI's at both
-//! ends (`exchange.rs`), and by datagrams between (`intervals.rs`).
+//! Compares the clocks of a job's hosts from `MPI_Init` to `MPI_Finalize`: by MPI messages at both ends
+//! (`exchange.rs`), and by datagrams in between (`intervals.rs`).
 //!
-//! It is of the process, not of its trace: a rank that cannot record takes part all the same, as others wait for it.
-//! Called by `recording.rs`. Grade: setup. Threads: those that initialise and finalise MPI, and that ends the process.
-//! Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+//! A rank that cannot record takes part all the same, because others wait for it. Called by `recording.rs`. Grade:
+//! setup. Threads: those that initialise and finalise MPI, and that ends the process. Tests: tests/trace.rs; with a
+//! device, hw-tests/tests/device/recorder.rs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -38,7 +38,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     // The same in all ranks: told by one.
     if every.is_err() && rank == 0 {
         mpi::complain(&format!(
-            "{}: it takes seconds, 0 for none; clocks are compared every {} s",
+            "{}: expected seconds, or 0 for never; clocks are compared every {} s",
             settings::EVERY,
             settings::EVERY_DEFAULT.as_secs()
         ));

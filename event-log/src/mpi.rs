@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The public calls this tool makes, made safe: `MPI_T` as `ibex_mpi_t.h` and `mpi.h` declare it, the rank, and of the
-//! system's what std does not have.
+//! Safe wrappers of the calls that this tool makes: `MPI_T` as declared in `ibex_mpi_t.h` and `mpi.h`, the rank, and
+//! system calls that std lacks.
 //!
-//! Bound from the headers by build.rs; what only a C compiler can read of them is in mpi.c. [`Instance`]'s functions
+//! build.rs makes the bindings; mpi.c has what only a C compiler can read from the headers. [`Instance`]'s functions
 //! are hot, the rest is setup. Threads: any, after [`initialize`]. Tests: by those who call it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

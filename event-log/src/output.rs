@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where lines go: the file of a rank, or standard error with the rank before each line.
+//! The output: the file of a rank, or standard error with the rank before each line.
 //!
-//! Lines are gathered and written whole. What cannot be written is told once. Grade: pending. Threads: the owner's.
-//! Tests: below.
+//! Lines are collected and written whole. A failed write is reported once. Grade: pending. Threads: the owner's. Tests:
+//! below.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long things took: pairs of events, one that begins and one that ends, and their statistics.
+//! Durations: pairs of events that begin and end something, and their statistics.
 //!
-//! Which types make a pair is told by their names: `x_begin` and `x_end` or `x_established`, `x_started` and
-//! `x_complete`; and what tells of a queue who waited in it for whom. Which events make one is told by elements that
-//! both have: the number of a message or operation where it is not 0, else all that say who and which. Of several with
-//! the same the oldest ends first. Where events have a direction, each has its own statistics. Grade: pending. Threads:
-//! the owner's. Tests: below.
+//! The names of types determine the pairs: `x_begin` and `x_end` or `x_established`, `x_started` and `x_complete`, and
+//! the insertions into and removals from queues. Common elements determine which events belong together: the number of
+//! a message or operation if it is not 0, otherwise all identifying elements. Of several equal ones the oldest ends
+//! first. Each direction has its own statistics. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};

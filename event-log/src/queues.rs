@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long queues were at most, by the elements of events that say how long they are.
+//! The maximum lengths of the matching queues, from the events' elements.
 //!
 //! Grade: pending. Threads: the owner's. Tests: below.
 

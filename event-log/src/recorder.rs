@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the rings to the file of a trace: takes what the threads have recorded, and hands it on in whole events.
+//! Moves records from the threads' rings to the trace file, as whole events.
 //!
-//! Called by the recorder's writing thread, and by who ends the process (`recording.rs`). It knows nothing of MPI: who
-//! calls says which sources there are, and what their clocks show, between the look at the rings and the writing. Once
-//! the file cannot be written, it empties the rings all the same, and what was in them is counted. Grade: pending; it must keep up with all threads.
-//! Threads: its owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
+//! Called by the recorder's writing thread, and at the end of the process (`recording.rs`). It does not depend on MPI:
+//! the caller adds sources and clock samples between the reading of the rings and the writing. If the file cannot be
+//! written, it empties the rings all the same, and counts the lost events. Grade: pending; it must keep up with all
+//! threads. Threads: its owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -2,10 +2,10 @@
 //! The recorder, from `MPI_Init` to the end of the process: registrations, a ring for each thread, the writing thread,
 //! the file.
 //!
-//! Called by `entry.rs`; with `IBEX_TRACE`, beside the text (`session.rs`) or instead of it. As there, `MPI_T` is not
-//! finalised: events come until the process ends. Grade: setup, but for [`on_event`], which is hot: no lock, no
-//! allocation, no system call but one for a thread's first event, and no memory that two threads write to. Threads: each
-//! function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+//! Called by `entry.rs`; active with `IBEX_TRACE`, in addition to the text (`session.rs`) or instead of it. As there,
+//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup, but for [`on_event`], which is
+//! hot: no lock, no allocation, no system call but one for a thread's first event, and no memory that two threads write
+//! to. Threads: each function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -46,8 +46,8 @@ const SAMPLE: Duration = Duration::from_millis(50);
 static HIDDEN: Hidden = Hidden::new();
 
 /// What is said where threads have no ring.
-const NO_MEMORY: &str = "the system gave no memory for events of further threads (16 MiB of addresses each): allow the \
-                         processes more (ulimit -v), or use fewer threads";
+const NO_MEMORY: &str = "there is no memory for the events of more threads (16 MiB of address space each): raise the \
+                         limit of the processes (ulimit -v), or use fewer threads";
 
 /// What is said where rings were full.
 const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
@@ -239,7 +239,7 @@ impl Recording {
         }
         *thread = thread::start("ibex-trace", |ready| self.write(ready));
         if thread.is_none() {
-            mpi::complain("cannot start a thread: events are recorded at the end, as far as there is room");
+            mpi::complain("cannot start a thread: events are recorded at the end, as far as the rings hold them");
         }
     }
 
@@ -274,7 +274,7 @@ impl Recording {
                 for ((count, reason), is_told) in self.reasons().into_iter().zip(reasons_told) {
                     if count > 0 && !*is_told {
                         *is_told = true;
-                        writer.note(format!("Events are lost: {reason}."));
+                        writer.note(format!("Events were lost: {reason}."));
                     }
                 }
             }
@@ -286,7 +286,7 @@ impl Recording {
             && !*failure_told
         {
             *failure_told = true;
-            mpi::complain(&format!("{error}: what comes later is not recorded"));
+            mpi::complain(&format!("{error}: later events are not recorded"));
         }
         taken
     }
@@ -341,7 +341,7 @@ impl Recording {
                 [(_, only)] => (*only).to_owned(),
                 _ => reasons.iter().map(|(count, of)| format!("{count}: {of}")).collect::<Vec<_>>().join("; "),
             };
-            mpi::complain(&format!("rank {whose}: {all} events are lost ({}): {reason}", each.join(", ")));
+            mpi::complain(&format!("rank {whose}: {all} events lost ({}): {reason}", each.join(", ")));
         }
     }
 }
@@ -357,7 +357,7 @@ fn chosen_types() -> Vec<EventType> {
     if !unknown.is_empty() && settings::launched(|name| std::env::var(name).ok()).is_none_or(|rank| rank == 0) {
         let known: Vec<&str> = types.iter().map(EventType::short).collect();
         mpi::complain(&format!(
-            "IBEX_TRACE_EVENTS: there is no event and no group {}; it takes {}, or of these: {}",
+            "IBEX_TRACE_EVENTS: there is no event and no group {}; use the groups {}, or the events {}",
             unknown.join(", "),
             settings::GROUPS.join(", "),
             known.join(", ")
@@ -368,7 +368,7 @@ fn chosen_types() -> Vec<EventType> {
         .map(|index| types[index].clone())
         .partition(|of| of.fits() && of.elements.len() <= MOST_ELEMENTS);
     for of in strange {
-        mpi::complain(&format!("{}: has elements that no trace can hold; it is left out", of.name));
+        mpi::complain(&format!("{}: its elements do not fit into a trace; it is left out", of.name));
     }
     fit.truncate(MOST_TYPES);
     fit

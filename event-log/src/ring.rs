@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records on their way from callbacks to the writing thread: a fixed number of slots, no lock, no allocation.
+//! A queue from callbacks to the writing thread: a fixed number of slots, no lock, no allocation.
 //!
-//! Callbacks of any thread put in, the writing thread takes out. Each slot has a sequence, a number that says who may
-//! have it next: who puts in at position p waits for sequence p, who takes out for p + 1. A full ring loses what comes,
-//! counted per type by who calls. The contents are atomics, so a defect here could mix events but not memory. Grade:
-//! [`Ring::put`] hot, and safe in a signal handler; [`Ring::take`] pending. Tests: below.
+//! Callbacks of any thread put records in, the writing thread takes them out. Each slot has a sequence number: the
+//! producer at position p waits for sequence p, the consumer for p + 1. A full ring loses new events, which the caller
+//! counts per type. The contents are atomics, so a defect here could mix up events but not memory. Grade: [`Ring::put`]
+//! hot, and safe in a signal handler; [`Ring::take`] pending. Tests: below.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

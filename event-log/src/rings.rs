@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records on their way from callbacks to the recorder's writing thread: a ring for each thread, so that no two threads
-//! write to the same memory.
+//! Queues from callbacks to the recorder's writing thread: one ring per thread, so that no two threads write to the
+//! same memory.
 //!
-//! A thread takes a ring with its first event ([`Rings::mine`]) and keeps it until it ends; the writing thread empties
-//! all ([`Rings::readable`]), and gives back those whose threads have ended ([`Rings::recycle`]). The memory of the first
-//! is reserved at once, that of more by the thread that finds none free; the system gives it page by page as it is used.
-//! A callback allocates nothing. An event lies in
-//! one piece: where it would go beyond the end of a ring it begins at the start, and `lap_end` says where this lap ends.
+//! A thread takes a ring with its first event ([`Rings::mine`]) and keeps it until it ends. The writing thread empties
+//! all rings ([`Rings::readable`]), and recycles those whose threads have ended ([`Rings::recycle`]). The first rings'
+//! memory is reserved at start, further memory by the thread that finds no free ring; the system allocates pages as
+//! they are used. A callback allocates nothing. An event is contiguous: if it does not fit before the end of the ring
+//! it begins at the start, and `lap_end` marks the end of the lap.
 //!
-//! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** the thread that owns a
-//! ring alone writes slots between `tail + room` and `head`, and the writing thread alone reads those between `tail` and
-//! `head`; each says by a release that it has done so; **R2** rings and their slots are never freed. Grade:
+//! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** the thread that owns
+//! a ring alone writes slots between `tail + room` and `head`, and the writing thread alone reads those between `tail`
+//! and `head`; each says by a release that it has done so; **R2** rings and their slots are never freed. Grade:
 //! [`Ring::put`] hot, the rest pending. Tests: below; tests/trace.rs; with `cargo bench -p ibex-event-log`.
 
 use std::cell::Cell;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What lives from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
+//! The logger, from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
 //!
-//! Called by `entry.rs`. `MPI_T` is initialised and not finalised: events come until the process ends, and Open MPI 4.1
-//! has no safe way to do so after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no
-//! allocation, no system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
+//! Called by `entry.rs`. `MPI_T` is not finalised, because events occur until the process ends, and Open MPI 4.1 cannot
+//! safely finalise it after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no allocation,
+//! no system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
 //! hw-tests/tests/device/tools.rs.
 
 use std::ffi::{c_int, c_void};
@@ -116,7 +116,7 @@ impl Session {
         if !unknown.is_empty() && launched_rank().is_none_or(|rank| rank == 0) {
             let known: Vec<&str> = types.iter().map(EventType::short).collect();
             mpi::complain(&format!(
-                "IBEX_LOG_EVENTS: there is no event {}; it takes all, or of these: {}",
+                "IBEX_LOG_EVENTS: there is no event {}; use all, or some of: {}",
                 unknown.join(", "),
                 known.join(", ")
             ));
@@ -181,7 +181,7 @@ impl Session {
         }
         *thread = thread::start("ibex-log", |ready| self.write(ready));
         if thread.is_none() {
-            mpi::complain("cannot start a thread: events are written at the end, as far as there is room");
+            mpi::complain("cannot start a thread: events are written at the end, as far as the ring holds them");
         }
     }
 

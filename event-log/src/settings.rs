@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the environment asks for: which events, and where to; and what the launcher says there of the rank.
+//! Settings from the environment: the events and the output; and the rank as the launcher sets it.
 //!
-//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or `btl_ibex_`, as
-//! it was); `all` for all; unset or empty: at the end, what there is, is listed. `IBEX_LOG_FILE`: the file of a rank;
+//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or the former
+//! `btl_ibex_`); `all` for all; unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: the file of a rank;
 //! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
-//! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: what of it, names as above and groups
-//! ([`GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how
-//! often, seconds. Grade: setup. Tests: below.
+//! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above, and groups
+//! ([`GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`:
+//! how often, seconds. Grade: setup. Tests: below.
 
 use std::time::Duration;
 

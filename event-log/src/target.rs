@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From an event to a record in its thread's ring.
+//! Puts an event as a record into its thread's ring.
 //!
 //! Called by `recording.rs` (callbacks) and `calls.rs`. Grade: hot, safe in a signal handler, where an event may be lost; no
 //! memory that two threads write to but the count of losses. Threads: any. Tests: tests/trace.rs.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads of this tool: how they start beside an application, and how they are told to end.
+//! Starts and stops the threads of this tool.
 //!
 //! Called by `session`, `recording` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any.
 //! Tests: by those who call it.

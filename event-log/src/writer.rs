@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From events to lines: puts them on the common clock, in its order, and writes and counts them.
+//! Writes events as lines: converts them to the common clock, sorts, writes and counts them.
 //!
-//! Called by the writing thread every few milliseconds, and by who ends the process (`session.rs`). A line is `seconds
-//! source name element=value ...`; what is not an event begins with `#`. Lines of one look are in order of time; what
-//! is delivered late comes after what is younger. Grade: pending. Threads: its owner's. Tests: tests/log.rs; with a
-//! device, hw-tests/tests/device/tools.rs.
+//! Called by the writing thread every few milliseconds, and at the end of the process (`session.rs`). A line is
+//! `seconds source name element=value ...`; other lines begin with `#`. Each batch is sorted by time; an event
+//! delivered late can follow a younger one. Grade: pending. Threads: its owner's. Tests: tests/log.rs; with a device,
+//! hw-tests/tests/device/tools.rs.
 
 use crate::catalogue::EventType;
 use crate::clock::Clocks;
@@ -94,11 +94,11 @@ impl Writer {
         let all_lost: u64 = lost.iter().sum();
         if all_lost > 0 {
             output.say(&format!(
-                "# {all_lost} events are lost: name fewer in IBEX_LOG_EVENTS. Times below lack theirs, and can be wrong where events have no number"
+                "# {all_lost} events lost: name fewer in IBEX_LOG_EVENTS. The times below do not include them, and can be wrong where events have no number"
             ));
         } else if !self.counts.is_empty() && self.counts.iter().all(|count| *count == 0) {
             output.say(
-                "# none of these happened. If messages were to go through ibex: --mca pml ob1 --mca btl self,ibex (on one host vader takes them)",
+                "# none of these occurred. If ibex should have carried messages: --mca pml ob1 --mca btl self,ibex (on one host vader carries them)",
             );
         }
         output.say(&format!("# {:<40} {:>10} {:>10}", "event", "written", "lost"));

@@ -182,7 +182,7 @@ fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
 #[test]
 fn a_job_that_sent_nothing_through_ibex_is_told_so() {
     let (_, log) = logged("nothing", Some("get_started"));
-    assert!(log.contains("# none of these happened. If messages were to go through ibex:"), "{log}");
+    assert!(log.contains("# none of these occurred. If ibex should have carried messages:"), "{log}");
     let (_, log) = logged("fork", Some("get_started"));
     assert!(!log.contains("# none"), "{log}");
 }
@@ -196,7 +196,7 @@ fn names_that_no_event_has_are_told_once_with_those_there_are() {
         let (output, _) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
         let said = said(&output);
         assert!(output.status.success(), "{said}");
-        let line = "there is no event got, gone; it takes all, or of these: get_started, get_complete, late\n";
+        let line = "there is no event got, gone; use all, or some of: get_started, get_complete, late\n";
         assert_eq!(said.matches(line).count(), told, "{said}");
     }
 }

@@ -107,7 +107,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
         "the last two are calls of MPI, of which there is none"
     );
     assert!(
-        said(&traced.output).contains("7 events are lost (7 get_complete): ibex could not deliver"),
+        said(&traced.output).contains("7 events lost (7 get_complete): ibex could not deliver"),
         "{}",
         said(&traced.output)
     );
@@ -159,14 +159,14 @@ fn every_thread_of_many_that_live_together_is_recorded_whole() {
 fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorded_when_others_have_ended() {
     let traced = traced("living-threads-limited");
     let said = said(&traced.output);
-    assert!(said.contains("1850 events are lost (1850 get_started): "), "{said}");
-    assert!(said.contains("no memory for events of further threads") && said.contains("ulimit -v"), "{said}");
+    assert!(said.contains("1850 events lost (1850 get_started): "), "{said}");
+    assert!(said.contains("no memory for the events of more threads") && said.contains("ulimit -v"), "{said}");
     assert!(!said.contains("IBEX_TRACE_EVENTS"), "fewer events would not help: {said}");
     let reader = traced.only();
     assert_eq!(by_thread(&reader), [(2, 1), (50, 63 + 37)].into());
     assert_eq!(reader.counts()[0].lost, 1850);
     let notes = reader.notes();
-    assert!(notes.len() == 1 && notes[0].contains("no memory for events of further threads"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("no memory for the events of more threads"), "{notes:?}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
     let names: Vec<String> = traced.only().head().types.iter().map(|of| of.name.clone()).collect();
     assert_eq!(names, ["ibex_get_started", "ibex_get_complete"]);
     let said = said(&traced.output);
-    assert!(said.contains("there is no event and no group gone; it takes all, default, messages, "), "{said}");
+    assert!(said.contains("there is no event and no group gone; use the groups all, default, messages, "), "{said}");
 }
 
 #[test]
@@ -300,8 +300,8 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     let traced = traced_with(&[&space[..], &["sh", "-c", &script, application.to_str().expect("UTF-8")]].concat(), &[]);
     let said = said(&traced.output);
     assert!(traced.output.status.success() && said.contains("went on to the end"), "{said}");
-    assert!(said.contains("No space left on device") && said.contains("what comes later is not recorded"), "{said}");
-    let lost = said.split_once(" events are lost").expect(&said).0.rsplit(' ').next().expect("a word");
+    assert!(said.contains("No space left on device") && said.contains("later events are not recorded"), "{said}");
+    let lost = said.split_once(" events lost").expect(&said).0.rsplit(' ').next().expect("a word");
     let folder = Folder::open(&traced.folder.join("t.copy")).expect("a trace");
     let events: Vec<_> = folder.readers()[0].events().collect();
     assert!(events.last().is_some_and(Result::is_err), "it says that it is not whole");
