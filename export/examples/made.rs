@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let format = Format::ALL.into_iter().find(|format| format.name() == name).ok_or("no such format")?;
     let out = arguments.get(1).ok_or("where to?")?;
     let number = |place: usize, default: usize| arguments.get(place).map_or(Ok(default), |text| text.parse());
-    let job = Job::made(number(3, 4)? as u32, number(2, 1_000_000)?, 1);
+    let job = Job::synthetic(number(3, 4)? as u32, number(2, 1_000_000)?, 1);
     let before = most_memory();
     let begin = Instant::now();
     export(&job, format, Path::new(out))?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as trace events in JSON, for `chrome://tracing`, ui.perfetto.dev, Speedscope and whatever else reads them.
+//! A job as Chrome's trace events in JSON, for `chrome://tracing`, ui.perfetto.dev, Speedscope and others.
 //!
-//! Source: the document "Trace Event Format" of the Chromium project (JSON object format). Rules that this keeps: times are
-//! microseconds with a fraction, from the job's first moment; complete events (`X`) of a thread nest, hence the lanes, each a
-//! thread of its own; a flow (`s`, `f` with `bp`:`e`) binds to the event of its thread that holds its moment.
+//! Source: the document "Trace Event Format" of the Chromium project (JSON object format). Rules of the format: times
+//! are microseconds with a fraction, from the job's first time; complete events (`X`) of a thread nest, hence the
+//! lanes, each a separate thread; a flow (`s`, `f` with `bp`:`e`) binds to the event of its thread at its time.
 //!
-//! A process is a rank (its pid is its place in the job), a thread first those of the rank, then its lanes. For large jobs
-//! the Perfetto export is a third of this. Path: pending. Threads: one. Memory: a line. Tests: tests/chrome.rs.
+//! A process is a rank (its pid is its index in the job); its threads are those of the rank, then its lanes. For large
+//! jobs the Perfetto export is a third of this size. Path: pending. Threads: one. Memory: a line. Tests:
+//! tests/chrome.rs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -80,7 +81,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// From the first bytes' leaving to the arrival.
+    /// The flow from the departure of the first bytes to the arrival.
     fn flow(&mut self, step: &Step, rank: u32, thread: u32) -> io::Result<()> {
         let (Item::Send(place) | Item::Receive(place)) = step.item else { return Ok(()) };
         let message = &self.job.messages[place as usize];

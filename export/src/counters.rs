@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters along a walk: how much is queued and in flight, for each rank and each port.
+//! Counters along a walk: queue lengths and bytes in flight, for each rank and each port.
 //!
-//! A thing counts from one moment to another; if only the first is known, it counts to the end. Called by the formats with
-//! each step. Path: each step. Threads: one. Tests: at the end of the file.
+//! An item counts between two times; if only the first is known, it counts to the end. Called by the formats with each
+//! step. Path: each step. Threads: one. Tests: at the end of the file.
 
 use arrayvec::ArrayVec;
 use ibex_messages::{IncidentKind, Job, Message};
@@ -62,11 +62,11 @@ impl Counter {
 
     pub(crate) fn description(self) -> &'static str {
         match self {
-            Counter::SendsActive => "sends that have been called and are not done",
-            Counter::PostedReceives => "the length of the queue of posted receives",
-            Counter::UnexpectedMessages => "the length of the queue of unexpected messages",
-            Counter::UnexpectedBytes => "the bytes of the messages in the queue of unexpected messages",
-            Counter::BytesInFlight => "the bytes of sends that have begun and of which the adapter does not have all",
+            Counter::SendsActive => "sends that have been called and are not complete",
+            Counter::PostedReceives => "the length of the posted receive queue",
+            Counter::UnexpectedMessages => "the length of the unexpected message queue",
+            Counter::UnexpectedBytes => "the bytes of the messages in the unexpected message queue",
+            Counter::BytesInFlight => "the bytes of sends that have begun and that the adapter has not completed",
             Counter::QueuedRequests => "requests that cannot be posted now",
         }
     }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_length_that_no_message_has_is_counted_as_any() {
-        let mut job = Job::made(2, 20, 5);
+        let mut job = Job::synthetic(2, 20, 5);
         for (message, bytes) in job.messages.iter_mut().zip([u64::MAX, 1 << 63, (1 << 63) + 1].into_iter().cycle()) {
             message.bytes = bytes;
         }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn whatever_is_counted_is_none_at_the_end_and_was_some_before() {
-        let job = Job::made(4, 2000, 5);
+        let job = Job::synthetic(4, 2000, 5);
         let threads = Threads::of(&job);
         let mut counters = Counters::of(&job);
         let mut most = [0; Counter::ALL.len()];

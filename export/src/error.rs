@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why an export fails: a sentence that says what to do.
+//! Errors of an export, as sentences that say what to do.
 //!
 //! Made by the formats, shown by `ibex export`. Tests: tests/refusals.rs.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that is written: made anew, and its errors told with its name.
+//! A new output file, whose errors name it.
 //!
 //! Called by the formats. Path: pending. Threads: any. Tests: tests/refusals.rs.
 

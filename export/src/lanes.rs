@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes: formats draw what overlaps in time one above the other.
+//! Lanes: formats draw overlapping items one above the other.
 //!
-//! A thread has several messages at once, and no format lets the phases of two of them cross on one line. Each thread has
-//! therefore lanes for what it sends, receives and does one-sidedly, each rank for its connections; an item takes the first
-//! that is free. Who has too many at once is not drawn, but counted.
+//! A thread has several messages at once, and no format lets their phases overlap on one line. So each thread has lanes
+//! for its sends, receives and one-sided operations, and each rank for its connections; an item takes the first free
+//! lane. If there are too many at once, the excess is not drawn, but counted.
 //!
 //! Called by `walk.rs`. Path: each begin and end of an item. Threads: one. Tests: there.
 

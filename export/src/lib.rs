@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job in the formats of other tools.
-//!
-//! [`export`] is what `ibex export` calls. Each format is a file of its own, which states its rules and where they stand:
-//! `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes
-//! through a job in the order of time and holds no more than what is in flight; `life.rs` names the phases, `lanes.rs` says
-//! where they are drawn, `counters.rs` counts queues, `threads.rs` numbers and names threads. docs/exports.md is for users.
-//! Path: pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
+//! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
+//! rules and their source: `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. Shared
+//! parts: `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names
+//! the phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads.
+//! docs/exports.md is for users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats,
+//! in tests/.
 
 #![forbid(unsafe_code)]
 
@@ -79,10 +78,10 @@ impl Format {
     }
 }
 
-/// Writes a job in a format. The job is not copied: memory beyond it goes with what is in flight at a time.
+/// Writes a job in a format. The job is not copied: the additional memory depends on the items in flight.
 ///
 /// # Errors
-/// `out` exists or cannot be written, or a library is missing. What was written up to then is left for a look.
+/// `out` exists or cannot be written, or a library is missing. The incomplete output stays for inspection.
 pub fn export(job: &Job, format: Format, out: &Path) -> Result<(), ExportError> {
     if out.symlink_metadata().is_ok() {
         return Err(ExportError::Exists(out.to_owned()));

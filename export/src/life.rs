@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of a thing of a job as formats draw it: moments in the order of time, and the phase that begins with each.
+//! The life of an item as formats draw it: its times in order, and the phase that begins with each.
 //!
-//! A phase is named by what has happened up to it, so that a moment that is not known only joins two phases. Moments that
-//! contradict their order (an adapter's clock beside the host's) are put at the moment before: a life never goes backwards.
+//! A phase is named by the events before it, so an unknown time only joins two phases. A time that contradicts the
+//! order (because adapter and host clocks differ) is moved to the previous one: a life never runs backwards.
 //!
 //! Called by `walk.rs` and the formats. Path: once for each step of each message; nothing is allocated. Threads: any.
 //! Times: nanoseconds since 1970. Tests: at the end of the file.
@@ -113,16 +113,16 @@ impl Phase {
     /// What it means.
     pub(crate) fn description(self) -> &'static str {
         match self {
-            Phase::SendWaits => "the call of the send, up to the first bytes' leaving",
-            Phase::SendGoes => "from the first bytes' leaving until the adapter has the last",
-            Phase::SendEnds => "the adapter has the bytes, the request is not done yet",
-            Phase::SendDone | Phase::ReceiveDone => "the request is done, the caller has not been told",
-            Phase::ReceiveWaits => "the receive has been called, its message has not come",
-            Phase::MessageWaits => "the message is here, no receive has been called",
-            Phase::Matching => "message and receive are both there and have not found each other",
-            Phase::Matched => "message and receive have found each other, no bytes have been put in place",
-            Phase::ReceiveGoes => "the bytes are put where they belong",
-            Phase::ReceiveEnds => "the bytes are there, the request is not done yet",
+            Phase::SendWaits => "from the call of the send until the first bytes leave",
+            Phase::SendGoes => "from the departure of the first bytes until the adapter has the last",
+            Phase::SendEnds => "the adapter has the bytes, the request is not complete yet",
+            Phase::SendDone | Phase::ReceiveDone => "the request is complete, the caller has not been notified",
+            Phase::ReceiveWaits => "the receive has been called, its message has not arrived",
+            Phase::MessageWaits => "the message has arrived, no receive has been called",
+            Phase::Matching => "message and receive both exist and are not matched yet",
+            Phase::Matched => "message and receive are matched, no bytes are in place yet",
+            Phase::ReceiveGoes => "the bytes arrive in place",
+            Phase::ReceiveEnds => "the bytes are in place, the request is not complete yet",
             Phase::Put => "an RDMA write of a one-sided operation",
             Phase::Get => "an RDMA read of a one-sided operation",
             Phase::Atomic => "an atomic operation on another process's memory",
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_receive_waits_for_its_message_or_the_message_for_it() {
-        let job = Job::made(2, 100, 3);
+        let job = Job::synthetic(2, 100, 3);
         for (place, message) in job.messages.iter().enumerate() {
             let is_expected = message.receive.is_some_and(|side| side.posted.is_some());
             let first = names(&job, Item::Receive(place as u32))[0];
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_moment_that_contradicts_its_order_does_not_turn_time_back() {
-        let mut job = Job::made(2, 1, 3);
+        let mut job = Job::synthetic(2, 1, 3);
         let side = job.messages[0].send.as_mut().expect("made");
         side.ended = Some(Time::new(5));
         let life = life(&job, Item::Send(0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The words of formats for protocols, reasons, incidents and ports: the same in all of them.
+//! Names of protocols, reasons, incidents and ports, the same in all formats.
 //!
 //! Called by the formats. Path: each message. Threads: plain data. Tests: at the end of the file.
 
@@ -11,10 +11,10 @@ pub(crate) fn protocol(protocol: Protocol) -> &'static str {
         Protocol::Copied => "copied",
         Protocol::Read => "read",
         Protocol::Written => "written",
-        Protocol::Pieces => "pieces",
+        Protocol::Fragments => "fragments",
         Protocol::ReceiverFirst => "receiver first",
         Protocol::SharedMemory => "shared memory",
-        Protocol::Oneself => "oneself",
+        Protocol::Loopback => "loopback",
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
         Reason::NotRegistered => "not registered",
         Reason::HeldBack => "held back",
         Reason::Adapter => "adapter",
-        Reason::Oneself => "oneself",
+        Reason::Loopback => "loopback",
         Reason::SameHost => "same host",
         Reason::Offered => "offered",
     }
@@ -61,10 +61,10 @@ pub(crate) const PROTOCOLS: [Protocol; 8] = [
     Protocol::Copied,
     Protocol::Read,
     Protocol::Written,
-    Protocol::Pieces,
+    Protocol::Fragments,
     Protocol::ReceiverFirst,
     Protocol::SharedMemory,
-    Protocol::Oneself,
+    Protocol::Loopback,
 ];
 
 /// Every reason; the place of one is its number in formats.
@@ -75,7 +75,7 @@ pub(crate) const REASONS: [Reason; 9] = [
     Reason::NotRegistered,
     Reason::HeldBack,
     Reason::Adapter,
-    Reason::Oneself,
+    Reason::Loopback,
     Reason::SameHost,
     Reason::Offered,
 ];

@@ -340,11 +340,11 @@ fn define_metric(number: u32, counter: Counter, name: &str, defined: &mut Define
 
 fn define_attributes(defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
     let attributes = [
-        (PROTOCOL, "ibex protocol", "how the bytes of the message went", true),
-        (REASON, "ibex reason", "why it went so", true),
+        (PROTOCOL, "ibex protocol", "the protocol of the message", true),
+        (REASON, "ibex reason", "the reason for the protocol", true),
         (PORT, "ibex port", "the sender's adapter and port", true),
         (QUEUE_PAIR, "ibex queue pair", "the sender's queue pair", false),
-        (RAILS, "ibex rails", "by how many ports it went, where it is more than one", false),
+        (RAILS, "ibex rails", "the number of ports that carried it, if more than one", false),
     ];
     for (number, name, description, is_text) in attributes {
         let (name, description) = (defined.string(name)?, defined.string(description)?);

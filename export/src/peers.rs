@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which rank a process has in a communicator: what message events of MPI tools name the other side by.
+//! The rank of a process in a communicator, by which the formats' message events name the other side.
 //!
 //! Called by the formats. Path: each message. Threads: any. Memory: a number for each member of each communicator whose
 //! ranks are not the job's. Tests: at the end of the file.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn each_side_of_an_intercommunicator_names_the_other_by_its_ranks() {
-        let mut job = Job::made(4, 1, 0);
+        let mut job = Job::synthetic(4, 1, 0);
         let both = Communicator { members: vec![3, 1], remote: vec![0, 2], ..Communicator::default() };
         job.communicators.push(both);
         let peers = Peers::of(&job);

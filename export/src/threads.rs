@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads of all ranks in one list: what formats number through.
+//! The threads of all ranks in one list, numbered consecutively for the formats.
 //!
 //! A rank of which no thread is known has one. Called by `walk.rs` and the formats. Path: setup; looking one up is two
 //! steps. Threads: plain data. Tests: at the end of the file.
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_unknown_thread_is_the_first_and_a_rank_without_threads_has_one() {
-        let mut job = Job::made(3, 0, 0);
+        let mut job = Job::synthetic(3, 0, 0);
         job.ranks[0].threads = vec![(7, "worker".to_owned()), (2, String::new())];
         job.ranks[1].threads.clear();
         let threads = Threads::of(&job);

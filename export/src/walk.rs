@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All that happened in a job, step by step in the order of time, without a list of it.
+//! Iterates over all events of a job in the order of time, without a list of them.
 //!
-//! A job has its messages by the first moment of each, and so the rest. A heap has the next step of everything that has
-//! begun and not ended, and the first of what comes next: memory goes with what is in flight, not with the job. Each step
-//! says on which lane its item is drawn (`lanes.rs`).
+//! The items of a job are ordered by their first times. A heap has the next step of every item in progress, and the
+//! first step of the next item: memory depends on the items in flight, not on the job. Each step names the lane of its
+//! item (`lanes.rs`).
 //!
 //! Called by the formats that are ordered by time. Path: a million messages are twelve million steps. Threads: one walk
 //! belongs to one. Times: nanoseconds since the job's first moment. Tests: at the end of the file.
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn steps_are_in_the_order_of_time_and_no_moment_is_left_out() {
-        let job = Job::made(4, 5000, 1);
+        let job = Job::synthetic(4, 5000, 1);
         let (steps, _) = steps(&job);
         assert!(steps.is_sorted_by_key(|step| step.time));
         assert_eq!(steps.len(), job.messages.iter().flat_map(Message::moments).count());
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_order_of_the_messages_in_the_job_does_not_matter() {
-        let mut job = Job::made(4, 500, 1);
+        let mut job = Job::synthetic(4, 500, 1);
         let (as_made, _) = steps(&job);
         job.messages.reverse();
         let (reversed, _) = steps(&job);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_on_a_lane_is_alone_there() {
-        let job = Job::made(3, 2000, 9);
+        let job = Job::synthetic(3, 2000, 9);
         let (steps, lanes) = steps(&job);
         let mut on: Vec<Option<Item>> = vec![None; lanes.len()];
         for step in steps {

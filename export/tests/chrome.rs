@@ -29,7 +29,7 @@ fn of_kind<'e>(events: &'e [Value], kind: &str) -> Vec<&'e Value> {
 
 #[test]
 fn each_phase_is_an_event_that_overlaps_no_other_of_its_thread() {
-    let mut job = Job::made(3, 1500, 8);
+    let mut job = Job::synthetic(3, 1500, 8);
     job.ranks[0].host = "quoted \"host\"\\".to_owned();
     let events = events(&job, "chrome-phases");
     let phases = of_kind(&events, "X");
@@ -57,7 +57,7 @@ fn each_phase_is_an_event_that_overlaps_no_other_of_its_thread() {
 
 #[test]
 fn each_message_has_a_flow_from_its_sender_to_its_receiver() {
-    let job = Job::made(4, 800, 3);
+    let job = Job::synthetic(4, 800, 3);
     let events = events(&job, "chrome-flows");
     let ends: HashMap<u64, &Value> =
         of_kind(&events, "f").into_iter().map(|event| (event["id"].as_u64().expect("id"), event)).collect();

@@ -47,7 +47,7 @@ fn records(text: &str) -> HashMap<&str, (usize, u64)> {
 fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     let scratch = Scratch::new("counts");
     // A location of so many has more than its buffer holds.
-    let job = Job::made(2, 5000, 11);
+    let job = Job::synthetic(2, 5000, 11);
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
 
@@ -68,7 +68,7 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
 #[test]
 fn otf2s_python_module_matches_each_send_with_its_receive() {
     let scratch = Scratch::new("module");
-    let job = Job::made(5, 2000, 23);
+    let job = Job::synthetic(5, 2000, 23);
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
@@ -83,7 +83,7 @@ fn otf2s_python_module_matches_each_send_with_its_receive() {
 #[test]
 fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
     let scratch = Scratch::new("snapshots");
-    let mut job = Job::made(3, 1000, 5);
+    let mut job = Job::synthetic(3, 1000, 5);
     // The program draws a small picture of 4096 columns, whose widths it rounds down to ticks: traces below 17 ms have more
     // columns than it expects.
     job.span = job.span.map(|(first, last)| (first, Time::new(last.nanoseconds() + 20_000_000)));
@@ -124,7 +124,7 @@ fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
 #[test]
 fn definitions_name_hosts_ranks_and_communicators() {
     let scratch = Scratch::new("definitions");
-    let mut job = Job::made(4, 50, 2);
+    let mut job = Job::synthetic(4, 50, 2);
     let both = Communicator { context: 9, members: vec![2, 0], remote: vec![3, 1], ..Communicator::default() };
     job.communicators.push(both);
     let out = scratch.path("archive");
@@ -144,7 +144,7 @@ fn definitions_name_hosts_ranks_and_communicators() {
 #[test]
 fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() {
     let scratch = Scratch::new("length");
-    let mut job = Job::made(2, 100, 4);
+    let mut job = Job::synthetic(2, 100, 4);
     let (first, last) = job.span.take().expect("made");
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
@@ -157,7 +157,7 @@ fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() 
 #[test]
 fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was_not() {
     let scratch = Scratch::new("sides");
-    let mut job = Job::made(2, 100, 4);
+    let mut job = Job::synthetic(2, 100, 4);
     for message in &mut job.messages[..10] {
         message.receive = None;
     }
@@ -181,7 +181,7 @@ fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was
 #[test]
 fn an_archive_is_no_larger_than_otf2_estimates() {
     let scratch = Scratch::new("estimate");
-    let job = Job::made(2, 2000, 6);
+    let job = Job::synthetic(2, 2000, 6);
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
     let text = printed(&out, &["--show-all"]);

@@ -185,7 +185,7 @@ fn check_rows(rows: &str, header: &Header) {
 #[test]
 fn a_trace_keeps_the_rules_and_has_every_message() {
     let scratch = Scratch::new("paraver");
-    let mut job = Job::made(5, 4000, 13);
+    let mut job = Job::synthetic(5, 4000, 13);
     let (rank, time) = (2, job.messages[1000].moments().min().expect("a moment"));
     let kind = IncidentKind::ReceiverNotReady;
     job.incidents.push(Incident { rank, time, kind, peer: Some(1), port: Some(2), value: 3 });
@@ -201,7 +201,7 @@ fn a_trace_keeps_the_rules_and_has_every_message() {
 #[test]
 fn what_clocks_disagree_about_still_keeps_the_rules() {
     let scratch = Scratch::new("paraver-clocks");
-    let mut job = Job::made(2, 300, 1);
+    let mut job = Job::synthetic(2, 300, 1);
     for message in &mut job.messages {
         let side = message.receive.as_mut().expect("made");
         for time in [&mut side.arrived, &mut side.matched, &mut side.begun, &mut side.ended] {
@@ -217,7 +217,7 @@ fn what_clocks_disagree_about_still_keeps_the_rules() {
 #[test]
 fn a_name_of_several_lines_is_one_line() {
     let scratch = Scratch::new("paraver-names");
-    let mut job = Job::made(2, 50, 3);
+    let mut job = Job::synthetic(2, 50, 3);
     job.ranks[0].threads = vec![(0, "first\n\nsecond".to_owned()), (1, "LEVEL TASK SIZE 9".to_owned())];
     export(&job, Format::Paraver, &scratch.path("job")).expect("written");
     assert_eq!(check(&scratch.path(""), "job").communications, 50);
@@ -226,7 +226,7 @@ fn a_name_of_several_lines_is_one_line() {
 #[test]
 fn there_are_no_more_threads_than_paraver_can_number() {
     let scratch = Scratch::new("paraver-threads");
-    let mut job = Job::made(2, 2000, 7);
+    let mut job = Job::synthetic(2, 2000, 7);
     // With two lanes for each of them they would be 66 000.
     let (begin, hold) = (job.messages[0].moments().min().expect("made"), 1_000_000_000);
     let many: Vec<_> = (0..65_500).map(|number| (number, String::new())).collect();

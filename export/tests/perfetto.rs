@@ -37,7 +37,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
 #[test]
 fn a_trace_is_read_by_perfettos_own_definitions() {
     let scratch = Scratch::new("perfetto");
-    let mut job = Job::made(4, 2000, 17);
+    let mut job = Job::synthetic(4, 2000, 17);
     let time = job.messages[500].moments().min().expect("a moment");
     let kind = IncidentKind::QueuedBegin;
     job.incidents.push(Incident { rank: 1, time, kind, peer: Some(0), port: Some(1), value: 9 });

@@ -15,7 +15,7 @@ fn nothing_is_overwritten() {
     let out = scratch.path("there");
     std::fs::write(&out, "mine").expect("written");
     for format in Format::ALL {
-        let error = export(&Job::made(2, 1, 0), format, &out).expect_err("it exists").to_string();
+        let error = export(&Job::synthetic(2, 1, 0), format, &out).expect_err("it exists").to_string();
         assert!(error.contains("exists already") && error.contains("there"), "{error}");
     }
     assert_eq!(std::fs::read(&out).expect("still there"), b"mine");
@@ -24,7 +24,8 @@ fn nothing_is_overwritten() {
 #[test]
 fn a_folder_that_is_not_there_is_named() {
     for format in Format::ALL.into_iter().filter(|format| *format != Format::Otf2) {
-        let error = export(&Job::made(2, 1, 0), format, Path::new("/no/such/out")).expect_err("no folder").to_string();
+        let error =
+            export(&Job::synthetic(2, 1, 0), format, Path::new("/no/such/out")).expect_err("no folder").to_string();
         assert!(error.contains("/no/such/out") && error.contains("No such file"), "{}: {error}", format.name());
     }
 }

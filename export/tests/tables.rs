@@ -15,7 +15,7 @@ use scratch::Scratch;
 
 /// A job with something in each table, and a message of which little is known.
 fn job() -> Job {
-    let mut job = Job::made(4, 2000, 21);
+    let mut job = Job::synthetic(4, 2000, 21);
     "with \"quotes\", a comma\nand a line end".clone_into(&mut job.communicators[0].name);
     job.communicators.push(Communicator {
         context: 4,
