@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's clock: the processor's time stamp counter where it is proven steady, else the monotonic clock.
-//!
-//! Chosen once, at the first use ([`HostClock::get`], 10 ms). The counter is taken when the processor says that its
-//! rate is constant and it never stops, the kernel itself goes by it (so the kernel has found it to agree among
-//! processors), and a measurement here finds one rate throughout. It costs a third of a call of the monotonic clock.
-//! Why it was not taken is kept.
+//! The host's clock: the processor's time stamp counter where it is proven steady, else the monotonic clock. Chosen
+//! once, at the first use ([`HostClock::get`], 10 ms). The counter is used if the processor guarantees a constant rate
+//! without stops, the kernel uses it (so the kernel has found that it agrees among processors), and a measurement here
+//! finds a constant rate. It costs a third of a reading of the monotonic clock. The reason of a refusal is stored.
 //!
 //! Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle of the counter, or one per ns. Tests: below.
 
@@ -15,21 +13,21 @@ use ibex_ffi::clock::{HAS_COUNTER, counter, monotonic};
 
 static CLOCK: OnceLock<HostClock> = OnceLock::new();
 
-/// The clock that stamps what happens in threads.
+/// The clock that stamps events of threads.
 #[derive(Debug)]
 pub struct HostClock {
     counter: bool,
     ticks_per_second: u64,
-    /// What the monotonic clock showed when this was chosen.
+    /// The monotonic time when the clock was chosen.
     start: u64,
-    /// Why the counter was not taken.
+    /// Why the counter is not used.
     refusal: Option<String>,
 }
 
 /// How long the counter is measured.
 const MEASURED: Duration = Duration::from_millis(10);
 
-/// Into how many parts, each of which must show the same rate within [`TOLERANCE`].
+/// Number of parts of the measurement, whose rates must agree within [`TOLERANCE`].
 const PARTS: u32 = 5;
 
 /// A reading of the monotonic clock takes well under a microsecond, of 2 ms; a processor may be taken away in between.
@@ -43,14 +41,14 @@ impl HostClock {
         CLOCK.get_or_init(HostClock::choose)
     }
 
-    /// What it shows, ticks. Never less than before in the same thread.
+    /// The current time, ticks. Never decreases within a thread.
     #[must_use]
     #[inline]
     pub fn now(&self) -> u64 {
         if self.counter { counter() } else { monotonic() - self.start }
     }
 
-    /// Whether it is the processor's counter, as that shows itself.
+    /// Whether it is the processor's counter, unscaled.
     pub(super) fn is_counter(&self) -> bool {
         self.counter
     }
@@ -91,14 +89,14 @@ impl HostClock {
 #[derive(Debug, Clone, Copy)]
 pub struct HostTimestamp(pub(super) u64);
 
-/// What the host's clock shows now: read before an operation is posted, for an event that is raised after it.
+/// The host's current time: read before an operation is posted, for an event that is raised after it.
 #[must_use]
 #[inline]
 pub fn host_timestamp() -> HostTimestamp {
     HostTimestamp(HostClock::get().now())
 }
 
-/// Whether processor and kernel vouch for the counter.
+/// Whether processor and kernel declare the counter reliable.
 fn kernel_goes_by_counter() -> Result<(), String> {
     if !HAS_COUNTER {
         return Err("this processor has no time stamp counter".into());

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relation of an adapter's clock to the host's: converts a timestamp, and says by how much the result may be
-//! wrong.
+//! The relation of an adapter's clock to the host's: converts a timestamp, with an error bound.
 //!
-//! Owns a window of [`ClockSample`]s: at some moment between two readings of the host's clock the adapter showed so
-//! many ticks. The reading may be a query of the adapter's clock, or an operation: its completion's stamp lies between
-//! post and poll. Each sample confines every other moment to a cone, as the rates differ by at most so much; the cones
-//! of all samples together confine it to an interval. Its middle is the result, half its width the bound. No line is
-//! fitted that an outlier could tilt.
+//! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's. A reading is
+//! a query of the adapter's clock, or the timestamp of a completion, which lies between post and poll. Each sample
+//! confines every other time to a cone, because the rates differ by at most a known bound; all cones together confine
+//! it to an interval. Its middle is the result, half its width the error bound. There is no line fit that an outlier
+//! could tilt.
 //!
-//! The cones: the rate is first confined by the samples themselves (the longest baselines), plus [`WANDER`] for what it
-//! changes within the window; where that contradicts the samples (the clock was stepped, or warmed up fast),
-//! [`super::unwrap::DRIFT`] about the nominal rate is used; where even that does, only the nearest sample counts and
-//! the window begins anew.
+//! The slopes of the cones: the samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for
+//! changes within the window. If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is
+//! [`super::unwrap::DRIFT`] around the nominal rate; if that contradicts them, too, only the nearest sample counts and
+//! a new window begins.
 //!
 //! Path: setup; [`ClockCorrelation::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests:
 //! `tests/clock_correlation.rs`.
@@ -24,7 +23,7 @@ const WANDER: f64 = 5e-6;
 /// How many samples are kept.
 const KEPT: usize = 32;
 
-/// At some moment from `before` to `after` (host's ticks, both included) the adapter's clock showed `ticks`.
+/// A reading `ticks` of the adapter's clock at a time from `before` to `after` (host's ticks, both included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
     /// A reading of the host's clock that was before the moment.
@@ -40,7 +39,7 @@ pub struct ClockSample {
 pub struct ConvertedTimestamp {
     /// The best estimate, in ticks of the clock converted to.
     pub ticks: u64,
-    /// The truth is within so many ticks of it, either way.
+    /// The error bound in ticks, in both directions.
     pub error: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivering later: what waits in this thread and in ports' sources; then buffers (`drain.rs`) and freed registrations
-//! (`free.rs`).
+//! Deferred delivery: events that wait in this thread and in ports' sources, then buffers (`drain.rs`) and freed
+//! registrations (`free.rs`).
 //!
 //! Called from progress, where no lock is held ([`progress`]): one load and one branch while there is nothing to do.
 //!
@@ -50,8 +50,8 @@ pub(super) fn set_port_pending(source: SourceId, is_nearly_full: bool) {
     }
 }
 
-/// Delivers what waits, if anything does. Callbacks run here: the caller holds no lock that a call of ibex from within
-/// one could need. `safety` says what they must be fit for.
+/// Delivers the waiting events, if any. Callbacks run here, so the caller must hold no lock that a call of ibex within
+/// a callback could need. `safety` is the level that callbacks must have.
 #[inline]
 pub fn progress(safety: Safety) {
     if interest_mask::has_pending() && (is_sampling_call() || interest_mask::is_urgent()) {
@@ -59,9 +59,9 @@ pub fn progress(safety: Safety) {
     }
 }
 
-/// Delivers what threads and ports hold as far as it is due, and leaves buffers and dropped events to [`progress`]:
-/// before a poll, so that what the poll before has seen is shown then, and neither before who waits for it goes on nor
-/// much later. Otherwise as [`progress`].
+/// Delivers the due events of threads and ports, and leaves buffers and dropped events to [`progress`]. Called before a
+/// poll, so that events of the previous poll are delivered neither before the waiting caller continues nor much later.
+/// Otherwise as [`progress`].
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
@@ -90,16 +90,15 @@ fn deliver_due_now(safety: Safety) {
     });
 }
 
-/// Whether this is one of the calls, one in [`SAMPLING_INTERVAL`], in which ports are looked after though nothing else
-/// is to do: their clocks are sampled.
+/// Whether this call, one in [`SAMPLING_INTERVAL`], samples the ports' clocks even though nothing else is to do.
 fn is_sampling_call() -> bool {
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     calls.is_multiple_of(SAMPLING_INTERVAL)
 }
 
-/// Delivers what waits: all of this thread and of the ports, and up to `budget` events from buffers. From within a
-/// callback it does nothing. Otherwise as [`progress`].
+/// Delivers all waiting events of this thread and of the ports, and up to `budget` events from buffers. Does nothing
+/// within a callback. Otherwise as [`progress`].
 #[cold]
 pub fn deliver(budget: usize, safety: Safety) {
     deliver_counted(budget, safety);
@@ -122,8 +121,8 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
     })
 }
 
-/// This thread has polled completions of a port, of which events are yet to be raised: until [`end_batch`], what is
-/// later waits. To be called before another thread polls the same queue. `None` for what is no port's source.
+/// This thread has polled completions of a port and has yet to raise their events: later events wait until
+/// [`end_batch`]. Call it before another thread polls the same queue. `None` if `source` is no port's.
 #[inline]
 #[must_use]
 pub fn begin_batch(source: SourceId) -> Option<PolledBatch> {
@@ -138,15 +137,14 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
     }
 }
 
-/// Delivers what waits in this thread and what the ports' sources hold, waiting until it is due: for who is about to
-/// stop listening, so that what has happened is shown; also what another thread is just delivering. Takes a fifth of a
-/// millisecond at most, while more keeps coming.
-/// From within a callback it does nothing.
+/// Delivers the waiting events of this thread and of the ports, waiting until they are due, for a caller that is about
+/// to stop listening; also waits for events that another thread is delivering. Takes at most a fifth of a millisecond
+/// while more events arrive. Does nothing within a callback.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }
 
-/// As [`catch_up`], of what has happened before, however long that is held.
+/// As [`catch_up`], for all earlier events, however long they are held.
 pub(super) fn catch_up_wholly(safety: Safety) {
     catch_up_within(safety, LONGEST_HELD_NS);
 }
@@ -172,8 +170,8 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
     }
 }
 
-/// As [`catch_up`], and with what other threads have polled: all that has happened is shown, unless it is more than
-/// comes to an end. Waits for callbacks in other threads: the caller holds nothing that one of them may want.
+/// As [`catch_up`], and also delivers what other threads have polled: all earlier events, unless new ones arrive
+/// without end. Waits for callbacks in other threads, so the caller must hold no lock that one of them may take.
 #[cold]
 pub fn catch_up_all(safety: Safety) {
     let clock = HostClock::get();
@@ -193,8 +191,7 @@ pub fn catch_up_all(safety: Safety) {
     }
 }
 
-/// Waits until each thread that delivers now has done so once. From within a callback it does nothing. As
-/// [`catch_up_all`].
+/// Waits until each thread that is delivering now has finished. Does nothing within a callback. As [`catch_up_all`].
 #[cold]
 pub fn wait_for_callbacks() {
     if !thread::is_delivering() {
@@ -205,7 +202,7 @@ pub fn wait_for_callbacks() {
     }
 }
 
-/// Delivers what the ports' sources hold as far as it is due.
+/// Delivers the due events of the ports' sources.
 pub(super) fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     if !interest_mask::is_pending(PORTS | CLOCKS) {
         return;
@@ -225,8 +222,8 @@ pub(super) fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     }
 }
 
-/// Delivers all that a port's source holds, due or not; what comes later and is earlier is late. Not from
-/// within a callback.
+/// Delivers all events of a port's source, due or not; an earlier event that arrives afterwards counts as late. Not to
+/// be called within a callback.
 pub(super) fn deliver_port_all(source: SourceId, safety: Safety) {
     thread::with(&mut (), |thread, ()| {
         if let Some(port) = source.source().port()

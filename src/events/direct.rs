@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events whose raiser calls a tool's function itself, where they happen: those of a face that does the matching.
+//! Matching events: the PML, which raises them, calls the tool's function itself.
 //!
-//! The raiser knows who listens and is entered by one thread at a time, so that nothing of the delivery (`thread.rs`)
-//! is needed for an event whose callback may run where it happens: no list, no clock, nothing but the call, inside
-//! [`call`]. It says that this thread is within a callback, so that nothing else is delivered to it meanwhile, and no
-//! freed registration finished. An event whose callback may not run there is put into its registration's buffer
-//! ([`keep`]), and delivered from there as all others are. Their source is one of its own ([`matching_source`]):
-//! ordered, as its events happen one after the other.
+//! The PML knows its listeners and is entered by one thread at a time, so an event whose callback may run in place
+//! needs no delivery (`thread.rs`): no list, no clock, only the call, inside [`call`]. [`call`] marks this thread as
+//! within a callback, so that no other event is delivered to it meanwhile, and no freed registration finished. An event
+//! whose callback may not run there goes to its registration's buffer ([`keep`]) and is delivered from there. These
+//! events have their own source ([`matching_source`]), which is ordered because they occur one after the other.
 //!
 //! Path: hot, behind the branch of a site; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
 //! time; else any. Tests: `tests/direct.rs`.
@@ -40,7 +39,7 @@ pub fn matching_source() -> SourceId {
     source::of_matching()
 }
 
-/// Whether the host's clock is known to be the processor's counter: a look at this alone.
+/// Whether the host's clock is known to be the processor's counter, in one load.
 static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// What the host's clock shows, for an event of the source. Never less than the last.
@@ -73,26 +72,26 @@ pub fn has_threads() -> bool {
     raising_threads() != 0
 }
 
-/// The same as a number, 0 or 1, for who compares it with what it was.
+/// The same as a number, 0 or 1, to compare it with an earlier value.
 #[must_use]
 #[inline(always)]
 pub fn raising_threads() -> u8 {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// One more, by the one thread that may: without a locked instruction.
+/// Increments a counter that only one thread writes, without a locked instruction.
 #[inline(always)]
 fn add(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// Counts that a further listener is told of an event.
+/// Counts the delivery of an event to a further listener.
 #[inline(always)]
 pub fn count_told_again() {
     add(&MATCHING[1]);
 }
 
-/// Calls a callback, which this is to do.
+/// Runs a callback.
 #[inline(always)]
 pub fn call(callback: impl FnOnce()) {
     add(&MATCHING[0]);

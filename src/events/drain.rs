@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivering from registrations' buffers, and reporting dropped events.
+//! Delivers events from registrations' buffers, and reports dropped events.
 //!
 //! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //! Called by `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot
@@ -17,7 +17,7 @@ use super::thread::{self, Delivery};
 /// Whether a thread empties buffers.
 static EMPTYING: AtomicBool = AtomicBool::new(false);
 
-/// With which registration to begin, so that none is always last.
+/// The registration to begin with, so that none is always last.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 
 /// The right to empty buffers; given back also when a callback panics.
@@ -25,7 +25,7 @@ pub(super) struct Emptying;
 
 impl Emptying {
     pub(super) fn try_new() -> Option<Emptying> {
-        // Made only where it is had: when it is dropped, the right is given back.
+        // Constructed only by the thread that has the right, because its drop returns the right.
         if EMPTYING.swap(true, Ordering::SeqCst) { None } else { Some(Emptying) }
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event type consists of: name, description, level, typed elements with displacements, bound object, whose
-//! clock.
+//! The parts of an event type: name, description, level, typed elements with displacements, bound object, clock.
 //!
 //! Owns the vocabulary of the table in `table.rs`: [`EventType`], [`Element`], [`ElementType`], [`Value`],
 //! [`StampedBy`], and [`Safety`], MPI's callback safety requirements. Nothing here runs when an event is raised. Path:

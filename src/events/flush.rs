@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivering all that waits, where a tool itself has called and nothing of MPI is on the stack: the only places where
-//! callbacks that may do anything can be called.
+//! Delivers all waiting events where a tool itself has called and no MPI call is on the stack: the only place for
+//! callbacks of the level [`Safety::None`](super::Safety).
 //!
-//! Each buffer is emptied of what is in it now: a callback that communicates raises events of its own, which wait for
-//! the next time. Grade: setup. Threads: any; buffers are emptied by one at a time. Tests: `tests/flush.rs`.
+//! Only the events that are in a buffer at the beginning are delivered: a callback that communicates raises new events,
+//! which wait for the next time. Grade: setup. Threads: any; buffers are emptied by one at a time. Tests:
+//! `tests/flush.rs`.
 
 use super::deliver;
 use super::drain::{Emptying, drain};
@@ -19,18 +20,17 @@ pub fn is_delivering() -> bool {
     thread::with(&mut (), |thread, ()| thread.is_delivering())
 }
 
-/// Delivers what waits now: in this thread, in the ports as far as its turn has come, in all buffers. Where another
-/// thread empties these, they are left to it. From within a callback it does nothing. `safety` says what callbacks must
-/// be fit for here.
+/// Delivers the waiting events of this thread, the due events of the ports, and all buffers, unless another thread is
+/// emptying them. Does nothing within a callback. `safety` is the level that callbacks must have here.
 pub fn deliver_pending(safety: Safety) {
     if interest_mask::has_pending() {
         deliver_now(safety);
     }
 }
 
-/// As [`deliver_pending`], of all that has happened before: waits until the turn of what ports hold has come (a matter
-/// of milliseconds) and for threads that deliver, so the caller holds nothing that a callback may want. False,
-/// and nothing is done, from within a callback.
+/// As [`deliver_pending`], for all earlier events: waits until the ports' events are due (some milliseconds) and for
+/// delivering threads, so the caller must hold no lock that a callback may take. Within a callback it does nothing and
+/// returns false.
 #[must_use]
 pub fn flush(safety: Safety) -> bool {
     if is_delivering() {

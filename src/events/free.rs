@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Freeing a registration: the rest of its buffer is delivered, and its free callback called once no thread can be in
-//! another of its.
+//! Frees a registration: delivers the rest of its buffer, and calls its free callback once no thread can be in another
+//! callback of the registration.
 //!
-//! [`free`] takes it out of the registry and finishes what can be finished; what cannot (a thread is still in a
-//! callback) is finished by a later delivery ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests:
-//! `tests/free.rs`.
+//! [`free`] removes it from the registry and finishes immediately if possible; if a thread is still in a callback, a
+//! later delivery finishes it ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests: `tests/free.rs`.
 
 use std::sync::atomic::Ordering;
 
@@ -16,10 +15,10 @@ use super::registration::{FreeCallback, Registration};
 use super::registry::{self, AlreadyFreed, PendingFree};
 use super::thread::{self, Delivery, Thread};
 
-/// Frees a registration. It takes no event from now on; what waits in its buffer is delivered; then, when no thread can
-/// be within a callback of it any more, `on_free` is called, once: before this returns where that is possible, else
-/// from a later delivery, which is one that asks as much of callbacks, if what waits is for one of those. May be called from within one of its own callbacks. `safety` says what a callback must be fit
-/// for here.
+/// Frees a registration. It gets no more events; the events in its buffer are delivered; then, when no thread can be
+/// within one of its callbacks, `on_free` is called once: before this function returns if possible, otherwise from a
+/// later delivery that permits the callbacks of the waiting events. May be called within one of its own callbacks.
+/// `safety` is the level that callbacks must have here.
 ///
 /// # Errors
 /// [`AlreadyFreed`].

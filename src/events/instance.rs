@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One event that happened: type, source, timestamp, elements, in a fixed number of words.
+//! One event: type, source, timestamp, elements, in a fixed number of words.
 //!
 //! Made where the event is raised, copied into buffers, shown to callbacks by reference. Nothing in it is on the heap.
 //! Path: hot, behind the branch of a site. Threads: plain data. Timestamps in ticks of the instance's source.
@@ -11,12 +11,12 @@ use super::source_info::SourceId;
 /// How many events one completion or one call may raise with one timestamp.
 pub(super) const GROUP_MAX: usize = 3;
 
-/// One event that happened.
+/// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventInstance {
     /// Its type.
     pub event_type: TypeId,
-    /// Whose event it is, and whose clock stamped it.
+    /// Its source, whose clock stamped it.
     pub source: SourceId,
     /// When it happened, in ticks of the source.
     pub timestamp: u64,

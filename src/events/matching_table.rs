@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types of events that a face raises which does the matching: what becomes of requests, messages and searches.
+//! The matching events, which the PML raises: requests, messages and searches.
 //!
-//! The last rows of the table (`table.rs`), after those that the engine raises itself. They have the names of PERUSE's
-//! events, in the order of their numbers, and all have the same elements ([`MatchingEvent`]), as there a specification
-//! is the same for all; but for the last, which PERUSE has not ([`ProtocolEvent`]). No site of the engine looks whether
-//! somebody listens to them, so that they have no bit in the mask; their raiser hands them to registrations itself
-//! (`direct.rs`). Path: setup, but for [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain
-//! data. Tests: `tests/table.rs`.
+//! They are the last rows of the table (`table.rs`), after those that the engine raises. They have the names of
+//! PERUSE's events, in the order of their numbers, and the same elements ([`MatchingEvent`]), as in PERUSE's
+//! specification; the last one, which PERUSE lacks, has others ([`ProtocolEvent`]). No site of the engine tests for
+//! their listeners, so they have no bit in the mask; the PML delivers them itself (`direct.rs`). Path: setup, but for
+//! [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, Words, displacements, extent};
 use super::instance::EventInstance;
@@ -31,36 +30,40 @@ static ELEMENTS: [Element; KINDS.len()] = [
     element(
         KINDS[0],
         "id",
-        "The number of the request, the message or the search that this is of: the same in all its events, and no other's. PERUSE has the same.",
+        "The number of the request, the message or the search: the same in all its events, and unique. PERUSE uses the same number.",
     ),
     element(
         KINDS[1],
         "bytes",
-        "Of a message its bytes; of a request, and of the search for its message, those of what its caller gave, which may be more than come. 0 of a probe.",
+        "The bytes of the message; for a request and the search for its message, the bytes of the caller's buffer, which may be more. 0 for a probe.",
     ),
     element(
         KINDS[2],
         "buffer",
-        "The address that the request's caller gave. 0 of a message, of the search for its receive and of a probe.",
+        "The buffer address of the request. 0 for a message, for the search for its receive and for a probe.",
     ),
     element(
         KINDS[3],
         "peer",
-        "The rank of the other process in the communicator (in the remote group of an intercommunicator). Of a receive or a probe that takes any: `MPI_ANY_SOURCE`.",
+        "The rank of the other process in the communicator (in the remote group of an intercommunicator); `MPI_ANY_SOURCE` for a receive or a probe with that wildcard.",
     ),
     element(
         KINDS[4],
         "tag",
-        "The message's tag, negative in collective operations. Of a receive or a probe that takes any: `MPI_ANY_TAG`.",
+        "The tag, negative in collective operations; `MPI_ANY_TAG` for a receive or a probe with that wildcard.",
     ),
     element(KINDS[5], "operation", "0: a send; 1: a receive, a message that has arrived, or a search."),
     element(KINDS[6], "context", "The context number of the communicator."),
-    element(KINDS[7], "posted", "How many receives wait for their messages, in this communicator, when this is read."),
-    element(KINDS[8], "unexpected", "How many messages are unexpected, in this communicator, when this is read."),
+    element(KINDS[7], "posted", "The number of posted receives of this communicator, when the element is read."),
+    element(
+        KINDS[8],
+        "unexpected",
+        "The number of unexpected messages of this communicator, when the element is read.",
+    ),
     element(
         KINDS[9],
         "count",
-        "As many elements of its datatype as the request's caller gave, at most `INT_MAX`; of a message as `bytes`.",
+        "The request's count of its datatype, at most `INT_MAX`; for a message the same as `bytes`.",
     ),
 ];
 
@@ -74,9 +77,9 @@ static PROTOCOL_ELEMENTS: [Element; PROTOCOL_KINDS.len()] = [
     element(
         PROTOCOL_KINDS[1],
         "message",
-        "Of a receive the number of the message that it has, as the events of the message have it. 0 of a send.",
+        "For a receive, the number of its message, as in the events of the message. 0 for a send.",
     ),
-    element(PROTOCOL_KINDS[2], "bytes", "The bytes of the message; the receive may have room for fewer."),
+    element(PROTOCOL_KINDS[2], "bytes", "The bytes of the message; the receive buffer may be smaller."),
     element(PROTOCOL_KINDS[3], "context", "The context number of the communicator."),
     element(
         PROTOCOL_KINDS[4],
@@ -112,30 +115,50 @@ const fn element(element_type: ElementType, name: &'static str, help: &'static s
 /// Name, level, and what it tells.
 static NAMES: [(&str, u8, &str); 18] = [
     ("comm_req_activate", 2, "A call begins a send or a receive."),
-    ("comm_req_match_unex", 2, "A receive has an unexpected message."),
-    ("comm_req_insert_in_posted_q", 2, "A receive waits for its message."),
-    ("comm_req_remove_from_posted_q", 2, "A receive waits no longer: its message has come, or it is cancelled."),
-    ("comm_req_xfer_begin", 2, "The first bytes of a message are about to go, or to be put where they belong."),
-    ("comm_req_xfer_end", 2, "The adapter has the last bytes of a message, or they are where they belong."),
-    ("comm_req_complete", 2, "A request is done: the next wait or test succeeds."),
-    ("comm_req_notify", 2, "A wait or test says that a request is done, or a blocking call is about to return."),
-    ("comm_msg_arrived", 2, "A message has arrived: all of it, or its announcement."),
-    ("comm_msg_insert_in_unex_q", 2, "There is no receive for a message that has arrived: it is unexpected."),
-    ("comm_msg_remove_from_unex_q", 2, "A message is unexpected no longer: a receive has it, or a matched probe."),
-    ("comm_msg_match_posted_req", 2, "A receive was there for a message that has arrived."),
-    ("comm_search_posted_q_begin", 4, "The receive of a message is about to be looked for."),
-    ("comm_search_posted_q_end", 4, "The receive of a message has been looked for."),
-    ("comm_search_unex_q_begin", 4, "The message of a receive or of a probe is about to be looked for."),
-    ("comm_search_unex_q_end", 4, "The message of a receive or of a probe has been looked for."),
+    ("comm_req_match_unex", 2, "A receive matches an unexpected message."),
+    ("comm_req_insert_in_posted_q", 2, "A receive enters the posted receive queue."),
+    (
+        "comm_req_remove_from_posted_q",
+        2,
+        "A receive leaves the posted receive queue: its message has arrived, or it is cancelled.",
+    ),
+    (
+        "comm_req_xfer_begin",
+        2,
+        "The first bytes of a message are about to be sent, or to be copied to the user's buffer.",
+    ),
+    ("comm_req_xfer_end", 2, "The adapter has the last bytes of a message, or they are in place."),
+    ("comm_req_complete", 2, "A request is complete: the next wait or test succeeds."),
+    (
+        "comm_req_notify",
+        2,
+        "A wait or test reports the completion of a request, or a blocking call is about to return.",
+    ),
+    ("comm_msg_arrived", 2, "A message has arrived: all of it, or its rendezvous request."),
+    (
+        "comm_msg_insert_in_unex_q",
+        2,
+        "No receive matches a message that has arrived: it enters the unexpected message queue.",
+    ),
+    (
+        "comm_msg_remove_from_unex_q",
+        2,
+        "A message leaves the unexpected message queue: a receive or a matched probe has taken it.",
+    ),
+    ("comm_msg_match_posted_req", 2, "A message that has arrived matches a posted receive."),
+    ("comm_search_posted_q_begin", 4, "The search for the receive of a message begins."),
+    ("comm_search_posted_q_end", 4, "The search for the receive of a message ends."),
+    ("comm_search_unex_q_begin", 4, "The search for the message of a receive or of a probe begins."),
+    ("comm_search_unex_q_end", 4, "The search for the message of a receive or of a probe ends."),
     (
         "comm_req_xfer_continue",
         3,
-        "A piece of a message, neither the first nor the last, has gone or is where it belongs; a read of it, not the last, is done.",
+        "A fragment of a message, neither the first nor the last, is sent or in place; a read of it, not the last, has completed.",
     ),
     (
         "comm_req_protocol",
         2,
-        "It is known how the bytes of a message go: of a send before its transfer ends, of a receive after it has its message. PERUSE has no such event. A second one follows where ports that were to read have failed, and copies are sent instead.",
+        "The protocol of a message is known: for a send before its transfer ends, for a receive after the match. PERUSE has no such event. A second one follows if the ports that were to read have failed, and copies are sent instead.",
     ),
 ];
 

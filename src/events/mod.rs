@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event engine: what happens in ibex, shown to tools as it happens. Knows no MPI; PERUSE and `MPI_T` are
-//! translations of it.
+//! The event engine: delivers ibex's events to tools. It does not depend on MPI; PERUSE and `MPI_T` are translations of
+//! it.
 //!
 //! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
 //!   flow with one clock: a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means delivered by
 //!   timestamp, always (`reorder_buffer.rs`).
 //! - A *registration* ([`Registration`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or
 //!   by a buffer.
-//! - A *site* looks at one word ([`has_interest`], [`interest`]; progress at all of it, [`is_idle`]:
-//!   `interest_mask.rs`). Behind it: stamp, enter (`quiescence.rs`), go through the list (`registry.rs`), call or
+//! - A *site* tests one word ([`has_interest`], [`interest`]; progress tests all of it, [`is_idle`]:
+//!   `interest_mask.rs`). Behind the test: stamp, enter (`quiescence.rs`), walk the list (`registry.rs`), call or
 //!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise;
-//!   what it raises is delivered after it, in order. [`stage`] is for where ibex holds a lock; [`progress`] delivers,
-//!   and [`deliver_pending`] and [`flush`] where a tool itself has called.
-//! - A face that does the matching raises events of its own types (`matching_table.rs`) without all this, as it knows
-//!   itself who listens (`direct.rs`).
-//! - Loss happens where room is fixed: it is counted per source and per registration, and told.
+//!   the events it raises are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
+//!   delivers, and so do [`deliver_pending`] and [`flush`] where a tool itself has called.
+//! - The PML raises the matching events (`matching_table.rs`) without all this, because it knows its listeners
+//!   (`direct.rs`).
+//! - Buffers are bounded: losses are counted per source and per registration, and reported.
 //!
 //! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under
 //! loom.

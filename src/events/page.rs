@@ -12,20 +12,21 @@ use super::table::{RAISED, TABLE};
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\
-         Tools see each event as `ibex_NAME`; `btl_ibex_NAME`, as they were called, is found as well in this version, for the last time.\n\
-         Those whose names begin with `comm` come where ibex does the matching (`--mca pml ibex`). But for the last, those that begin with\n\
-         `comm_` are PERUSE's, lengthened by `PERUSE_` (docs/peruse.md says when each comes, and in which order). The others of messages (`xfer_`, `msg_`, `_chosen`) come\n\
-         where ibex is a transport beneath another PML, such as `ob1`. The level says for whom it is: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of\n\
-         ibex. The clock says who stamps the event. Where it is the adapter's, the host still stamps the event if the adapter does\n\
-         not stamp completions, or if ibex read the stamp so late that the adapter's clock may have wrapped since; the event's\n\
-         source says who stamped it. The displacement is the offset of an element in the event's data, in bytes.\n\n\
+         Tools see each event as `ibex_NAME`. The former names `btl_ibex_NAME` still work in this version, for the last time.\n\
+         Events whose names begin with `comm` occur where ibex does the matching (`--mca pml ibex`). Except for the last one, those\n\
+         that begin with `comm_` are PERUSE's without the prefix `PERUSE_` (docs/peruse.md gives their meaning and order). The other\n\
+         message events (`xfer_`, `msg_`, `_chosen`) occur where ibex is a transport below another PML, such as `ob1`. The level says\n\
+         who needs the event: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of ibex. The clock says which clock stamps the event.\n\
+         Even if it is the adapter's, the host stamps the event if the adapter does not stamp completions, or if ibex read the\n\
+         timestamp so late that the adapter's clock may have wrapped since; the event's source tells which clock it was.\n\
+         The displacement is the offset of an element in the event's data, in bytes.\n\n\
          This page is made from the table in src/events/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
     for (index, row) in TABLE.iter().enumerate() {
         let clock = match row.stamp {
             StampedBy::Host => "the host's",
             StampedBy::Adapter => "the adapter's",
-            StampedBy::Raiser => "the host's, read when it is asked for",
+            StampedBy::Raiser => "the host's, read on request",
         };
         let bound = row
             .bound

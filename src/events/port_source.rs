@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out.
-//!
-//! A completion's stamp is carried past the adapter's mask (`unwrap.rs`), its event held until it is due
-//! (`reorder_buffer.rs`) and then delivered by one thread at a time: whichever calls [`PortSource::deliver`] first; the
-//! others leave theirs to it. It is due once no thread has polled completions whose events are yet to be raised
-//! ([`PortSource::begin_batch`]). Also keeps the relation of the adapter's clock to the host's
-//! (`clock_correlation.rs`). A timestamp is never converted on the way.
+//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out. A completion's
+//! timestamp is extended beyond the adapter's mask (`unwrap.rs`). Its event is held until it is due
+//! (`reorder_buffer.rs`), and then delivered by one thread at a time, the first that calls [`PortSource::deliver`]; the
+//! others leave their events to it. An event is due once no thread has polled completions whose events are yet to be
+//! raised ([`PortSource::begin_batch`]). Also correlates the adapter's clock with the host's (`clock_correlation.rs`).
+//! Timestamps are never converted.
 //!
 //! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs.
 //! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
@@ -29,7 +28,7 @@ type Refusals = ArrayVec<(usize, Refused), GROUP_MAX>;
 /// Asks the adapter what its clock shows: raw ticks; `None` where it does not say.
 pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// What a port tells of its clock when it is opened.
+/// A port's description of its clock.
 pub struct PortClock {
     /// Device and port, as `mlx5_0:1`.
     pub name: String,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is inside a delivery: what a freed registration waits for before its free callback runs.
+//! Tracks the threads that are delivering, which a freed registration waits for before its free callback runs.
 //!
-//! Memory needs no such care (reference counts keep it); the promise "no callback runs after the free callback" does.
-//! Each thread has a [`DeliveryCounter`], an own word that is odd while the thread delivers. Who frees first makes the
-//! registration dead, then takes a [`GracePeriod`]: the threads that are inside now. When each has left once, nobody
-//! can see the registration any more. A thread that enters writes its word and then reads whether the registration
-//! lives; who frees writes that and then reads the word; all four are sequentially consistent, so one of the two sees
-//! the other.
+//! This is not for memory, which reference counts keep, but for the promise "no callback runs after the free callback".
+//! Each thread has a [`DeliveryCounter`], a word that is odd while the thread delivers. The freeing thread first marks
+//! the registration dead, then takes a [`GracePeriod`]: the threads that are delivering now. When each has left once,
+//! no thread can see the registration. A delivering thread writes its word and then reads whether the registration is
+//! alive; the freeing thread marks it dead and then reads the words; all four accesses are sequentially consistent, so
+//! one sees the other.
 //!
 //! Path: [`DeliveryCounter::enter`] and [`DeliveryCounter::leave`] hot, one locked instruction on a line of the
 //! thread's own; the rest setup. Threads: any; nobody waits for anybody. Tests: the models in `tests/models.rs`, and

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raising events: what a site calls, and what is behind its branch until the thread (`thread.rs`) or the port
-//! (`port_source.rs`) has them.
+//! Raises events: the functions that sites call, up to the hand-over to the thread (`thread.rs`) or the port
+//! (`port_source.rs`).
 //!
-//! [`raise`] is for where callbacks may run, [`stage`] for where a lock is held; for what the adapter has stamped
-//! [`EventGroup::raise_stamped`] where it is seen, [`stage_stamped`] where it is told of later. [`EventGroup`] is for
-//! several events of one [`HostTimestamp`], which share a look at the clock and an entry into the delivery.
+//! Use [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
+//! [`EventGroup::raise_stamped`] at the poll, [`stage_stamped`] later. [`EventGroup`] is for several events of one
+//! [`HostTimestamp`], which share a clock reading and an entry into the delivery.
 //!
-//! What the adapter has stamped goes two ways at once: a registration that takes it as it happens has it in the thread
-//! that sees it, all others have it in the order of the port's source.
+//! An adapter-stamped event is delivered twice: immediately, in the polling thread, to registrations for immediate
+//! delivery, and in the order of the port's source to all others.
 //!
 //! Path: hot, behind the branch of a site: no allocation, no lock but the port's. Threads: any. Tests:
 //! `tests/raise.rs`, `tests/ports.rs`.

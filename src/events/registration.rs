@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A registration: one tool's interest in one event type, with its callbacks, its buffer and what it lost.
+//! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses.
 //!
-//! [`Registration`] is what all share; [`Callbacks`] what it calls, replaced whole by `registry.rs` when something of
-//! it changes, so that who delivers reads it without a lock. Made and freed there; filled by `thread.rs`, emptied by
-//! `deliver.rs`.
+//! [`Registration`] is shared by all threads; `registry.rs` replaces its [`Callbacks`] as a whole on every change, so
+//! that delivering threads read them without a lock. `registry.rs` creates and frees registrations; `thread.rs` fills
+//! their buffers, `drain.rs` empties them.
 //!
 //! Path: hot, behind the branch of a site. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 

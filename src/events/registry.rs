@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is registered for what: the lists who delivers goes by, and the freed ones on their way out.
+//! The registry: immutable lists of registrations for delivering threads, and the freed registrations not yet finished.
 //!
-//! Owns [`LIST_VERSIONS`], by which a thread knows whether the list it has is still the right one, and tells
-//! `interest_mask.rs` who listens. A change makes a new list under the lock; a list never changes. The lock is held
-//! while lists are made and handed out, never while a callback runs, so a callback may call all of this.
+//! Owns [`LIST_VERSIONS`], by which a thread knows whether its list is current, and sets `interest_mask.rs`. A change
+//! makes a new list under the lock. The lock is held while lists are made and handed out, never while a callback runs,
+//! so a callback may call all functions of this file.
 //!
-//! Path: setup, [`snapshot`] once per change and thread. Threads: any.
-//! Tests: `tests/registrations.rs`, `tests/free.rs`.
+//! Path: setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`,
+//! `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What makes a source ordered: event instances are held until none that is earlier can be expected, and come out by
-//! timestamp.
+//! Orders the events of a source: holds instances until no earlier one can follow, and releases them by timestamp.
 //!
-//! Completions are polled in the order in which the adapter wrote them, which is that of their stamps, or nearly; but
-//! several threads may submit theirs in another order, and so may one that polls more before it has submitted what it
-//! has. So an instance is due when all that was polled with it or before it is submitted
-//! ([`ReorderBuffer::set_complete_until`]); where no caller says so, when one later by the window has come, or when it
-//! has been held for as long as the window; or when half of the room is used up. Where an adapter is seen to write a
-//! stamp after a later one, what is submitted is held from then on for as long as the adapter was late. An instance
-//! that is earlier than one that is out already is refused ([`Refused`]), and counted by the caller.
+//! Completions are polled in the order in which the adapter wrote them, which is nearly that of their timestamps; but
+//! several threads may submit theirs in another order, and so may one that polls again before it has submitted
+//! everything. An instance is due when everything polled with or before it is submitted
+//! ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when an instance later by the window has
+//! arrived, when it has been held for the length of the window, or when half of the room is in use. If an adapter has
+//! written a timestamp after a later one, instances are held for that delay from then on. An instance earlier than a
+//! released one is refused ([`Refused`]) and counted by the caller.
 //!
 //! Path: hot, behind the branch of a site; allocates once, in [`ReorderBuffer::new`]. Threads: one at a time. Units:
 //! ticks of the source; holding times in ticks of the host. Tests: `tests/reorder_buffer.rs`.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded buffer of instances: many threads put in, one at a time takes out.
+//! A bounded buffer of instances with many producers and one consumer at a time.
 //!
-//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence, then the instance's
-//! words, so that there is nothing unsafe about it: a word is at worst old, and the sequence says when it is not. Slot
-//! `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`; the taker makes
-//! it `p + capacity`, the next lap's.
+//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence number, then the
+//! instance's words. So no access is unsafe: a word is at worst outdated, and the sequence number tells when it is
+//! current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`;
+//! the taker makes it `p + capacity`, the next lap's.
 //!
-//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. What one thread puts in comes out
-//! in its order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it
-//! loses or repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
+//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. Events of one thread keep their
+//! order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or
+//! repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
 
 use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
@@ -53,12 +53,12 @@ struct Slot {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Where who puts in is.
+/// Producer position.
 #[repr(align(128))]
 struct Tail {
     /// The next position to fill.
     next: AtomicU64,
-    /// Positions below this are known to be free, by who is alone in putting in ([`Ring::push_alone`]).
+    /// Positions below this are known to be free, for a single producer ([`Ring::push_alone`]).
     free: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Puts an instance in, of whose words the first `used` matter.
+    /// Adds an instance, of which the first `used` words matter.
     ///
     /// # Errors
     /// [`Full`] when no slot is free; one that is being read is not free yet.
@@ -138,9 +138,8 @@ impl Ring {
         Ok(())
     }
 
-    /// As [`Self::push`], by who is alone in putting in, where there is room by the last look
-    /// ([`Self::look_for_room`]): one comparison. Its words are asked for once it has its place, and the first so many
-    /// of them are taken. False: it is not taken.
+    /// As [`Self::push`], for a single producer, if the last [`Self::look_for_room`] has found room: one comparison.
+    /// Requests the words once the position is claimed, and stores the first `used`. False: the instance is not taken.
     #[inline(always)]
     pub(super) fn push_alone<const USED: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
         let position = self.tail.next.load(Ordering::Relaxed);
@@ -173,8 +172,8 @@ impl Ring {
         self.tail.next.load(Ordering::Relaxed) >= half
     }
 
-    /// Takes the oldest instance out; `None` when there is none, or its thread has not finished putting it in.
-    /// `used` tells how many words a type has.
+    /// Removes the oldest instance; `None` if there is none, or its producer has not finished. `used` gives the number
+    /// of words of a type.
     #[inline]
     pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<EventInstance> {
         let position = self.head.0.load(Ordering::Relaxed);
@@ -205,7 +204,7 @@ impl Ring {
         self.tail.next.load(Ordering::SeqCst).saturating_sub(head)
     }
 
-    /// Whether nothing is in it. Once this thread's own instances are out it sees that they are.
+    /// Whether it is empty. A thread sees the removal of its own instances.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0

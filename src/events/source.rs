@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources of events: one per thread that raises (the host's clock), one per port. Where the adapter does not stamp
-//! completions no event is of the port's, which says then by its name and GID alone what port that is.
+//! The sources of events: one per raising thread (the host's clock), one per port. If the adapter does not stamp
+//! completions, the port's source has no events and only identifies the port by name and GID.
 //!
-//! Owns the table of sources, their counts, and what a tool may ask of one ([`SourceInfo`], [`timestamp`]). A number,
-//! once given, stays; a thread that ends leaves its source to the next that comes, and a port that is opened again gets
-//! its own back. When all numbers for threads are given, further threads share one more, which says that it is
-//! unordered. What a port's source does with stamps is in `port_source.rs`.
+//! Owns the table of sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]). Numbers are
+//! permanent: a thread that ends leaves its source to the next one, and a reopened port gets its source back. When all
+//! numbers for threads are in use, further threads share one more source, which is marked as unordered.
+//! `port_source.rs` handles the timestamps of a port's source.
 //!
 //! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
@@ -256,8 +256,8 @@ pub fn info(source: SourceId) -> SourceInfo {
     }
 }
 
-/// What a source's clock shows now, in its ticks; `None` where nobody can tell (a port whose adapter's clock cannot be
-/// asked, and of which too little was seen). Events are stamped where they happen: this changes none of them. Setup
+/// The current time of a source's clock, in its ticks; `None` if unknown (a port whose adapter's clock cannot be
+/// queried and that has had too few events). Events are stamped where they happen: this changes none of them. Setup
 /// grade: may ask the adapter.
 #[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {

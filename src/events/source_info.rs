@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What names and describes an event source: its index ([`SourceId`]), and what `MPI_T_source_get_info` tells
-//! ([`SourceInfo`]).
+//! Index ([`SourceId`]) and description ([`SourceInfo`], for `MPI_T_source_get_info`) of an event source.
 //!
 //! Plain values, below all files that have sources or events of them; the table of sources is in `source.rs`. Path:
 //! any; nothing runs here but a cast. Threads: plain data. Tests: `tests/sources.rs`.

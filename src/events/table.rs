@@ -2,8 +2,8 @@
 //! The one table of all event types, and for each a structure with which a site raises it.
 //!
 //! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The
-//! rows of a face that does the matching, which have no such structure, are in `matching_table.rs`. A row's vocabulary
-//! is in `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
+//! rows of matching events, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
+//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
 //! `ibex_<name>`.
 //!
 //! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element
@@ -90,7 +90,7 @@ impl Scalar for u64 {
     }
 }
 
-/// Puts a value where it belongs: the low half of its word at a multiple of 8, else the high half.
+/// Stores a value at its displacement: in the low half of a word at a multiple of 8, else in the high half.
 #[inline]
 fn put(words: &mut Words, at: usize, value: impl Scalar) {
     words[at / 8] |= value.bits() << (at % 8 * 8);
@@ -221,7 +221,7 @@ table! {
         peer: U32 "The rank of the other process in the job.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
-        "A message has arrived in this process: all of it, or its announcement. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
+        "A message has arrived in this process: all of it, or its rendezvous request. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
     {
         message: U64 "The number of the message in this process: the same as in the xfer events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
