@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one process tells all others about its ports before anyone speaks: the modex.
+//! The addresses that a process publishes about its ports in the modex.
 //!
-//! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes what
-//! [`encode_ports`] makes and hands what it got to [`decode_ports`]: an address and a key for each port
-//! ([`PortEntry`]). The handshake carries one [`PortAddress`] as well, but no key.
+//! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes the
+//! result of [`encode_ports`] and decodes a peer's with [`decode_ports`]: an address and a key for each port
+//! ([`PortEntry`]). The handshake carries a [`PortAddress`] as well, but no key.
 //!
-//! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order, as the adapter and the
-//! network have them. What arrives is checked here before anyone uses it; no input panics. Link layer, GID type and MTU
-//! are the integers of verbs.h, with names below.
+//! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order. Input is checked here
+//! before it is used; no input panics. Link layer, GID type and MTU are the integers of verbs.h, with names below.
 //!
 //! Path: setup. Threads: plain data. Tests: `address/tests.rs`.
 

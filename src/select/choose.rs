@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports this process uses, and why each other one is not.
+//! Chooses the ports that this process uses, with a reason for each other one.
 //!
 //! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the
-//! descriptions from verbs, [`crate::select::gid`] chooses within a port. What comes out is both the ports to open and
-//! the report that `btl_ibex_verbose 1` shows, or that says why nothing is left.
+//! descriptions from verbs, [`crate::select::gid`] chooses a GID of a port. The result is the ports to open and the
+//! report that `btl_ibex_verbose 1` prints, or that says why no port is left.
 //!
 //! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in
-//! [`crate::select::address`]. What makes one port unusable is in `choose/port.rs`. Tests: `choose/tests.rs`.
+//! [`crate::select::address`]. `choose/port.rs` decides whether a single port is usable. Tests: `choose/tests.rs`.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices and ports of this machine, and which of them this process shall use.
+//! Surveys the devices and ports of this machine.
 //!
-//! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is
-//! initialised. Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
+//! Queries verbs and leaves the choice to `choose.rs` and `gid.rs`. Called once, when the component is initialised.
+//! Setup grade. Tests: the choice has its own; the device tests in `hw-tests` cover the survey.
 
 use crate::connect::interfaces;
 use crate::limits;
@@ -16,7 +16,7 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-/// A port that was chosen, with what it takes to open it.
+/// A chosen port, with the data to open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortChoice {
     /// The device's name.
@@ -31,16 +31,16 @@ pub struct PortChoice {
     pub gid_index: u8,
     /// The chosen GID.
     pub gid: [u8; 16],
-    /// How many bits of it name its IP subnet; 0: not known, and on InfiniBand.
+    /// The prefix length of its IP subnet; 0: unknown, and on InfiniBand.
     pub subnet_length: u8,
     /// Its type, `IBV_GID_TYPE_*`.
     pub gid_type: u8,
-    /// The MTU to use at most, as verbs.h's code.
+    /// The largest MTU to use, as verbs.h's code.
     pub mtu: u8,
 }
 
 impl PortChoice {
-    /// Whether peers are addressed by GID alone.
+    /// Whether peers are addressed by GID only.
     #[must_use]
     pub fn is_ethernet(&self) -> bool {
         self.link_layer == LINK_ETHERNET
@@ -57,10 +57,10 @@ impl PortChoice {
         u64::from_be_bytes(prefix)
     }
 
-    /// The same port after its LID or its GID table may have changed. Its GID is looked up again, as its place may be
-    /// another one. Where it is gone, what has its place is taken if it is the same port's: of the same type and kind
-    /// of IP address on Ethernet, another subnet prefix on InfiniBand. Else nothing better is known: a link that comes
-    /// back fills the table in any order.
+    /// The same port after its LID or its GID table may have changed. Looks its GID up again, because its index may
+    /// have changed. If the GID is gone, takes the one at its index if it can be the same port's: the same type and
+    /// kind of IP address on Ethernet, another subnet prefix on InfiniBand. Otherwise keeps the old GID: a returning
+    /// link fills the table in any order.
     #[must_use]
     pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
@@ -69,7 +69,7 @@ impl PortChoice {
         let found = same.min_by_key(|entry| (entry.index != place, entry.index));
         let found = found
             .or_else(|| gids.iter().filter(usable).find(|entry| entry.index == place && self.may_become(&entry.gid)));
-        // 0: the subnet manager has not been there yet, and another event will say when it has.
+        // 0: the subnet manager has not assigned one yet; another event will follow.
         let lid = if self.is_ethernet() || lid == 0 { self.lid } else { lid };
         let (gid_index, gid) = found.map_or((self.gid_index, self.gid), |entry| (entry.index as u8, entry.gid));
         PortChoice { lid, gid_index, gid, ..self.clone() }
@@ -84,7 +84,7 @@ impl PortChoice {
         if self.is_ethernet() { kind(gid) == kind(&self.gid) } else { gid[8..] == self.gid[8..] }
     }
 
-    /// What the port publishes, without what it listens on.
+    /// The published address, without the TCP addresses.
     #[must_use]
     pub fn address(&self) -> PortAddress {
         PortAddress {
@@ -104,37 +104,36 @@ impl PortChoice {
     }
 }
 
-/// What there is, and what of it shall be used.
+/// All devices and ports, and the choice among them.
 #[derive(Debug)]
 pub struct Survey {
     /// The ports to use, in the order in which they are published.
     pub ports: Vec<PortChoice>,
-    /// A line for every device, port and GID that was considered, with the reason it was taken or refused.
+    /// A line for every device, port and GID, with the reason why it was taken or refused.
     pub report: Vec<String>,
-    /// What may keep a port of these from reaching others, each a sentence without its full stop.
+    /// Settings that may keep one of these ports from reaching others, each a sentence without its full stop.
     pub warnings: Vec<String>,
-    /// Every device, as it was found.
+    /// Every device.
     pub devices: Vec<DeviceInfo>,
-    /// Every port, and what was decided of it.
+    /// Every port, and the decision about it.
     pub considered: Vec<Considered>,
     complaint: String,
 }
 
 impl Survey {
-    /// What to tell when there is no port to use: what was found, and what to do. Several lines.
+    /// The message if there is no port to use: what was found, and what to do. Several lines.
     #[must_use]
     pub fn complaint(&self) -> String {
         self.complaint.clone()
     }
 }
 
-/// Looks at every device of this machine and chooses the ports to use. Opens devices and closes them again; makes no
-/// queue.
+/// Examines every device of this machine and chooses the ports to use. Opens and closes devices; creates no queue.
 #[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {
         Ok(names) => describe_all(&names, tunables.pkey_index),
-        // No support in the kernel: as good as no device.
+        // No support in the kernel is the same as no device.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
     };
@@ -154,7 +153,7 @@ fn report(selection: &Selection) -> Vec<String> {
 #[cold]
 fn unlisted(error: &io::Error) -> Survey {
     let advice = limits::advice(error, None).unwrap_or_else(|| {
-        "See that the kernel module ib_uverbs is loaded and that /dev/infiniband and /sys/class/infiniband_verbs may be read"
+        "Check that the kernel module ib_uverbs is loaded and that /dev/infiniband and /sys/class/infiniband_verbs are readable"
             .to_owned()
     });
     let complaint = format!("ibex could not list the RDMA devices of this host: {error}. {advice}.");
@@ -180,7 +179,7 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces
 
 fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
     let mut devices: Vec<DeviceInfo> = names.iter().map(|name| describe(name, pkey_index)).collect();
-    // Reading the topology takes milliseconds, and there is nothing to compare with a single device.
+    // Reading the topology takes milliseconds, and a single device needs no comparison.
     if devices.len() > 1 {
         let places: Vec<_> = names.iter().map(|name| Path::new("/sys/class/infiniband").join(name)).collect();
         let asked: Vec<_> = names.iter().map(String::as_str).zip(places.iter().map(PathBuf::as_path)).collect();
@@ -212,7 +211,7 @@ fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
 }
 
 fn refusal(name: &str, error: &io::Error) -> String {
-    // libibverbs reports what its last attempt met, which is not always what is wrong.
+    // libibverbs reports the error of its last attempt, which is not always the cause.
     if let Some((file, denied)) = device_file(name).and_then(|file| denied(&file).map(|denied| (file, denied))) {
         return format!(
             "it could not be opened: {file}: {denied}; this user may not use it, see the permissions of that file (the udev \
@@ -235,7 +234,7 @@ fn device_file(name: &str) -> Option<String> {
     Some(format!("/dev/infiniband/{}", file.file_name().to_string_lossy()))
 }
 
-/// Why this user may not use the file; `None` where that is not what is wrong.
+/// Why this user may not use the file; `None` if permissions are not the cause.
 fn denied(file: &str) -> Option<io::Error> {
     let opened = std::fs::File::options().read(true).write(true).open(file);
     opened.err().filter(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -272,7 +271,7 @@ fn interface(context: &Context, port: u8, index: u32) -> String {
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// What the port's partition key table has at `index`.
+/// The entry of the port's partition key table at `index`.
 fn partition_key(context: &Context, port: u8, index: u64) -> PartitionKey {
     let table = format!("{}/ports/{port}/pkeys", context.sysfs());
     let text = std::fs::read_to_string(format!("{table}/{index}"));

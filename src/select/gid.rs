@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which entry of a port's GID table to use, and why each other one is not.
+//! Chooses the entry of a port's GID table, with a reason for each other entry.
 //!
-//! Owns the choice, as a pure function of what the table holds; `device.rs` reads the table, [`crate::select`] asks for
-//! each port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between
-//! subnets.
+//! Owns the choice, as a pure function of the table; `device.rs` reads the table, [`crate::select`] calls this for each
+//! port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between subnets.
 //!
 //! Path: setup. Threads: plain data. Bytes: GIDs in network order; types and layers are verbs.h's integers, named in
 //! [`crate::select::address`]. Tests: at the end of the file.
@@ -122,7 +121,7 @@ impl fmt::Display for Class {
 fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
     Class::of(entry).usable(link_layer)?;
     if entry.index > LAST_INDEX {
-        return Err(format!("it lies beyond entry {LAST_INDEX}, the last that a queue pair can name"));
+        return Err(format!("its index is above {LAST_INDEX}, the last that a queue pair can use"));
     }
     Ok(())
 }
@@ -152,7 +151,7 @@ fn verdict(entry: &GidInfo, link_layer: u8, forced: Option<u32>, best: Option<&G
         (Err(why), ..) => why,
         (Ok(()), Some(index), _) => format!("btl_ibex_gid_index asks for entry {index}"),
         (Ok(()), None, _) if taken && link_layer != LINK_ETHERNET => "entry 0 is the port's own GID".to_owned(),
-        (Ok(()), None, _) if taken => format!("{class} is the best kind there is"),
+        (Ok(()), None, _) if taken => format!("{class} is the best kind in the table"),
         (Ok(()), None, Some(best)) if link_layer == LINK_ETHERNET && Class::of(best) == class => {
             format!("entry {} is of the same kind and comes first", best.index)
         }
@@ -189,7 +188,7 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
         }
         return "its GID table has no RoCE entry; bring its network interface up and give it an IP address (ip addr add)".to_owned();
     }
-    "entry 0 of its GID table is empty; look whether the subnet manager runs".to_owned()
+    "entry 0 of its GID table is empty; check that the subnet manager runs".to_owned()
 }
 
 /// The indices that could be asked for, in words.
@@ -255,7 +254,7 @@ pub(crate) mod tests {
                 "entry 5 is better (RoCE v2, IPv4)",
                 "entry 5 is better (RoCE v2, IPv4)",
                 "entry 5 is better (RoCE v2, IPv4)",
-                "RoCE v2, IPv4 is the best kind there is",
+                "RoCE v2, IPv4 is the best kind in the table",
                 "entry 5 is of the same kind and comes first",
                 "it is empty",
                 "it is not a RoCE GID, but the port is Ethernet",
@@ -310,7 +309,7 @@ pub(crate) mod tests {
         let table = [entry(255, "2001:db8::1", GID_ROCE_V2), entry(256, "::ffff:10.0.0.1", GID_ROCE_V2)];
         let choice = choose(&table, LINK_ETHERNET, None);
         assert_eq!(index(&choice), Some(255));
-        assert_eq!(choice.verdicts[1].reason, "it lies beyond entry 255, the last that a queue pair can name");
+        assert_eq!(choice.verdicts[1].reason, "its index is above 255, the last that a queue pair can use");
         let none = choose(&table[1..], LINK_ETHERNET, None).taken.expect_err("no other");
         assert!(none.starts_with("its first RoCE GID is entry 256 of its GID table, beyond entry 255"), "{none}");
         let forced = choose(&table, LINK_ETHERNET, Some(256)).taken.expect_err("beyond");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports and GIDs of this host a process uses, why, and how a port tells its peers where it is.
+//! Chooses the ports and GIDs that a process uses, and encodes their addresses.
 //!
-//! - [`device`]: what verbs says there is; [`survey`] is where it begins.
-//! - [`choose`]: which ports are used, as a pure function of that and of the parameters; [`gid`]: which GID of a port.
+//! - [`device`]: the devices and ports, from verbs; [`survey`] is the entry point.
+//! - [`choose`]: the choice of ports, as a pure function of these and of the parameters; [`gid`]: the choice of a GID.
 //! - [`subnet`]: the IP subnet of a GID.
-//! - [`address`]: what a port publishes in the modex, as bytes.
+//! - [`address`]: the bytes that a port publishes in the modex.
 //!
-//! Comes before the transport and knows nothing of it. Setup grade.
+//! The transport uses it; it does not depend on the transport. Setup grade.
 
 pub mod address;
 pub mod choose;

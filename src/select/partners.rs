@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of a peer's ports a port may be connected to, where addresses leave a choice.
+//! The candidates among a peer's ports for a connection, if addresses leave a choice.
 //!
 //! Owns the order in which they are tried ([`partners`]). Addresses pair ports one to one ([`super::address::pair`]).
-//! InfiniBand fabrics that nobody gave a prefix of their own all have the same one: whether two ports are in one fabric
-//! shows only when a datagram arrives. So each port that is paired within such a prefix may be connected to each of the
-//! peer's that are, and the one it is paired with comes first. On Ethernet the address tells, so there is no choice.
+//! But InfiniBand fabrics without a configured prefix all have the default one, so only a datagram shows whether two
+//! ports are in one fabric. Each port that is paired within such a prefix may therefore connect to each of the peer's
+//! ports with that prefix; the paired one comes first. On Ethernet the address decides, so there is no choice.
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::address::{LINK_INFINIBAND, PortAddress, pair};
 
-/// The remote ports that the `index`th local port may be connected to, best first; none where it is paired with none.
+/// The remote ports that the `index`th local port may connect to, best first; none if it is unpaired.
 ///
-/// `is_lower`: this process has the lower name of the two. Two ports stand at the same place in each other's lists, so
-/// that both sides prefer the same pairs.
+/// `is_lower`: this process has the lower name of the two. Two ports have the same rank in each other's lists, so that
+/// both sides prefer the same pairs.
 #[must_use]
 pub fn partners(local: &[PortAddress], remote: &[PortAddress], index: usize, is_lower: bool) -> Vec<u8> {
     let pairs = pair(local, remote);

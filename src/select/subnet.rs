@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The IP subnet of a RoCE port: how many bits of its GID name it.
+//! The prefix length of a RoCE port's IP subnet.
 //!
-//! Owns the answer, as a pure function of the GID and of this host's interfaces; `device.rs` asks for each chosen port,
-//! and the modex tells the peers, who pair ports by it ([`crate::select::address`]). Path: setup. Threads: plain data.
+//! A pure function of the GID and of this host's interfaces; `device.rs` calls it for each chosen port, and the modex
+//! tells it to the peers, which pair ports by subnet ([`crate::select::address`]). Path: setup. Threads: plain data.
 //! Tests: at the end of the file.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ const MAPPED: u8 = 96;
 /// A subnet of IPv6 (RFC 4291, 2.5.4). The interface would say 128 where DHCP gave the address.
 const IPV6: u8 = 64;
 
-/// How many bits of `gid` name its subnet; 0: not known, as no interface of this host (or of this container) has its
+/// The prefix length of the subnet of `gid`; 0: unknown, because no interface of this host (or container) has its
 /// address.
 #[must_use]
 pub fn length(gid: [u8; 16], interfaces: &[Interface]) -> u8 {

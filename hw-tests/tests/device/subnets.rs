@@ -84,13 +84,13 @@ pub(crate) fn tests() -> Vec<Test> {
                 let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }]";
                 let launch =
                     Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(adapters(&[table.into()]));
-                says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "beyond entry 255"])
+                says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "above 255"])
             },
         ),
         Test::on_emulated("a port whose gids all lie beyond 256 entries is refused with that reason", |site| {
             let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [{ gid = \"10.0.0.1\", index = 300 }]";
             let launch = Launch::of_a_short_exchange().on_adapters(adapters(&[table.into()]));
-            launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)
+            launch.is_refused_with(site, &["entry 300", "above 255"]).map(drop)
         }),
         Test::on_emulated("a port far slower than another is left out unless it is asked for", slow_port),
         Test::on_emulated("a limited member of a partition is told that others of its kind do not hear it", |site| {
@@ -103,7 +103,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("a partition key index beyond the port's table is refused with its size", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_pkey_index", "3");
             let launch = launch.on_adapters(adapters(&["[[device.port]]\npkeys = [0xffff, 0x8001]".into()]));
-            launch.is_refused_with(site, &["asks for entry 3", "has 2"]).map(drop)
+            launch.is_refused_with(site, &["btl_ibex_pkey_index is 3", "has 2"]).map(drop)
         }),
     ]
 }

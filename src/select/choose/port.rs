@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a port can be used by itself: its state, its addresses, its MTU, its partition.
+//! Decides whether a single port is usable: its state, its addresses, its MTU, its partition.
 //!
-//! Called by `choose.rs` for each port that the user permits; a refusal is the end of a sentence that begins "refused:
-//! ". Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Called by `choose.rs` for each port that the user permits; a refusal completes a sentence that begins "refused: ".
+//! Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
 use crate::select::gid::GidInfo;
 use crate::tunables::Tunables;
 
-/// `IBV_PORT_NOP`: the port says nothing.
+/// `IBV_PORT_NOP`: no state.
 pub const PORT_NOP: u32 = 0;
 /// `IBV_PORT_DOWN`: no link.
 pub const PORT_DOWN: u32 = 1;
@@ -18,7 +18,7 @@ pub const PORT_INIT: u32 = 2;
 pub const PORT_ARMED: u32 = 3;
 /// `IBV_PORT_ACTIVE`: in use.
 pub const PORT_ACTIVE: u32 = 4;
-/// `IBV_PORT_ACTIVE_DEFER`: was in use and has a link error it may recover from.
+/// `IBV_PORT_ACTIVE_DEFER`: was in use, and has a link error from which it may recover.
 pub const PORT_ACTIVE_DEFER: u32 = 5;
 
 /// One port as verbs describes it.
@@ -38,17 +38,17 @@ pub struct PortInfo {
     pub rate_mbps: u32,
     /// Its GID table; empty entries may be left out.
     pub gids: Vec<GidInfo>,
-    /// Its partition key table, at the index asked for.
+    /// The entry of its partition key table at the configured index.
     pub partition_key: PartitionKey,
 }
 
-/// What a port's partition key table has at the index asked for.
+/// The entry of a port's partition key table at the configured index.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum PartitionKey {
     /// The table could not be read.
     #[default]
     Unknown,
-    /// The table has only so many entries.
+    /// The table is too short: its number of entries.
     Missing(usize),
     /// The key: bit 15 for a full member, the others for the partition, 0 in an empty entry.
     Key(u16),
@@ -58,8 +58,8 @@ impl PartitionKey {
     /// The number of the partition, without the bit for a full member.
     const PARTITION: u16 = 0x7fff;
 
-    /// Why a port with the key at `index` may not be heard, as the end of a sentence that begins with its name. A
-    /// limited member is heard by full members only (InfiniBand specification, 10.9.3).
+    /// Why other ports may not accept packets with the key at `index`, as the end of a sentence that begins with the
+    /// port's name. Only full members accept packets of a limited member (InfiniBand specification, 10.9.3).
     pub(super) fn warning(self, index: u64) -> Option<String> {
         let PartitionKey::Key(key) = self else { return None };
         let is_limited = (1..=Self::PARTITION).contains(&key);
@@ -73,7 +73,7 @@ impl PartitionKey {
     }
 }
 
-/// Whether the port can be used; else why not, and what to do.
+/// Whether the port is usable; otherwise why not, and what to do.
 pub(super) fn usable(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     works(port)?;
     carries(port, tunables)?;
@@ -84,9 +84,9 @@ pub(super) fn usable(port: &PortInfo, tunables: &Tunables) -> Result<(), String>
 fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
     match port.partition_key {
         PartitionKey::Missing(entries) => Err(format!(
-            "btl_ibex_pkey_index asks for entry {index} of its partition key table, which has {entries}; set it below that"
+            "btl_ibex_pkey_index is {index}, but its partition key table has {entries} entries; choose a smaller index"
         )),
-        // Adapters show what they like for Ethernet, which has no partitions.
+        // Ethernet has no partitions, whatever the adapter reports.
         PartitionKey::Key(key) if key & PartitionKey::PARTITION == 0 && port.link_layer == LINK_INFINIBAND => {
             Err(format!(
                 "btl_ibex_pkey_index asks for entry {index} of its partition key table, which is empty; look which entries the subnet \
@@ -102,32 +102,35 @@ fn works(port: &PortInfo) -> Result<(), String> {
     let infiniband = port.link_layer == LINK_INFINIBAND;
     if !infiniband && port.link_layer != LINK_ETHERNET {
         return Err(format!(
-            "its link layer is {}, and ibex knows InfiniBand (1) and Ethernet (2) only",
+            "its link layer is {}, but ibex supports only InfiniBand (1) and Ethernet (2)",
             port.link_layer
         ));
     }
     let subnet_manager = "start a subnet manager (opensm) or enable it in a switch";
     match port.state {
         PORT_ACTIVE => {}
-        PORT_DOWN if infiniband => return Err("its link is down; look at its cable and at the other end".to_owned()),
+        PORT_DOWN if infiniband => return Err("its link is down; check its cable and the other end".to_owned()),
         PORT_DOWN => {
-            return Err("its link is down; bring its network interface up (ip link set ... up) and look at its cable"
-                .to_owned());
+            return Err(
+                "its link is down; bring its network interface up (ip link set ... up) and check its cable".to_owned()
+            );
         }
         PORT_INIT | PORT_ARMED => {
             return Err(format!(
-                "it is {}, not active: no subnet manager has finished with it; {subnet_manager}",
+                "it is {}, not active: no subnet manager has configured it completely; {subnet_manager}",
                 state(port.state)
             ));
         }
         other => return Err(format!("it is {}, not active; wait until its link has recovered", state(other))),
     }
     if infiniband && port.lid == 0 {
-        return Err(format!("it is active but has no LID: no subnet manager has given it one; {subnet_manager}"));
+        return Err(format!(
+            "it is active but has no LID, because no subnet manager has assigned one; {subnet_manager}"
+        ));
     }
     if infiniband && port.lid > 0xbfff {
         return Err(format!(
-            "its LID {:#x} is not a unicast LID (1 to 0xbfff); look at the subnet manager's configuration",
+            "its LID {:#x} is not a unicast LID (1 to 0xbfff); check the subnet manager's configuration",
             port.lid
         ));
     }
@@ -142,7 +145,7 @@ fn state(number: u32) -> String {
         PORT_ARMED => "armed",
         PORT_ACTIVE => "active",
         PORT_ACTIVE_DEFER => "active but deferred by a link error",
-        _ => return format!("in state {number}, which ibex does not know"),
+        _ => return format!("in the unknown state {number}"),
     };
     name.to_owned()
 }

@@ -110,12 +110,12 @@ fn a_pattern_that_fits_nothing_is_noted() {
 fn a_port_that_is_not_active_says_its_state_and_what_to_do() {
     let cases = [
         (PORT_DOWN, LINK_ETHERNET, "its link is down; bring its network interface up"),
-        (PORT_DOWN, LINK_INFINIBAND, "its link is down; look at its cable"),
-        (PORT_INIT, LINK_INFINIBAND, "it is initialised, not active: no subnet manager has finished with it"),
+        (PORT_DOWN, LINK_INFINIBAND, "its link is down; check its cable"),
+        (PORT_INIT, LINK_INFINIBAND, "it is initialised, not active: no subnet manager has configured it completely"),
         (PORT_ARMED, LINK_INFINIBAND, "it is armed, not active"),
         (PORT_NOP, LINK_ETHERNET, "it is in no state, not active"),
         (PORT_ACTIVE_DEFER, LINK_ETHERNET, "it is active but deferred by a link error, not active"),
-        (17, LINK_ETHERNET, "it is in state 17, which ibex does not know, not active"),
+        (17, LINK_ETHERNET, "it is in the unknown state 17, not active"),
     ];
     for (state, link_layer, wanted) in cases {
         let reason = refusal(PortInfo { state, link_layer, ..infiniband(1) }, &Tunables::default());
@@ -210,10 +210,7 @@ fn a_partition_key_index_without_a_key_is_refused() {
     let asked = with(|tunables| tunables.pkey_index = 5);
     let of = |partition_key| PortInfo { partition_key, ..infiniband(1) };
     let reason = refusal(of(PartitionKey::Missing(2)), &asked);
-    assert_eq!(
-        reason,
-        "btl_ibex_pkey_index asks for entry 5 of its partition key table, which has 2; set it below that"
-    );
+    assert_eq!(reason, "btl_ibex_pkey_index is 5, but its partition key table has 2 entries; choose a smaller index");
     for empty in [0, 0x8000] {
         let reason = refusal(of(PartitionKey::Key(empty)), &asked);
         assert!(reason.contains("asks for entry 5") && reason.contains("is empty"), "{reason}");
@@ -279,9 +276,9 @@ fn the_report_has_a_line_for_every_port_and_every_gid() {
         "port rxe0:1 (Ethernet, 25000 Mb/s, MTU 1024, NUMA distance 10) taken: it is active and permitted; \
          GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0)\n  \
          GID 0: fe80::1 (RoCE v2, link-local, eth0) refused: entry 1 is better (RoCE v2, IPv4)\n  \
-         GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0) taken: RoCE v2, IPv4 is the best kind there is\n\
+         GID 1: ::ffff:10.0.0.1 (RoCE v2, IPv4, eth0) taken: RoCE v2, IPv4 is the best kind in the table\n\
          port rxe0:2 (Ethernet, 25000 Mb/s, MTU 1024, NUMA distance 10) refused: its link is down; bring its network interface \
-         up (ip link set ... up) and look at its cable\n"
+         up (ip link set ... up) and check its cable\n"
     );
 }
 
