@@ -3,7 +3,7 @@
 //! *installed* headers, and compiles the shim over what Open MPI's offer only as macros and inline functions.
 //!
 //! Nothing generated is committed: a component must match the Open MPI it is built for, so the headers of that Open MPI
-//! are read at each build (`build/installation.rs`); which release series it is chooses the files of the seam
+//! are read at each build (`build/installation.rs`); which release series it is chooses the files of the release series
 //! (`src/openmpi/release`, `openmpi/v*`).
 
 fn main() {

@@ -33,7 +33,7 @@ fn compile_tool() {
     println!("cargo::rustc-link-arg-benches=-lopen-pal");
 }
 
-/// The directories that ibex-ffi's build has found, its own headers of the seam included.
+/// The directories that ibex-ffi's build has found, its own headers of the release series included.
 fn found(what: &str) -> Vec<PathBuf> {
     let list = std::env::var_os(format!("DEP_IBEX_OPENMPI_{what}")).unwrap_or_default();
     std::env::split_paths(&list).collect()

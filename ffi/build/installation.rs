@@ -2,9 +2,9 @@
 //! The installed Open MPI: where its headers and libraries are, which release series it is, and what it lacks. Part of
 //! `build.rs`.
 //!
-//! The MPI compiler wrapper says where (`mpicc`, or the one `$MPICC` names). Headers that are not installed are taken
-//! from a source tree of the same release, where `$IBEX_OPENMPI_SOURCE` names one, and last from the few stand-ins that
-//! ibex has of its own (`openmpi/v*/absent`). What then is still missing ends the build with the list of it.
+//! The MPI compiler wrapper says where (`mpicc`, or the one `$MPICC` names). Missing headers are taken from a source
+//! tree of the same release, if `$IBEX_OPENMPI_SOURCE` names one, and last from ibex's own few replacements
+//! (`openmpi/v*/absent`). If headers are still missing, the build ends with a list of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,8 @@ impl Installation {
         Installation { includes, libraries, series }
     }
 
-    /// Says what is linked, which files of the seam are compiled, and where plugin-abi's own C finds the headers.
+    /// Says what is linked, which files of the release series are compiled, and where plugin-abi's own C finds the
+    /// headers.
     pub(crate) fn tell_cargo(&self) {
         let names: Vec<_> = SERIES.iter().map(|series| format!("{:?}", series.name)).collect();
         println!("cargo::rustc-check-cfg=cfg(openmpi, values({}))", names.join(", "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a build that cannot go on. Part of `build.rs`.
+//! Ends a build that cannot continue. Part of `build.rs`.
 
 /// Ends the build with a message that cargo shows.
 pub(crate) fn fail(message: &str) -> ! {

@@ -1,4 +1,4 @@
-//! What ibex calls, made safe.
+//! Safe wrappers of the C libraries that ibex calls: verbs, Open MPI, hwloc.
 
 pub mod clock;
 pub mod limits;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limits that the kernel sets this process (`getrlimit(2)`), and what it has used up of them.
+//! The process's resource limits (`getrlimit(2)`), and their use.
 //!
-//! Asked by the engine for messages, when something has failed. Grade: errors. Threads: any. Bytes, or numbers of
-//! files. No descriptor is needed for a limit, as those may be what has run out. Tests: at the end of the file.
+//! The engine reads them for messages about failures. Grade: errors. Threads: any. Bytes, or numbers of files. No
+//! descriptor is needed for a limit, as those may be what has run out. Tests: at the end of the file.
 
 use std::fs;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A new file of words that others may read while this process writes them.
+//! A new shared file of words, which other processes may read while this one writes.
 //!
-//! Called by the engine's `flight`. The words are atomic, as whoever may open the file may write to it, too. Path: setup.
-//! Threads: any. Sizes in words of 8 bytes. Tests: at the end of the file.
+//! Called by the engine's `flight`. The words are atomic, because a process that opens the file may also write to it.
+//! Path: setup. Threads: any. Sizes in words of 8 bytes. Tests: at the end of the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

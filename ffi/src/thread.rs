@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tells a thread from the others, for who asks where events are delivered.
+//! A cheap identifier of the current thread, for the delivery of events.
 //!
 //! Path: hot, one instruction on x86-64. Threads: any. Tests: below.
 

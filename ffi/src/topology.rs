@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far adapters are from where this process may run, by hwloc.
+//! The NUMA distance of adapters from this process, by hwloc.
 //!
-//! Owns the question; `device.rs` of the engine asks it once, for all devices, and `select.rs` uses the answer. Every
-//! failure (no hwloc information, a virtual machine, a software device) is the answer "not known", which counts as
-//! near.
+//! The engine's `device.rs` calls it once, for all devices, and `choose.rs` uses the result. Every failure (no hwloc
+//! information, a virtual machine, a software device) means "unknown", which counts as near.
 //!
 //! Through the crate `hwlocality`. The other one, `hwloc2` (2.2.0 is its last release, of May 2020), has no safe call
 //! that sets the filter of I/O objects, without which hwloc reports no adapters at all (and it declares
 //! `hwloc_topology_set_io_types_filter` with an argument too many); it also takes object types that C wrote as Rust
 //! enums, which newer hwlocs (a `Die` among them, since 2.1) make undefined behaviour.
 //!
-//! Path: setup (reading a topology takes milliseconds to tens of them). Threads: any. No unsafe code here.
-//! Units: NUMA distances as in the ACPI SLIT, 10 = local. Tests: at the end of the file, on topologies in XML.
+//! Path: setup (reading a topology takes milliseconds to tens of them). Threads: any. No unsafe code here. Units: NUMA
+//! distances as in the ACPI SLIT, 10 = local. Tests: at the end of the file, on topologies in XML.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI's cache of registrations (`grdma`): made, asked, and destroyed.
+//! Open MPI's registration cache (`grdma`): creation, look-ups, destruction.
 //!
 //! Called by plugin-abi's `memory`, which gives the two callbacks that register and deregister with the adapter. The
 //! cache keeps registrations after their last use and drops them when the memory is unmapped or freed, or when the
-//! adapter runs out. What Open MPI's hooks do not see go, `unmapped` tells them of. Grade: pending (a hit in the cache is a
-//! tree search). Threads: any, the cache has its own lock.
+//! adapter runs out. `unmapped` reports unmapped memory that Open MPI's hooks miss. Grade: pending (a hit in the cache
+//! is a tree search). Threads: any, the cache has its own lock.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

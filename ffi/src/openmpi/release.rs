@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What differs between the release series of Open MPI, in one place: a file for each, of which the build takes the one
-//! of the installed headers.
+//! The differences between the release series of Open MPI: one file per series, of which the build uses the one for the
+//! installed headers.
 //!
-//! Every file has the same items, and nothing outside of this folder, `ffi/openmpi` and the build script asks which
-//! series it is: the rest of ibex, `plugin-abi` included, uses these items and what all series have alike (`sys`). A
-//! further series is a file more here, a folder more in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md,
-//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads:
-//! each item says.
+//! Every file has the same items, and only this folder, `ffi/openmpi` and the build script depend on the series: the
+//! rest of ibex, `plugin-abi` included, uses these items and the common bindings (`sys`). Another series needs a file
+//! here, a folder in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md, "Release series of Open MPI"). Grade:
+//! [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each item says.
 
 use super::sys;
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that goes where UCX' hooks see it and Open MPI's do not.
+//! Notifies Open MPI of unmapped memory that only UCX' hooks see.
 //!
-//! Open MPI's caches keep a registration until its memory hooks tell them that the memory is gone: it patches `munmap`, `brk`
-//! and others (`opal/mca/memory/patcher`). UCX does the same as soon as its library is loaded, be it by a component of
-//! Open MPI that is not used, or because libmpi is linked with it (Debian 13). It patches `sbrk` too, by which malloc
-//! shrinks the heap, and what is patched last hides what was patched first. A registration that is then kept has pages which the
-//! process no longer has: messages would carry what once was there. So ibex listens to UCX (`ucm_set_event_handler` of
-//! `ucm/api/ucm.h`), and hands on to Open MPI what it hears.
+//! Open MPI's caches keep a registration until its memory hooks report that the memory is unmapped: it patches
+//! `munmap`, `brk` and others (`opal/mca/memory/patcher`). UCX does the same as soon as its library is loaded, be it by
+//! a component of Open MPI that is not used, or because libmpi is linked with it (Debian 13). It patches `sbrk` too, by
+//! which malloc shrinks the heap, and the last patch hides earlier ones. A stale registration then refers to pages that
+//! the process no longer has, and messages would carry old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
+//! `ucm/api/ucm.h`), and forwards its events to Open MPI.
 //!
-//! Called by `cache`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is one load once
-//! there is nothing more to do. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
+//! Called by `cache`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is one load
+//! once there is nothing more to do. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

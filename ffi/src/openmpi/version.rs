@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which Open MPI ibex was built for, and which one it runs in.
+//! The Open MPI that ibex was built for, and the one that it runs in.
 //!
 //! Called by plugin-abi's `refusal`, which compares the two before anything else is done. Grade: setup. Any thread, but
 //! [`interface_of_others`]. What is read here is constant data of the loaded libraries: the version string, the sizes

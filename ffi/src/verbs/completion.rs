@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work completions: what an adapter says of a work request that is done.
+//! Work completions: the adapter's report of a finished work request.
 //!
 //! Written by the provider as a whole (`cq.rs`) or field by field (`stamped.rs`), looked at by the engine. Hot; plain
 //! values. Tests: at the end of the file, and device tests in `hw-tests`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices: listing, opening, and asking what they, their ports and their GID tables are.
+//! Devices: lists and opens them, and queries their attributes, ports and GID tables.
 //!
 //! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are 16 bytes in network order
 //! as the wire carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).

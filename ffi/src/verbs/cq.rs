@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues: where work completions (`completion.rs`) are taken from.
+//! Completion queues, from which work completions (`completion.rs`) are polled.
 //!
 //! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
 //! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in

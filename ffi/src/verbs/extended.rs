@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What libibverbs offers only as inline functions over `struct verbs_context`: extended attributes, queues and values.
+//! Functions that libibverbs has only inline, over `struct verbs_context`: extended attributes, queues and values.
 //!
 //! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library
 //! that is older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of registered memory when the process forks, and how libibverbs is asked to see to it.
+//! Registered memory and `fork`: whether it is safe, and how to make libibverbs care for it.
 //!
 //! Called by `ibex::fork` before the first registration. Setup grade; any thread. Sources: `ibv_fork_init(3)`,
 //! `ibv_is_fork_initialized(3)`. Tests: device tests in `hw-tests`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mapping: memory of ibex's own from the kernel, registered with an adapter as long as it is there.
+//! A mapping: memory from the kernel for ibex's own use, registered with an adapter for its whole life.
 //!
 //! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`.
 //! Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verbs that ibex calls, made safe: objects that own what they stand for, posts and completions that cost nothing.
+//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead.
 //!
-//! Called by the engine only.
-//!
-//! The memory rules that every unsafe block of this module argues from:
+//! Called by the engine only. The memory rules that every unsafe block of this module refers to:
 //!
 //! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
 //!   access; they are reached through raw pointers. What the adapter does to memory counts as atomic accesses.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages from the kernel for memory of ibex's own: huge ones where they are wanted and to be had, else ordinary ones.
+//! Pages from the kernel for ibex's own memory: huge ones if wanted and available, otherwise ordinary ones.
 //!
 //! Called by `mapping.rs`, which registers them. An adapter that finds 2 MiB by one entry of its translation table, and
 //! a processor by one of its TLB, have 16 entries for the receive slots of a port instead of 8192.

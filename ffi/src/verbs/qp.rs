@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reliable-connected queue pairs: made, and moved through their states. What is posted to them: `qp/post.rs`.
+//! Reliable-connected queue pairs: creation and state transitions. `qp/post.rs` posts to them.
 //!
 //! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3
 //! (states). Tests: device tests in `hw-tests`.

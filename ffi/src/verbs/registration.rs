@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be done to registered memory, and the verb that registers it.
+//! Access rights of registered memory, and the verb that registers it.
 //!
 //! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at
 //! the end of the file, and device tests in `hw-tests`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slots of one size in a piece of memory that an adapter may write while ibex looks at it.
+//! Slots of one size in memory that an adapter may write while ibex reads it.
 //!
 //! Used by `arena.rs`, and knows nothing of adapters: where a slot starts, and copies from and to it. Naming a slot is
 //! hot, and arithmetic; copies are setup and pending grade. One thread at a time copies to it. Sizes in bytes. Tests:

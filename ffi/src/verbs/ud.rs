@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unreliable-datagram queue pairs: small packets to anyone whose address is known, used to set connections up.
+//! Unreliable-datagram queue pairs: small packets to any known address, used to set connections up.
 //!
 //! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). It owns its completion queue and the
 //! slots of its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.

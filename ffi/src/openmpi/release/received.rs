@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A received message, as the callback that Open MPI has registered for its tag is shown it.
+//! A received message, as the argument of the callback that Open MPI has registered for its tag.
 //!
-//! What a callback is shown differs between series, and how it is called: [`Received`] and [`call`]. Owned by who polls
-//! (plugin-abi's `btl/poll_frame.rs`). Grade: hot. Threads: who has it shows one message at a time.
+//! The arguments and the call differ between series: [`Received`] and [`call`]. Owned by plugin-abi's
+//! `btl/poll_frame.rs`. Grade: hot. Threads: its owner passes one message at a time.
 
 use std::cell::UnsafeCell;
 

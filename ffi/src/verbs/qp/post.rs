@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is posted to a reliable-connected queue pair: messages, RDMA, atomics.
+//! Posts messages, RDMA operations and atomics to a reliable-connected queue pair.
 //!
 //! Hot: a work request on the stack, one indirect call into the provider, nothing else by ibex. One thread at a time
 //! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests:

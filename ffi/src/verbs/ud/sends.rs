@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sends of a datagram queue pair: which of its slots are under way, and what each of them needs until it has
-//! completed.
+//! The sends of a datagram queue pair: the slots in flight, and the resources that each needs until its completion.
 //!
 //! Owned by `ud.rs`. Setup grade; one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
 
