@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench`: what MPI through ibex gives, beside the raw adapter and beside other transports on the same
-//! device.
+//! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device.
 //!
-//! Builds what is measured and opens the device; [`ibex_bench`] measures and shows.
+//! Builds the programs and opens the device; [`ibex_bench`] measures and prints.
 //!
 //! Grade: setup. Tests: of the bench itself, there.
 

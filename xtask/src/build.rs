@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds what is measured, tested and installed: the library in release, and the programs in C.
+//! Builds the library (in release) and the C programs, for the bench, the tests and the installation.
 //!
-//! The library goes, with its component links, into a folder of its own (see [`crate::workspace`]); a folder that
-//! Open MPI searches must hold no link to nothing, so each step replaces a file that is complete.
+//! The library and its component links have a separate folder (see [`crate::workspace`]). A folder that Open MPI
+//! searches must not contain a dangling link, so each step replaces a complete file.
 //!
 //! Grade: setup. Tests: at the end of this file.
 

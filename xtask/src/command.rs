@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that the commands run: says what is run, and turns a failure into an error that shows the command line.
+//! Runs programs: prints the command line, and turns a failure into an error that contains it.
 //!
 //! Grade: setup. Tests: at the end of this file.
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A root file system of Debian 13, which has Open MPI 5: makes it from packages, and runs commands in it.
-//!
-//! It lies in the target folder, under the hash of what it is made of ([`Recipe`]), and is made by `mmdebstrap` when
-//! there is none of that hash; what was made of another recipe is removed then. A command in it sees the checkout, the
-//! target folder, cargo and rustup at their own paths, the host's `/dev`, `/proc`, `/sys` and `/tmp`, and the host's
-//! network (debian13/enter.sh). All of that is mounted in a mount namespace of the command's own, and so is gone with
-//! it. Root makes that namespace; who is not root gets it inside of a user namespace, where the kernel allows that.
+//! A root file system of Debian 13, which has Open MPI 5: makes it from packages, and runs commands in it. It is in the
+//! target folder, under the hash of its recipe ([`Recipe`]). If there is none with that hash, `mmdebstrap` makes one,
+//! and those of other recipes are removed. A command in it sees the checkout, the target folder, cargo and rustup at
+//! their own paths, the host's `/dev`, `/proc`, `/sys` and `/tmp`, and the host's network (debian13/enter.sh). These
+//! are mounted in the command's own mount namespace, and so disappear with it. Root makes that namespace directly,
+//! other users inside a user namespace, if the kernel allows it.
 //!
 //! Called by `series.rs`. Grade: setup. Tests: at the end of this file.
 
 use crate::command::{output, run, step};
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 use crate::workspace::Workspace;
 use crate::{mmdebstrap, setup};
 use anyhow::{Context, Result, bail, ensure};
@@ -170,7 +169,7 @@ fn namespace() -> Command {
 
 /// That namespaces can be made here.
 fn may_enter() -> Result<()> {
-    if Surroundings::here().program("unshare").is_none() {
+    if Environment::here().program("unshare").is_none() {
         bail!("there is no `unshare` in PATH, which enters the Debian 13 root (Debian: util-linux)");
     }
     let tried = namespace().arg("true").stdin(Stdio::null()).output().context("cannot start unshare")?;

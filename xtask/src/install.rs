@@ -3,32 +3,32 @@
 //!
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
-//! The library is one file, each component a symlink to what hands it over: two copies would be two instances. Beside it
-//! lies the logger. The command `ibex` goes where programs go, with its manual pages and completions, and the MPI programs
-//! that `ibex bench` measures with into `libexec/ibex`. These are compiled here and not by their user: like the library they
-//! are for the Open MPI that they were built with, and the hosts of a cluster often have no compiler. The emulated adapter
-//! comes along, for who wants to try it all without one.
+//! The library is one file, and each component a symlink, because two copies would be two instances. The logger is next
+//! to it. The command `ibex` is installed with its manual pages and completions, and the MPI programs of `ibex bench`
+//! in `libexec/ibex`. These are compiled here and not by the user, because like the library they depend on the Open MPI
+//! that they were built with, and the hosts of a cluster often have no compiler. The emulated adapter is included, to
+//! try ibex without an adapter.
 //!
-//! [`crate::openmpi`] finds the Open MPI to build for. Of several each has a library of its own ([`sets`]), and what they all
-//! look at in a user's home is a component that hands each its own (`plugin-abi/chooser`).
+//! [`crate::openmpi`] finds the Open MPI to build for. Each Open MPI has its own library ([`sets`]); the component in
+//! the user's home, which all of them load, loads the right one (`plugin-abi/chooser`).
 //!
-//! [`place`] says where things go, [`put`] puts them there, [`see`] looks whether Open MPI sees them. Grade: setup. Tests:
-//! install/tests.rs.
+//! [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds the components. Grade: setup.
+//! Tests: install/tests.rs.
 
 use crate::build;
 use crate::command::step;
+use crate::environment::Environment;
 use crate::manifest::{Manifest, Owner};
 use crate::openmpi::{Choice, OpenMpi};
 use crate::setup;
-use crate::surroundings::Surroundings;
 use crate::workspace::Workspace;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod check;
 mod place;
 mod put;
-mod see;
 mod sets;
 
 use place::Place;
@@ -86,9 +86,9 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     for path in manifests.iter().flat_map(Manifest::paths) {
         println!("    {}", path.display());
     }
-    see::ensure_that_open_mpi_sees_it(&place, &openmpi)?;
+    check::ensure_that_open_mpi_sees_it(&place, &openmpi)?;
     let library = manifests[0].files.first().map_or(library, |file| file.path.clone());
-    print!("{}", see::how_to_run(&place, &library, see::path_of_ranks(&openmpi).as_deref()));
+    print!("{}", check::how_to_run(&place, &library, check::path_of_ranks(&openmpi).as_deref()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -122,18 +122,18 @@ fn list(place: &Place) -> Result<ExitCode> {
 
 /// The Open MPI to install for, when everything is there that building needs.
 fn openmpi(arguments: &InstallArguments) -> Result<OpenMpi> {
-    let surroundings = Surroundings::here();
-    let choose = || OpenMpi::choose(arguments.mpi.as_deref(), &surroundings);
+    let environment = Environment::here();
+    let choose = || OpenMpi::choose(arguments.mpi.as_deref(), &environment);
     let Choice { openmpi, others } = match choose() {
         Ok(choice) => {
-            setup::ensure_for_build(&surroundings, true)?;
+            setup::ensure_for_build(&environment, true)?;
             choice
         }
-        Err(error) if arguments.mpi.is_some() || surroundings.variable("MPICC").is_some() => return Err(error),
+        Err(error) if arguments.mpi.is_some() || environment.variable("MPICC").is_some() => return Err(error),
         // The system may have one.
         Err(error) => {
             println!("{error:#}");
-            setup::ensure_for_build(&surroundings, false)?;
+            setup::ensure_for_build(&environment, false)?;
             choose()?
         }
     };
@@ -190,7 +190,7 @@ impl Built {
 /// # Errors
 /// As the command.
 pub(crate) fn put_under(prefix: &Path, workspace: &Workspace, library: &Path, command: &Path) -> Result<PathBuf> {
-    let openmpi = OpenMpi::choose(None, &Surroundings::here())?.openmpi;
+    let openmpi = OpenMpi::choose(None, &Environment::here())?.openmpi;
     build::chooser(workspace)?;
     let built = Built::of(workspace, library, command, openmpi.library.as_deref());
     let place = Place::under(prefix);

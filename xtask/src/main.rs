@@ -11,6 +11,7 @@ mod bench;
 mod build;
 mod command;
 mod debian13;
+mod environment;
 mod install;
 mod manifest;
 mod miri;
@@ -20,7 +21,6 @@ mod package;
 mod readers;
 mod series;
 mod setup;
-mod surroundings;
 mod test;
 mod workspace;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an installation put where: written before the first file, read by `uninstall`, which removes nothing else.
+//! The manifest of an installation: written before the first file, read by `uninstall`, which removes nothing else.
 //!
-//! Regular files are known by their SHA-256, symlinks by where they point; folders are those the installation made.
+//! It lists regular files with their SHA-256, symlinks with their targets, and the folders that the installation
+//! created.
 //!
 //! Grade: setup. Called by [`crate::install`]. Tests: at the end of this file, and tests/install.rs.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Miri, the interpreter that finds undefined behaviour: what of the tests runs under it, and whether it is there.
+//! Miri, the interpreter that finds undefined behaviour: the tests that run under it, and its installation.
 //!
 //! Called by `test.rs`. Miri runs what needs no device and calls no C: tests that would are ignored under it
 //! (`cfg_attr(miri, ignore)`), each with its reason, or not named here. It comes with the nightly toolchain and is

@@ -4,8 +4,8 @@
 //! Called by `debian13.rs` and `package.rs`. Grade: setup. Tests: at the end of this file.
 
 use crate::command::output;
+use crate::environment::Environment;
 use crate::setup;
-use crate::surroundings::Surroundings;
 use anyhow::Result;
 use std::process::Command;
 
@@ -53,7 +53,7 @@ fn proxy() -> Result<Option<String>> {
 }
 
 fn has_program(name: &str) -> bool {
-    Surroundings::here().program(name).is_some()
+    Environment::here().program(name).is_some()
 }
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI to build for: which one it is, and why none of the others.
+//! Chooses the Open MPI to build for, with a reason for each other candidate.
 //!
-//! A folder that the user names comes first, then the variables of modules environments, then `PATH`. What is found is
-//! asked what it is ([`ask`]), as an `mpicc` may be MPICH's. What a component needs of it is looked for ([`headers`])
-//! before anything is compiled. The build scripts of `ffi` and `plugin-abi` are told by two variables: `MPICC`, and
-//! `IBEX_OPENMPI_SOURCE` for a source tree.
+//! A folder that the user names comes first, then the variables of modules environments, then `PATH`. Each candidate is
+//! identified ([`identify`]), because an `mpicc` may be MPICH's. The headers that a component needs are checked
+//! ([`headers`]) before anything is compiled. The build scripts of `ffi` and `plugin-abi` get the result in two
+//! variables: `MPICC`, and `IBEX_OPENMPI_SOURCE` for a source tree.
 //!
 //! Called by [`crate::install`]. Grade: setup. Tests: openmpi/tests.rs.
 
-use crate::surroundings::{Surroundings, is_program};
+use crate::environment::{Environment, is_program};
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod ask;
 mod headers;
+mod identify;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use ask::Answer;
+use identify::Answer;
 
 /// What names an Open MPI, and the `mpicc` that it means.
 #[derive(Debug)]
@@ -63,13 +63,13 @@ impl OpenMpi {
     ///
     /// # Errors
     /// What the user names is no Open MPI, or there is none at all. The message says what is there instead.
-    pub(crate) fn choose(named: Option<&Path>, surroundings: &Surroundings) -> Result<Choice> {
-        let candidates = candidates(named, surroundings)?;
+    pub(crate) fn choose(named: Option<&Path>, environment: &Environment) -> Result<Choice> {
+        let candidates = candidates(named, environment)?;
         let mut chosen: Option<Self> = None;
         let mut others = Vec::new();
         for candidate in candidates {
-            match (ask::ask(&candidate.mpicc, surroundings), &chosen) {
-                (Ok(answer), None) => chosen = Some(Self::new(&candidate, answer, surroundings)),
+            match (identify::identify(&candidate.mpicc, environment), &chosen) {
+                (Ok(answer), None) => chosen = Some(Self::new(&candidate, answer, environment)),
                 (Ok(answer), Some(taken)) if answer.prefix == taken.prefix => {}
                 (Ok(answer), Some(taken)) => others.push(format!(
                     "Open MPI {} in {} ({}) is not taken, as {} comes first",
@@ -100,10 +100,10 @@ impl OpenMpi {
         }
     }
 
-    fn new(candidate: &Candidate, answer: Answer, surroundings: &Surroundings) -> Self {
-        let is_found_by_scripts = surroundings.variable("MPICC").map(Path::new) == Some(&candidate.mpicc)
-            || (surroundings.variable("MPICC").is_none()
-                && surroundings.program("mpicc").as_deref() == Some(&candidate.mpicc));
+    fn new(candidate: &Candidate, answer: Answer, environment: &Environment) -> Self {
+        let is_found_by_scripts = environment.variable("MPICC").map(Path::new) == Some(&candidate.mpicc)
+            || (environment.variable("MPICC").is_none()
+                && environment.program("mpicc").as_deref() == Some(&candidate.mpicc));
         let library = answer.libraries.iter().find_map(|folder| fs::canonicalize(folder.join("libopen-pal.so")).ok());
         Self {
             mpicc: candidate.mpicc.clone(),
@@ -152,7 +152,7 @@ fn said_of(others: &[String]) -> String {
 }
 
 /// What names an Open MPI, in order.
-fn candidates(named: Option<&Path>, surroundings: &Surroundings) -> Result<Vec<Candidate>> {
+fn candidates(named: Option<&Path>, environment: &Environment) -> Result<Vec<Candidate>> {
     let mut candidates = Vec::new();
     if let Some(named) = named {
         let Some(mpicc) = mpicc_of(named) else {
@@ -160,17 +160,17 @@ fn candidates(named: Option<&Path>, surroundings: &Surroundings) -> Result<Vec<C
         };
         candidates.push(Candidate { by: "--mpi".into(), mpicc, is_demanded: true });
     }
-    if let Some(mpicc) = surroundings.variable("MPICC") {
+    if let Some(mpicc) = environment.variable("MPICC") {
         let mpicc = Path::new(mpicc);
-        let mpicc = if mpicc.components().count() == 1 { surroundings.program(&mpicc.to_string_lossy()) } else { None }
+        let mpicc = if mpicc.components().count() == 1 { environment.program(&mpicc.to_string_lossy()) } else { None }
             .unwrap_or_else(|| mpicc.to_path_buf());
         candidates.push(Candidate { by: "MPICC".into(), mpicc, is_demanded: true });
     }
     for name in ["OMPI_DIR", "MPI_HOME"] {
-        let mpicc = surroundings.variable(name).and_then(|folder| mpicc_of(Path::new(folder)));
+        let mpicc = environment.variable(name).and_then(|folder| mpicc_of(Path::new(folder)));
         candidates.extend(mpicc.map(|mpicc| Candidate { by: name.into(), mpicc, is_demanded: false }));
     }
-    let mpicc = surroundings.program("mpicc");
+    let mpicc = environment.program("mpicc");
     candidates.extend(mpicc.map(|mpicc| Candidate { by: "mpicc of PATH".into(), mpicc, is_demanded: false }));
     Ok(candidates)
 }

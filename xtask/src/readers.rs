@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of others that read exports in tests, and that no Debian package has: Python packages, and Paraver's parser.
+//! Third-party programs that read exports in tests and are in no Debian package: Python packages, and Paraver's parser.
 //!
 //! Called by `test.rs`, which hands their places to the tests by variables (export/tests/readers). They are kept under the
 //! target folder until what is asked for changes. The packages are 85 MB to fetch and 300 MB on the disk. Paraver's parser

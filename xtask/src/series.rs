@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--mpi SERIES`: with which Open MPI a command runs. Where it is not this machine's own, the command is run again, with
-//! the same arguments, in a Debian 13 root that has it.
+//! `--mpi SERIES`: the Open MPI of a command. If this machine has another one, the command runs again, with the same
+//! arguments, in a Debian 13 root that has it.
 //!
 //! Called by `test.rs` and `bench.rs`. Grade: setup. Tests: at the end of this file.
 

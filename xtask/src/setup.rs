@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ibex needs of a system: finds what is missing, says what each is for and what it is called there.
+//! System requirements: finds what is missing, with its purpose and package name.
 //!
 //! The first step of `install`, `bench` and `test`, and a command of its own. With apt-get (Debian, Ubuntu) it installs
-//! what is missing. Elsewhere it looks for each thing itself, goes on where all is there, and otherwise lists the packages
-//! to install; where no package manager is known, the things in words.
+//! what is missing. Elsewhere it checks each requirement itself, continues if all are met, and otherwise lists the
+//! packages to install, or descriptions if it does not know the package manager.
 //!
-//! [`things`] is the list, [`system`] looks. Grade: setup. Tests: setup/tests.rs.
+//! [`requirements`] has the list, [`system`] checks. Grade: setup. Tests: setup/tests.rs.
 
 use crate::command::{run, shown, step};
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 use anyhow::{Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use std::process::ExitCode;
 
+mod requirements;
 mod system;
 #[cfg(test)]
 mod tests;
-mod things;
 
+use requirements::{Need, REQUIREMENTS, Requirement};
 pub(crate) use system::is_root;
 use system::{Manager, System};
-use things::{Need, THINGS, Thing};
 
 /// Arguments of `cargo xtask setup`.
 #[derive(clap::Args)]
@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
 
 /// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
-    let surroundings = Surroundings::here();
-    let system = System::of(&surroundings);
+    let environment = Environment::here();
+    let system = System::of(&environment);
     let all = [Need::OpenMpi, Need::Device, Need::Bench, Need::Test, Need::Root];
     let missing = system.missing(needed(Some(&arguments.device), &all))?;
     if missing.is_empty() {
@@ -53,8 +53,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message says what to install.
-pub(crate) fn ensure_for_build(surroundings: &Surroundings, has_openmpi: bool) -> Result<()> {
-    ensure_all(surroundings, None, if has_openmpi { &[] } else { &[Need::OpenMpi] })
+pub(crate) fn ensure_for_build(environment: &Environment, has_openmpi: bool) -> Result<()> {
+    ensure_all(environment, None, if has_openmpi { &[] } else { &[Need::OpenMpi] })
 }
 
 /// Makes sure that everything is there that testing on a device needs.
@@ -62,7 +62,7 @@ pub(crate) fn ensure_for_build(surroundings: &Surroundings, has_openmpi: bool) -
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_tests(device: &str) -> Result<()> {
-    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Test])
+    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Test])
 }
 
 /// Makes sure that everything is there that measuring on a device needs.
@@ -70,7 +70,7 @@ pub(crate) fn ensure_for_tests(device: &str) -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
-    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
+    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
 }
 
 /// Makes sure that everything is there that building and trying Debian packages needs.
@@ -78,7 +78,7 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_packages() -> Result<()> {
-    ensure_all(&Surroundings::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])
+    ensure_all(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])
 }
 
 /// Makes sure that everything is there that testing on a device needs of an Open MPI: what is tested beyond that is the
@@ -87,7 +87,7 @@ pub(crate) fn ensure_for_packages() -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
-    ensure_all(&Surroundings::here(), Some(device), &[Need::OpenMpi, Need::Device])
+    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device])
 }
 
 /// Makes sure that everything is there that making a root file system needs.
@@ -95,7 +95,7 @@ pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_root() -> Result<()> {
-    ensure(&Surroundings::here(), THINGS.iter().filter(|thing| thing.need == Need::Root).collect())
+    ensure(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
 /// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters and on
@@ -105,30 +105,30 @@ pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
     needed.into_iter().map(|thing| thing.name).collect()
 }
 
-fn ensure_all(surroundings: &Surroundings, device: Option<&str>, more: &[Need]) -> Result<()> {
-    ensure(surroundings, needed(device, more))
+fn ensure_all(environment: &Environment, device: Option<&str>, more: &[Need]) -> Result<()> {
+    ensure(environment, needed(device, more))
 }
 
-fn ensure(surroundings: &Surroundings, things: Vec<&'static Thing>) -> Result<()> {
-    let system = System::of(surroundings);
+fn ensure(environment: &Environment, things: Vec<&'static Requirement>) -> Result<()> {
+    let system = System::of(environment);
     let missing = system.missing(things)?;
     if missing.is_empty() { Ok(()) } else { install(&system, &missing) }
 }
 
-fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Thing> {
-    let is_needed = |thing: &&Thing| match thing.need {
+fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
+    let is_needed = |thing: &&Requirement| match thing.need {
         Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
         Need::OpenMpi | Need::Device | Need::Bench | Need::Test | Need::Package | Need::Root => {
             more.contains(&thing.need)
         }
     };
-    THINGS.iter().filter(is_needed).collect()
+    REQUIREMENTS.iter().filter(is_needed).collect()
 }
 
 /// What each missing thing is called on this system, and what it is for.
-fn listed(missing: &[&Thing], manager: Option<Manager>) -> String {
-    let name = |thing: &Thing| manager.and_then(|manager| thing.package(manager)).unwrap_or("-");
+fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
+    let name = |thing: &Requirement| manager.and_then(|manager| thing.package(manager)).unwrap_or("-");
     let width = missing.iter().map(|thing| name(thing).len()).max().unwrap_or(0);
     let mut text = match manager {
         Some(manager) => format!("{} packages are missing, by their names in {}:\n", missing.len(), manager.name()),
@@ -151,14 +151,14 @@ fn listed(missing: &[&Thing], manager: Option<Manager>) -> String {
 }
 
 /// The command that installs what has a name there; several things may be in one package.
-fn command_line(missing: &[&Thing], manager: Manager) -> String {
+fn command_line(missing: &[&Requirement], manager: Manager) -> String {
     let mut packages: Vec<&str> = missing.iter().filter_map(|thing| thing.package(manager)).collect();
     let mut seen = std::collections::HashSet::new();
     packages.retain(|package| seen.insert(*package));
     format!("{} {}", manager.install(), packages.join(" "))
 }
 
-fn install(system: &System, missing: &[&Thing]) -> Result<()> {
+fn install(system: &System, missing: &[&Requirement]) -> Result<()> {
     let listed = listed(missing, system.manager);
     let Some(manager) = system.manager else {
         bail!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things are: the checkout, cargo's target folder, and what the commands put under it.
+//! Paths: the checkout, cargo's target folder, and the outputs of the commands under it.
 //!
 //! ```text
 //! target/ibex/lib/libibex.so               the one real file
@@ -150,9 +150,9 @@ impl Workspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::Environment;
     use crate::install::tests::Folder;
     use crate::openmpi::tests::open_mpi;
-    use crate::surroundings::Surroundings;
 
     #[test]
     fn the_root_is_the_folder_of_the_workspace_manifest() {
@@ -176,7 +176,7 @@ mod tests {
         let openmpi = |name: &str, release: &str| {
             let prefix = folder.path().join(name);
             open_mpi(&prefix, release, true);
-            OpenMpi::choose(Some(&prefix), &Surroundings::default()).unwrap().openmpi
+            OpenMpi::choose(Some(&prefix), &Environment::default()).unwrap().openmpi
         };
         let (first, second) = (openmpi("a", "4.1.6"), openmpi("b", "5.0.7"));
         assert_eq!(workspace.for_openmpi(&first).unwrap().target(), target);

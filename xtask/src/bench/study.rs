@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it where the device is, and puts its tables
-//! into docs/study.md where `IBEX_WRITE_DOCS` is set.
+//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and writes its tables
+//! into docs/study.md if `IBEX_WRITE_DOCS` is set.
 //!
 //! Grade: setup. Tests: at the end of this file.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPIs that one place holds ibex for.
+//! The Open MPIs for which ibex is installed in one place.
 //!
-//! Each is known by its release and its prefix, which its manifest has. Its name is that of a folder, which begins with
-//! the release: the chooser (`plugin-abi/chooser`) and the command `ibex` go by it.
+//! Each is identified by the release and the prefix in its manifest. Its name is that of its folder, which begins with
+//! the release: the chooser (`plugin-abi/chooser`) and the command `ibex` rely on it.
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 

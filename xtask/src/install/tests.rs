@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `install` and `uninstall`, in folders of their own.
 
+use super::check::how_to_run;
 use super::put::{put, take_away, take_away_one};
-use super::see::how_to_run;
 use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

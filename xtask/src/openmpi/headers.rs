@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether an Open MPI has the headers that a component is compiled with, and what to do where it has not.
+//! Checks that an Open MPI has the headers for compiling a component, and says what to do if not.
 //!
 //! Called by [`super`]. The build script of `ffi` reads them, and has the last word: this only finds out early, before
 //! minutes of compiling, and knows the release. Grade: setup. Tests: tests.rs.

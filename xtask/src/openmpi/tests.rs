@@ -44,8 +44,8 @@ fn mpich(prefix: &Path) {
     script(&prefix.join("bin/mpicc"), "[ $1 = -show ] && echo 'gcc -I/usr/include -lmpich'; exit 0");
 }
 
-/// Surroundings with variables that name folders of `folder`. What a script needs itself is always in `PATH`.
-fn with(folder: &Folder, variables: &[(&str, &str)]) -> Surroundings {
+/// Environment with variables that name folders of `folder`. What a script needs itself is always in `PATH`.
+fn with(folder: &Folder, variables: &[(&str, &str)]) -> Environment {
     let variables: Vec<(&str, String)> = variables
         .iter()
         .map(|(name, value)| {
@@ -53,7 +53,7 @@ fn with(folder: &Folder, variables: &[(&str, &str)]) -> Surroundings {
             (*name, if *name == "PATH" { format!("{value}:/usr/bin-of-nobody") } else { value })
         })
         .collect();
-    Surroundings::of(&variables.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>())
+    Environment::of(&variables.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>())
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
     assert_eq!((choice.others.len(), choice.openmpi.variables().len()), (0, 0));
     // The wrapper itself may be named, or its folder.
     for name in ["a/bin", "a/bin/mpicc"] {
-        let named = OpenMpi::choose(Some(&folder.path().join(name)), &Surroundings::default()).unwrap();
+        let named = OpenMpi::choose(Some(&folder.path().join(name)), &Environment::default()).unwrap();
         assert_eq!(named.openmpi.prefix, folder.path().join("a"), "{name}");
     }
 }
@@ -102,7 +102,7 @@ fn another_mpi_is_named_as_what_it_is() {
     let demanded = OpenMpi::choose(Some(&folder.path().join("mpich")), &with(&folder, &[("PATH", "a/bin")]));
     let error = demanded.unwrap_err().to_string();
     assert!(error.contains("--mpi names") && error.contains("it is MPICH's"), "{error}");
-    let error = OpenMpi::choose(Some(&folder.path().join("none")), &Surroundings::default()).unwrap_err().to_string();
+    let error = OpenMpi::choose(Some(&folder.path().join("none")), &Environment::default()).unwrap_err().to_string();
     assert!(error.contains("none/bin/mpicc"), "{error}");
 }
 
@@ -138,7 +138,7 @@ fn headers_that_are_missing_are_named_with_the_tag_that_has_them() {
 
 #[test]
 fn a_release_is_its_numbers_alone() {
-    assert_eq!(ask::release("mpicc: Open MPI 4.1.4rc2 (Language: C)").as_deref(), Some("4.1.4"));
-    assert_eq!(ask::release("mpicc: Open MPI v5.0.7 (Language: C)").as_deref(), Some("5.0.7"));
-    assert_eq!(ask::release("MPICH Version: 4.0"), None);
+    assert_eq!(identify::release("mpicc: Open MPI 4.1.4rc2 (Language: C)").as_deref(), Some("4.1.4"));
+    assert_eq!(identify::release("mpicc: Open MPI v5.0.7 (Language: C)").as_deref(), Some("5.0.7"));
+    assert_eq!(identify::release("MPICH Version: 4.0"), None);
 }

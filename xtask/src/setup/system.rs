@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system: by which package manager one installs there, and whether a thing is there, however it came.
+//! The system: its package manager, and checks of requirements, however they were installed.
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
-use super::things::{Proof, Thing};
-use crate::surroundings::Surroundings;
+use super::requirements::{Proof, Requirement};
+use crate::environment::Environment;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
@@ -40,7 +40,7 @@ const MANAGERS: [(Manager, &[&str]); 6] = [
 
 /// A system, as far as these commands see it.
 pub(super) struct System<'a> {
-    surroundings: &'a Surroundings,
+    environment: &'a Environment,
     /// None is known.
     pub(super) manager: Option<Manager>,
 }
@@ -72,35 +72,35 @@ impl Manager {
 }
 
 impl<'a> System<'a> {
-    /// The one of these surroundings. In an active environment of Conda, that is asked: its compiler sees nothing else.
-    pub(super) fn of(surroundings: &'a Surroundings) -> Self {
-        let has = |programs: &[&str]| programs.iter().all(|program| surroundings.program(program).is_some());
-        let in_conda = surroundings.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);
+    /// The one of these environment. In an active environment of Conda, that is asked: its compiler sees nothing else.
+    pub(super) fn of(environment: &'a Environment) -> Self {
+        let has = |programs: &[&str]| programs.iter().all(|program| environment.program(program).is_some());
+        let in_conda = environment.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);
         let first = || MANAGERS.iter().find(|(_, programs)| has(programs)).map(|(manager, _)| *manager);
-        Self { surroundings, manager: if in_conda { Some(Manager::Conda) } else { first() } }
+        Self { environment, manager: if in_conda { Some(Manager::Conda) } else { first() } }
     }
 
     /// Which of these things are not there.
-    pub(super) fn missing(&self, needed: Vec<&'static Thing>) -> std::io::Result<Vec<&'static Thing>> {
+    pub(super) fn missing(&self, needed: Vec<&'static Requirement>) -> std::io::Result<Vec<&'static Requirement>> {
         if self.manager != Some(Manager::Apt) {
             return Ok(needed.into_iter().filter(|thing| !self.has(&thing.proof)).collect());
         }
         let installed = self.installed_by_apt(&needed)?;
-        let missing: Vec<&Thing> = needed.into_iter().filter(|thing| !installed.contains(thing.name)).collect();
+        let missing: Vec<&Requirement> = needed.into_iter().filter(|thing| !installed.contains(thing.name)).collect();
         // Where nothing can be installed, it is enough that a thing is there.
-        let is_lacking = |thing: &&Thing| self.may_install() || !self.has(&thing.proof);
+        let is_lacking = |thing: &&Requirement| self.may_install() || !self.has(&thing.proof);
         Ok(missing.into_iter().filter(is_lacking).collect())
     }
 
     /// Whether packages may be installed from here.
     pub(super) fn may_install(&self) -> bool {
-        self.manager == Some(Manager::Apt) && (is_root() || self.surroundings.program("sudo").is_some())
+        self.manager == Some(Manager::Apt) && (is_root() || self.environment.program("sudo").is_some())
     }
 
     /// Which of the packages dpkg has installed. It exits with 1 when it does not know a name, which is an answer, too.
-    fn installed_by_apt(&self, things: &[&Thing]) -> std::io::Result<HashSet<String>> {
-        let program = self.surroundings.program("dpkg-query").unwrap_or_else(|| "dpkg-query".into());
-        let output = (self.surroundings.command(&program))
+    fn installed_by_apt(&self, things: &[&Requirement]) -> std::io::Result<HashSet<String>> {
+        let program = self.environment.program("dpkg-query").unwrap_or_else(|| "dpkg-query".into());
+        let output = (self.environment.command(&program))
             .args(["--show", "--showformat", "${db:Status-Status} ${Package}\\n"])
             .args(things.iter().map(|thing| thing.name))
             .output()?;
@@ -110,7 +110,7 @@ impl<'a> System<'a> {
     /// Whether a thing is there.
     pub(super) fn has(&self, proof: &Proof) -> bool {
         match proof {
-            Proof::Program(names) => names.iter().any(|name| self.surroundings.program(name).is_some()),
+            Proof::Program(names) => names.iter().any(|name| self.environment.program(name).is_some()),
             Proof::Header { header, module } => self.has_header(header, module),
             Proof::LibClang => self.has_libclang(),
             Proof::Drivers => self.has_library_folder("libibverbs"),
@@ -123,7 +123,7 @@ impl<'a> System<'a> {
         let flags = self.said("pkg-config", &["--cflags", module]).unwrap_or_default();
         let mut options = vec!["-E", "-x", "c", "-o", "/dev/null", "-"];
         options.extend(flags.split_whitespace());
-        let folder = self.surroundings.variable("CONDA_PREFIX").map(|prefix| format!("-I{}/include", prefix.display()));
+        let folder = self.environment.variable("CONDA_PREFIX").map(|prefix| format!("-I{}/include", prefix.display()));
         options.extend(folder.as_deref());
         self.says_yes("cc", &options, &include)
     }
@@ -131,7 +131,7 @@ impl<'a> System<'a> {
     /// Where bindgen looks: what `LIBCLANG_PATH` names, what `llvm-config` says, and the folders of libraries.
     fn has_libclang(&self) -> bool {
         let mut folders: Vec<String> = Vec::new();
-        folders.extend(self.surroundings.variable("LIBCLANG_PATH").map(|path| path.to_string_lossy().into_owned()));
+        folders.extend(self.environment.variable("LIBCLANG_PATH").map(|path| path.to_string_lossy().into_owned()));
         folders.extend(self.said("llvm-config", &["--libdir"]).map(|folder| folder.trim().to_owned()));
         folders.extend(self.library_folders());
         let is_libclang = |folder: &String| {
@@ -153,8 +153,8 @@ impl<'a> System<'a> {
 
     /// Where a loader looks for libraries.
     fn library_folders(&self) -> Vec<String> {
-        let told = self.surroundings.variable("LD_LIBRARY_PATH").map(env::split_paths).into_iter().flatten();
-        let conda = self.surroundings.variable("CONDA_PREFIX").map(|prefix| Path::new(prefix).join("lib"));
+        let told = self.environment.variable("LD_LIBRARY_PATH").map(env::split_paths).into_iter().flatten();
+        let conda = self.environment.variable("CONDA_PREFIX").map(|prefix| Path::new(prefix).join("lib"));
         let told = told.chain(conda).map(|folder| folder.display().to_string());
         let multiarch = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
         let of_system = ["/usr/lib64", "/usr/lib", "/lib64", "/lib", &multiarch];
@@ -163,15 +163,15 @@ impl<'a> System<'a> {
 
     /// What a program prints, where it succeeds.
     fn said(&self, program: &str, options: &[&str]) -> Option<String> {
-        let program = self.surroundings.program(program)?;
-        let output = self.surroundings.command(&program).args(options).stderr(Stdio::null()).output().ok()?;
+        let program = self.environment.program(program)?;
+        let output = self.environment.command(&program).args(options).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Whether a program succeeds, with this as its input.
     fn says_yes(&self, program: &str, options: &[&str], input: &str) -> bool {
-        let Some(program) = self.surroundings.program(program) else { return false };
-        let mut command = self.surroundings.command(&program);
+        let Some(program) = self.environment.program(program) else { return false };
+        let mut command = self.environment.command(&program);
         command.args(options).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return false };
         // A program that does not read its input has ended, and says what there is to say by its status.

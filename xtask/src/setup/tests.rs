@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of what is found missing, on made-up systems: a folder of programs is the whole `PATH`.
 
-use super::things::Proof;
+use super::requirements::Proof;
 use super::*;
 use crate::install::tests::Folder;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Surroundings whose `PATH` has these programs, each with what it does.
-fn with(folder: &Folder, programs: &[(&str, &str)]) -> Surroundings {
+/// Environment whose `PATH` has these programs, each with what it does.
+fn with(folder: &Folder, programs: &[(&str, &str)]) -> Environment {
     for (name, does) in programs {
         let file = folder.path().join(name);
         fs::write(&file, format!("#!/bin/sh\n{does}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    Surroundings::of(&[("PATH", folder.path().to_str().unwrap())])
+    Environment::of(&[("PATH", folder.path().to_str().unwrap())])
 }
 
 /// A compiler that finds the headers whose names hold this word.
@@ -23,8 +23,8 @@ fn compiler(word: &str) -> String {
     format!("read line; case $line in *{word}*) exit 0;; *) exit 1;; esac")
 }
 
-fn missing(surroundings: &Surroundings) -> (Option<Manager>, Vec<&'static str>) {
-    let system = System::of(surroundings);
+fn missing(environment: &Environment) -> (Option<Manager>, Vec<&'static str>) {
+    let system = System::of(environment);
     let missing = system.missing(needed(None, &[Need::OpenMpi])).unwrap();
     (system.manager, missing.iter().map(|thing| thing.name).collect())
 }
@@ -66,10 +66,10 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         ("spack", "spack install", "pkgconf"),
         ("conda", "conda install", "libhwloc"),
     ] {
-        let surroundings = with(&Folder::new(), &[]);
-        assert!(System::of(&surroundings).manager.is_none());
-        let surroundings = with(&folder, &[(program, "")]);
-        let error = ensure_for_build(&surroundings, false).unwrap_err().to_string();
+        let environment = with(&Folder::new(), &[]);
+        assert!(System::of(&environment).manager.is_none());
+        let environment = with(&folder, &[(program, "")]);
+        let error = ensure_for_build(&environment, false).unwrap_err().to_string();
         assert!(error.contains(command) && error.contains(package), "{program}: {error}");
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
         // Two of Debian's packages are one elsewhere.
@@ -90,8 +90,8 @@ fn a_system_without_a_known_manager_is_told_in_words() {
 
 #[test]
 fn where_everything_is_there_it_goes_on() {
-    let surroundings = with(&Folder::new(), &[]);
-    let system = System::of(&surroundings);
+    let environment = with(&Folder::new(), &[]);
+    let system = System::of(&environment);
     assert!(system.missing(Vec::new()).unwrap().is_empty());
     let folder = Folder::new();
     let clang = Folder::new();
@@ -101,14 +101,14 @@ fn where_everything_is_there_it_goes_on() {
     let programs = ["cc", "pkg-config", "mpicc", "ompi_info"].map(|name| (name, "exit 0"));
     let _ = with(&folder, &programs);
     let folders = [folder.path(), clang.path()].map(|folder| folder.to_str().unwrap());
-    let surroundings = Surroundings::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);
-    ensure_for_build(&surroundings, false).unwrap();
-    assert!(!System::of(&surroundings).has(&Proof::Program(&["hpcc"])));
+    let environment = Environment::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);
+    ensure_for_build(&environment, false).unwrap();
+    assert!(!System::of(&environment).has(&Proof::Program(&["hpcc"])));
 }
 
 #[test]
 fn an_adapter_of_the_machine_needs_no_virtual_machine_and_building_no_tests() {
-    let names = |things: Vec<&Thing>| things.iter().map(|thing| thing.name).collect::<Vec<_>>();
+    let names = |things: Vec<&Requirement>| things.iter().map(|thing| thing.name).collect::<Vec<_>>();
     let for_adapter = names(needed(Some("mlx5_0"), &[Need::Device]));
     assert!(for_adapter.contains(&"libibverbs-dev") && for_adapter.contains(&"perftest"));
     assert!(!for_adapter.contains(&"qemu-system-x86"));
@@ -122,7 +122,7 @@ fn an_adapter_of_the_machine_needs_no_virtual_machine_and_building_no_tests() {
 #[test]
 fn each_thing_is_listed_once_and_says_what_it_is_for() {
     let mut seen = HashSet::new();
-    for thing in THINGS {
+    for thing in REQUIREMENTS {
         assert!(seen.insert(thing.name), "{} is listed twice", thing.name);
         assert!(!thing.why.is_empty(), "{}", thing.name);
     }

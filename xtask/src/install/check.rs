@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether Open MPI sees what was installed, and what its user has to know.
+//! Checks that Open MPI finds the installed components, and advises the user.
 //!
-//! An Open MPI 5 may have more to be told than where the components are. Its `mpirun` hands PMIx' parameters to the ranks as
-//! Open MPI's own, `mca_base_component_path` among them: Debian's PMIx sets it, and the ranks look nowhere else. And PMIx
-//! looks through the folder that Open MPI is told of, and complains of what it finds there, unless it is told of its own.
+//! An Open MPI 5 may need two variables. Its `mpirun` passes PMIx' parameters to the ranks as Open MPI's own, including
+//! `mca_base_component_path`: if PMIx sets it, as Debian's does, the ranks look nowhere else. And PMIx searches the
+//! folder given to Open MPI, and complains about its files, unless it has a path of its own.
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an `mpicc` says of itself: Open MPI's its release and folders, another's whose it is.
+//! Identifies an `mpicc`: Open MPI's with release and folders, or that of another MPI.
 //!
 //! Called by [`super`]. Grade: setup. Tests: tests.rs.
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 use std::path::{Path, PathBuf};
 
 /// What an Open MPI says of itself.
@@ -21,15 +21,15 @@ pub(super) struct Answer {
 ///
 /// # Errors
 /// It is not Open MPI's; the text says whose it is, as the end of a sentence.
-pub(super) fn ask(mpicc: &Path, surroundings: &Surroundings) -> Result<Answer, String> {
-    let said = said(mpicc, "--showme:version", surroundings);
-    let Some(release) = release(&said) else { return Err(whose(mpicc, surroundings)) };
+pub(super) fn identify(mpicc: &Path, environment: &Environment) -> Result<Answer, String> {
+    let said = said(mpicc, "--showme:version", environment);
+    let Some(release) = release(&said) else { return Err(whose(mpicc, environment)) };
     let folders = |option: &str| {
-        let text = self::said(mpicc, option, surroundings);
+        let text = self::said(mpicc, option, environment);
         text.split_whitespace().map(PathBuf::from).collect::<Vec<_>>()
     };
     let (includes, libraries) = (folders("--showme:incdirs"), folders("--showme:libdirs"));
-    let prefix = prefix(mpicc, surroundings);
+    let prefix = prefix(mpicc, environment);
     Ok(Answer { release, prefix, includes, libraries })
 }
 
@@ -41,16 +41,16 @@ pub(super) fn release(said: &str) -> Option<String> {
 }
 
 /// The prefix as the `ompi_info` beside it has it; the folder above it where there is none.
-fn prefix(mpicc: &Path, surroundings: &Surroundings) -> PathBuf {
+fn prefix(mpicc: &Path, environment: &Environment) -> PathBuf {
     let info = mpicc.with_file_name("ompi_info");
-    let told = said_by(&info, &["--parsable", "--path", "prefix"], surroundings);
+    let told = said_by(&info, &["--parsable", "--path", "prefix"], environment);
     let told = told.lines().find_map(|line| line.strip_prefix("path:prefix:")).map(PathBuf::from);
     told.unwrap_or_else(|| mpicc.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf())
 }
 
 /// Whose wrapper it is, that is not Open MPI's.
-fn whose(mpicc: &Path, surroundings: &Surroundings) -> String {
-    let said = said(mpicc, "-v", surroundings) + &self::said(mpicc, "-show", surroundings);
+fn whose(mpicc: &Path, environment: &Environment) -> String {
+    let said = said(mpicc, "-v", environment) + &self::said(mpicc, "-show", environment);
     let known = [
         ("Intel(R) MPI", "Intel MPI's"),
         ("MVAPICH", "MVAPICH's"),
@@ -66,13 +66,13 @@ fn whose(mpicc: &Path, surroundings: &Surroundings) -> String {
     }
 }
 
-fn said(mpicc: &Path, option: &str, surroundings: &Surroundings) -> String {
-    said_by(mpicc, &[option], surroundings)
+fn said(mpicc: &Path, option: &str, environment: &Environment) -> String {
+    said_by(mpicc, &[option], environment)
 }
 
 /// What a program prints; nothing where it cannot be started, as a program that is missing says nothing either.
-fn said_by(program: &Path, options: &[&str], surroundings: &Surroundings) -> String {
-    let Ok(output) = surroundings.command(program).args(options).stdin(std::process::Stdio::null()).output() else {
+fn said_by(program: &Path, options: &[&str], environment: &Environment) -> String {
+    let Ok(output) = environment.command(program).args(options).stdin(std::process::Stdio::null()).output() else {
         return String::new();
     };
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ibex needs of a system: what each thing is for, how one sees that it is there, and what it is called where.
+//! The list of requirements: purpose, check, and package names of each.
 //!
-//! The names for apt are tried at each change. Those of the others have not been tried: so a thing counts as there when it
-//! is seen, by whatever name it was installed.
+//! The names for apt are tested at each change, the others are not: so a requirement counts as met when its check
+//! succeeds, whatever package it came from.
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
@@ -46,7 +46,7 @@ pub(super) enum Proof {
 
 /// A thing that is needed.
 #[derive(Debug)]
-pub(super) struct Thing {
+pub(super) struct Requirement {
     /// Debian's package, by which it is called here.
     pub(super) name: &'static str,
     pub(super) why: &'static str,
@@ -56,7 +56,7 @@ pub(super) struct Thing {
     others: [&'static str; 5],
 }
 
-impl Thing {
+impl Requirement {
     /// What it is called there; none: not known to be had from there.
     pub(super) fn package(&self, manager: Manager) -> Option<&'static str> {
         let index = match manager {
@@ -76,8 +76,8 @@ const fn thing(
     (need, why): (Need, &'static str),
     proof: Proof,
     others: [&'static str; 5],
-) -> Thing {
-    Thing { name, why, need, proof, others }
+) -> Requirement {
+    Requirement { name, why, need, proof, others }
 }
 
 const fn header(header: &'static str, module: &'static str) -> Proof {
@@ -88,7 +88,7 @@ use Need::{Bench, Build, Device, OpenMpi, Package, Root, Test, VirtualMachine};
 use Proof::Program;
 
 /// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
-pub(super) static THINGS: &[Thing] = &[
+pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("gcc", (Build, "compiles the C parts"), Program(&["cc"]), ["gcc", "gcc", "gcc", "gcc", "c-compiler"]),
     thing(
         "libc6-dev",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a command of xtask is told by its environment: variables, and the programs of `PATH`.
+//! The environment of a command: variables, and the programs in `PATH`.
 //!
-//! Read once, and handed on as a value, so that a test can describe a machine that it is not on. Grade: setup. Tests: by
-//! those who use it.
+//! Read once, and passed as a value, so that a test can describe another machine. Grade: setup. Tests: by those who use
+//! it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,11 +13,11 @@ use std::process::Command;
 
 /// The variables of an environment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct Environment {
     variables: BTreeMap<OsString, OsString>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
     pub(crate) fn here() -> Self {
         Self { variables: env::vars_os().collect() }
