@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the transport asks of an adapter: to make a queue pair, post to it, move it through its states, poll, post
+//! The interface between the transport and an adapter: create a queue pair, post to it, change its state, poll, post
 //! receives.
 //!
-//! [`Adapter`] is the one seam between the transport and the device. `adapter/verbs.rs` is libibverbs behind it;
-//! `adapter/scripted.rs` is an adapter of the unit tests, which does what its script says. Every call is resolved when
-//! the transport is compiled for one of them, so the seam executes nothing. What is made is destroyed when it is
-//! dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
+//! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
+//! `adapter/scripted.rs` is the scripted adapter of the unit tests. All calls are resolved at compile time, so the
+//! interface costs no instruction. Objects are destroyed when they are dropped. Hot: `post`, `poll`,
+//! [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 
 pub mod verbs;
 

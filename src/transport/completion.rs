@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a poll reports: messages received, requests completed, peers failed.
+//! The results of a poll: received messages, completed requests, failed peers.
 //!
-//! Made by `port/poll.rs`, handed to the plugin in a [`Batch`], so that its callbacks run while nothing of the port is
+//! Made by `port/poll.rs`, and returned to the plugin in a [`Batch`], so that its callbacks run while the port is not
 //! borrowed. Hot: plain values. Tests: at the end of the file.
 
 use super::work_request::{EndpointId, Immediate};
@@ -9,7 +9,7 @@ use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 use std::collections::VecDeque;
 
-/// What the caller wants back when its request completes; the engine does not look inside. 0 asks for nothing back.
+/// The caller's value that comes back when its request completes, opaque to the engine. 0: no completion is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u64);
 
@@ -19,15 +19,14 @@ pub struct Failed {
     /// The adapter's status; flushed also where the request never reached the adapter because its connection had
     /// failed.
     pub status: Status,
-    /// Whether the adapter had it: if not, the peer has nothing of it.
+    /// Whether the adapter had it; if not, the peer has received nothing of it.
     pub posted: bool,
 }
 
-/// Something that happened on a port.
+/// An event of a port.
 #[derive(Debug, Clone, Copy)]
 pub enum Completion {
-    /// A message came in. Its bytes stay where they are until the slot is released
-    /// ([`crate::transport::Port::release`]).
+    /// A message arrived. Its bytes stay in place until the slot is released ([`crate::transport::Port::release`]).
     Message {
         /// Where its bytes start.
         addr: u64,
@@ -35,12 +34,12 @@ pub enum Completion {
         len: u32,
         /// The receive slot they lie in.
         slot: u32,
-        /// The word it carried: its tag, and who says to have sent it ([`crate::transport::Port::sender`]).
+        /// Its immediate data: the tag and the claimed sender ([`crate::transport::Port::sender`]).
         immediate: Immediate,
-        /// The number of the local queue pair it came by.
+        /// The number of the local queue pair that received it.
         qp_num: u32,
     },
-    /// A request that was given a token is done, or will never be.
+    /// A request with a token has completed or failed.
     Request {
         /// The token.
         token: Token,
@@ -49,7 +48,7 @@ pub enum Completion {
         /// How it ended.
         outcome: Result<(), Failed>,
     },
-    /// The port has lost its link, or has one again. The latter is repeated now and then while peers are diverted
+    /// The port has lost its link, or has it back. The latter is repeated from time to time while peers are diverted
     /// ([`crate::transport::Port::divert_all`]).
     LinkChanged {
         /// Whether it has one.
@@ -62,7 +61,7 @@ pub enum Completion {
     },
 }
 
-/// A message that has come, as one is shown it who may take it at once ([`crate::transport::Port::poll_direct`]).
+/// A message passed to a handler that may consume it in place ([`crate::transport::Port::poll_direct`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
     /// Where its bytes start.
@@ -73,30 +72,31 @@ pub struct Arrived {
     pub immediate: Immediate,
 }
 
-/// Who may take messages where the port finds them. A trait, and no closure, so that it can be made part of the poll.
+/// A handler that may consume messages in place, within the poll. A trait and not a closure, so that it is inlined into
+/// the poll.
 pub trait TakesMessages {
-    /// Who is asked of requests. Another one, so that who takes messages need not be in memory.
+    /// The handler of completed requests. A separate type, so that the handler of messages can stay in registers.
     type Requests: TakesRequests;
 
-    /// Whether it takes the message, which is dealt with then. The port is borrowed meanwhile.
+    /// Whether it consumes the message. The port is borrowed meanwhile.
     fn takes(&mut self, arrived: Arrived) -> bool;
 
-    /// Who is asked of requests that have succeeded.
+    /// The handler of successful requests.
     fn requests(&mut self) -> &mut Self::Requests;
 
-    /// Most polls since the last look after connections have found something: who waits for this port alone should let
-    /// others go on. The port is borrowed meanwhile.
+    /// Called if most polls since the last check of connections have found something: a caller that waits only for this
+    /// port should let others progress. The port is borrowed meanwhile.
     #[inline]
     fn is_busy(&mut self) {}
 }
 
-/// Who may take requests that have succeeded where the port finds them.
+/// A handler that may consume successful requests in place, within the poll.
 pub trait TakesRequests {
-    /// Whether it takes the token, which is its own from then on. The port is borrowed meanwhile.
+    /// Whether it consumes the token. The port is borrowed meanwhile.
     fn takes_request(&mut self, token: Token) -> bool;
 }
 
-/// Takes none.
+/// Consumes none.
 pub(super) struct TakesNone;
 
 impl TakesMessages for TakesNone {
@@ -120,7 +120,7 @@ impl TakesRequests for TakesNone {
     }
 }
 
-/// What one poll reports.
+/// The completions of one poll.
 #[derive(Debug)]
 pub struct Batch {
     completions: ArrayVec<Completion, { Batch::CAPACITY }>,
@@ -138,7 +138,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// How many completions a batch holds at most: more than a poll takes from the adapter, as one may stand for many
+    /// The capacity of a batch: more than a poll takes from the adapter, because one completion may stand for many
     /// requests.
     pub const CAPACITY: usize = 64;
 
@@ -168,8 +168,8 @@ impl Batch {
         self.stamped = 0;
     }
 
-    /// Empties a batch that is of requests alone, which need no port to be given back. False: it holds messages, and is
-    /// as it was.
+    /// Empties a batch that holds only requests, which need no release by the port. False: it holds messages, and is
+    /// unchanged.
     #[inline]
     pub fn clear_of_requests(&mut self) -> bool {
         let is_of_requests = self.completions.iter().all(|one| matches!(one, Completion::Request { .. }));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The peers of a port: who they are, and the connection to each that was spoken to.
+//! The peers of a port, and the connection to each peer in use.
 //!
-//! Owns the table of endpoints, the names by which they are found, and the connections that are to take the place of
-//! one in use. A peer takes 32 bytes until it is spoken to. Owned by the port. Hot: [`Connections::get_mut`], one look
-//! into a table. All else is setup grade. Threads: the port's. Tests: at the end of the file.
+//! Owns the table of endpoints, the names by which they are found, and the successors of connections in use. A peer
+//! takes 32 bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`], one look into a table.
+//! All else is setup grade. Threads: the port's. Tests: at the end of the file.
 
 pub(super) mod admission;
 pub(super) mod closing;
@@ -33,9 +33,9 @@ struct Endpoint<Q> {
     /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer
     /// (`search.rs`).
     remote_port: u8,
-    /// Given up by the upper layer ([`crate::transport::Port::forget`]).
+    /// Dropped by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
-    /// Its messages go by another port for now (`port/divert.rs`).
+    /// Its messages currently use another port (`port/divert.rs`).
     is_diverted: bool,
     /// Made by the first message to or from the peer.
     connection: Option<Box<Connection<Q>>>,
@@ -49,7 +49,7 @@ pub(super) struct Connections<Q> {
     /// How many of them have a connection.
     spoken_to: usize,
     names: HashMap<(PeerName, u8), EndpointId>,
-    /// Connections that take the place of one in use when they are confirmed.
+    /// Successors, which replace a connection in use when they are confirmed.
     successors: Vec<(EndpointId, Box<Connection<Q>>)>,
 }
 
@@ -112,21 +112,21 @@ impl<Q: QueuePair> Connections<Q> {
         self.names.insert((name, remote_port), peer);
     }
 
-    /// The upper layer gives a peer up. False where there is no such endpoint.
+    /// The upper layer drops a peer. False if there is no such endpoint.
     pub(super) fn give_up(&mut self, peer: EndpointId) -> bool {
         let Some(endpoint) = self.endpoint_mut(peer) else { return false };
         endpoint.is_forgotten = true;
         true
     }
 
-    /// It is no longer given up.
+    /// Reverses that.
     pub(super) fn take_back(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.is_forgotten = false;
         }
     }
 
-    /// Its name is nobody's any more.
+    /// Removes its name from the index.
     pub(super) fn forget_name(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint(peer) {
             let name = (endpoint.name, endpoint.remote_port);
@@ -254,7 +254,7 @@ impl<Q: QueuePair> Connections<Q> {
         self.successors.iter().any(|(of, _)| *of == peer)
     }
 
-    /// The connection that a handshake is under way for: the successor where there is one.
+    /// The connection whose handshake is in progress: the successor, if there is one.
     pub(super) fn making(&mut self, peer: EndpointId) -> Option<&mut Connection<Q>> {
         if let Some(place) = self.successors.iter().position(|(of, _)| *of == peer) {
             return Some(&mut *self.successors[place].1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is kept for a caller that has several ports: messages of a failed connection that never reached the adapter,
-//! and which connections failed with messages that may be lost.
+//! Failover data for a caller with several ports: messages of a failed connection that never reached the adapter, and
+//! the connections that failed with possibly lost messages.
 //!
 //! Filled by `port/waiting.rs` and `port/fail.rs`, read by `port/rail.rs`. Grade: setup. Plain data. Tests:
 //! `port/tests/rails.rs`.
@@ -47,7 +47,7 @@ impl Unposted {
     }
 }
 
-/// What is kept for a caller with several ports.
+/// Failover data for a caller with several ports.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// The tag of messages that are kept.
@@ -58,7 +58,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps a request that waited for a connection that failed. `None`: it is no message with that tag.
+    /// Keeps a request that waited for a failed connection. `None`: it is no message with that tag.
     pub(super) fn keep(&mut self, to: EndpointId, request: Request) -> Option<Request> {
         if self.tag.is_none() || request.message_tag() != self.tag {
             return Some(request);
@@ -80,7 +80,7 @@ impl Kept {
         self.unposted.extract_if(.., |(to, _)| *to == of).map(|(_, message)| message).collect()
     }
 
-    /// Whether the connection failed with messages of which it is not known that they were delivered.
+    /// Whether the connection failed with messages that may not have been delivered.
     pub(super) fn has_lost(&self, of: EndpointId) -> bool {
         self.lost.contains(&of)
     }

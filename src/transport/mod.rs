@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The transport: messages, RDMA and atomics between ports of adapters, over reliable-connected queue pairs.
-//!
-//! - [`port`]: what the plugin holds; ties the parts together, and reports what happened in a [`Batch`].
-//! - `tx`: the way out. Credits, what is posted, what waits, bounce buffers; per connection the send queue.
-//! - `rx`: the way in. Receive slots and their way back to the shared receive queue.
-//! - `connections`: the peers, how far each connection is, the handshakes under way, why one failed.
-//! - `kept`: what is kept of failed connections for a caller that has several ports.
-//! - [`adapter`]: the traits through which all of them meet the adapter: libibverbs, or in unit tests a scripted one.
-//! - [`completion`], [`work_request`]: the words they share.
+//! - [`port`]: the object that the plugin holds; combines the parts, and reports results in a [`Batch`].
+//! - `tx`: the send side. Credits, posted requests, backlog, bounce buffers; per connection the send queue.
+//! - `rx`: the receive side. Receive slots and their return to the shared receive queue.
+//! - `connections`: the peers, the state of each connection, the handshakes in progress, the reasons of failures.
+//! - `kept`: data of failed connections for a caller with several ports.
+//! - [`adapter`]: the traits through which all of them reach the adapter: libibverbs, or a scripted one in unit tests.
+//! - [`completion`], [`work_request`]: shared types.
 //!
 //! Calls go down this list. Nothing here calls back.
 

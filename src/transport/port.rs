@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port in use: ties the way out, the way in and the connections together, and is what the plugin holds.
+//! An open port: combines the send side, the receive side and the connections; the plugin holds it.
 //!
-//! Opened in `port/open.rs`. The plugin gives one thread at a time the port (`&mut`); counters and the protection
-//! domain are shared. Nothing here calls back, but for the [`Directory`]. This file: what a port is, and the life of a
-//! peer; setup grade. By what it does:
-//!
-//! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts what could not go at once.
-//! - `poll.rs` takes completions and reports them (hot); `fail.rs` gives connections up, `closing.rs` ends their queue
+//! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
+//! domain are shared. Nothing here calls back, except the [`Directory`]. This file has the port's definition and the
+//! life of a peer; setup grade. The other files:
+//! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts requests that had to wait.
+//! - `poll.rs` takes completions and reports them (hot); `fail.rs` fails connections, `closing.rs` destroys their queue
 //!   pairs.
-//! - `connect.rs` looks after handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs`
-//!   says whose hellos are taken.
-//! - `shown.rs` copies what connections know of peers to the flight recorder.
+//! - `connect.rs` drives handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` accepts
+//!   or refuses hellos.
+//! - `shown.rs` copies the state of peers to the flight recorder.
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
-//! - `divert.rs` sends messages by another port while this one has no link; `rail.rs` is for who chooses among ports
-//!   himself.
+//! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
+//!   caller that chooses among ports itself.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An adapter of the unit tests, which does what its script says: it has no memory and no wire.
+//! The scripted adapter of the unit tests, without memory and network.
 //!
-//! Here is the port's end, as the transport sees any adapter; the test's end is `scripted/script.rs`. A queue pair that
-//! is destroyed takes with it the completions of it that were not polled, and the receives among them, as mlx5 and
-//! `bnxt_re` do.
+//! This file has the transport's side; the test's side is `scripted/script.rs`. Destroying a queue pair discards its
+//! unpolled completions, receives included, as mlx5 and `bnxt_re` do.
 
 mod script;
 

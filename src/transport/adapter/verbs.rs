@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libibverbs as the transport's adapter: names of the transport on one side, the safe verbs of `ibex-ffi` on the
-//! other.
+//! The adapter over libibverbs: maps the transport's interface to the safe verbs of `ibex-ffi`.
 //!
-//! Hot where [`super`] says so: every function here is inlined and adds nothing. Threads: the port's.
+//! Hot where [`super`] says so: every function is inlined and costs nothing. Threads: the port's.
 
 use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::NetworkCarriers;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much strangers may cost: how often the modex is asked for a name that a hello brings, and what is said of them
-//! how often.
+//! Limits for unknown senders: the rate of modex look-ups for names in hellos, and the messages about them.
 //!
 //! Owned by the port, asked by `port/admission.rs`. Setup grade. Tests: at the end of the file.
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs that close: given up, in error, and not yet destroyed, because the adapter still flushes what it had of
-//! them.
+//! Closing queue pairs: in the error state and not yet destroyed, because the adapter still flushes their requests.
 //!
-//! A queue pair that is destroyed takes with it, on some adapters, its completions that were not polled and the
-//! receives among them: their slots would never be posted again. So it is drained first. Its last request, the end
-//! marker, is flushed after all before it; then the completion queue is taken once to its end, because receives may be
-//! flushed later than sends. Not every adapter flushes in time, or at all: each queue pair has a deadline. Owned by the
-//! port, worked by `port/closing.rs`. Setup grade. Threads: the port's. Tests: `port/tests/closings.rs`.
+//! On some adapters, destroying a queue pair discards its unpolled completions, receives included, whose slots would
+//! then be lost. So it is drained first: its last request, the end marker, is flushed after all others; then the
+//! completion queue is polled once to its end, because receives may be flushed later than sends. Some adapters flush
+//! late or never, so each queue pair has a deadline. Owned by the port, worked by `port/closing.rs`. Setup grade.
+//! Threads: the port's. Tests: `port/tests/closings.rs`.
 
 use crate::transport::adapter::QueuePair;
 use crate::transport::tx::send_queue::SendQueue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A connection to a peer: how far it is, its send queue, its handshake.
+//! A connection to a peer: its state, its send queue, its handshake.
 //!
 //! Made by the first message to or from the peer (`port/connect.rs`), kept by [`super::Connections`]. Budget: at most 1
 //! KiB beside the adapter's own buffers, held by a test at the end of the file. Setup grade, but for the send queue.
@@ -10,14 +10,14 @@ use crate::connect::key::Key;
 use crate::transport::adapter::QueuePair;
 use crate::transport::tx::send_queue::SendQueue;
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The handshake is under way; requests wait.
+    /// The handshake is in progress; requests wait.
     Connecting,
     /// Both sides are set.
     Ready,
-    /// Both sides are set, and new messages go by another port (`port/divert.rs`).
+    /// Both sides are set, and new messages use another port (`port/divert.rs`).
     Diverted,
     /// It failed; requests are refused.
     Failed,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a connection failed, told so that the one who reads it knows whom to look at and what to do.
+//! Why a connection failed, as a message that names the culprit and says what to do.
 //!
 //! Made once per failed connection, by `port/fail.rs`; shown by the plugin. Setup grade.
 //! Tests: at the end of the file.
@@ -38,9 +38,9 @@ pub struct Failure {
     pub peer: PeerName,
     /// Its host, as Open MPI names it.
     pub host: String,
-    /// This side's device and port, as `rxe0:1`.
+    /// This side's device and port, for example `rxe0:1`.
     pub port: String,
-    /// The peer's port, as `port 0 (LID 7)`; only its number where it published no address.
+    /// The peer's port, for example `port 0 (LID 7)`; only its number if it published no address.
     pub remote_port: String,
     /// This side's queue pair.
     pub qp_num: u32,

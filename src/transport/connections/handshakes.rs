@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handshakes of a port that are under way: with whom, by what, when they are due, and what this side says of
-//! itself.
+//! The handshakes in progress of a port: peers, carriers and due times, and this side's own data.
 //!
 //! Owned by the port; driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
 
@@ -19,7 +18,7 @@ use ibex_ffi::verbs::Path;
 use std::io;
 use std::time::Duration;
 
-/// What this side is and may do, in every hello.
+/// This side's data in every hello.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ourselves {
     /// Who this is, and where.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a peer parted from is asked for an acknowledgement.
+//! When to probe a peer that has left all communicators.
 //!
 //! Used by `port/parting.rs`. Path: setup. Plain data. Tests: `port/tests/partings.rs`.
 

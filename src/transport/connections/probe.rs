@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probes: whether peers with whom nothing is under way still answer.
+//! Probes of idle peers.
 //!
-//! A peer that is gone is an error only of what is sent to it. A rank that merely waits for one would wait for ever,
-//! where the runtime does not end the job (`mpirun --enable-recovery`). Asked by `port/connect.rs` now and then, off
-//! unless `btl_ibex_probe_interval` says how often. Grade: setup; one thread at a time (`&mut Port`). Tests: the device
-//! tests in `hw-tests`.
+//! A dead peer shows only when a request to it fails. A rank that merely waits for a dead peer would wait for ever if
+//! the runtime does not end the job (`mpirun --enable-recovery`). `port/connect.rs` checks periodically when probes are
+//! due; off unless `btl_ibex_probe_interval` is set. Grade: setup; one thread at a time (`&mut Port`). Tests: the
+//! device tests in `hw-tests`.
 
 use std::time::Duration;
 

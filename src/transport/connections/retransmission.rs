@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long an adapter waits for an acknowledgement before it repeats a packet, and how often it does.
+//! The acknowledgement time-out and the number of retries of a connection.
 //!
-//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, which is when
-//! its round trip is known; shown by `failure.rs` and where a connection is told of. Setup grade. Tests: at the end of
-//! the file.
-//!
-//! Two wishes pull apart. A packet that is lost at the end of a message costs one time-out, so it should be short; but
-//! an adapter repeats seven times at most, so eight time-outs are all that a link may be silent before the connection
-//! is lost, and with it the job. So `btl_ibex_link_outage` says how long that must be, and the time-out is the shortest
-//! that keeps it, never less than what the path needs.
+//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, because its
+//! round trip is known then; printed by `failure.rs` and in verbose messages. Setup grade. Tests: at the end of the
+//! file. There are two opposing goals. A packet lost at the end of a message costs one time-out, so the time-out should
+//! be short; but an adapter retries at most seven times, so a link that is silent for eight time-outs ends the
+//! connection, and with it the job. `btl_ibex_link_outage` says how long a link may be silent; the time-out is the
+//! shortest that satisfies it, and never less than the path needs.
 
 use crate::tunables::Tunables;
 use std::fmt;

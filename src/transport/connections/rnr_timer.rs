@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a peer is told to wait when its message finds no receive slot: the "receiver not ready" timer.
+//! The "receiver not ready" timer: how long a peer waits when its message finds no receive slot.
 //!
-//! Owns [`RnrTimer`] and its choice. The receiver names the timer when it sets a queue pair (`port/establish.rs`), and
-//! its adapter tells it to the peer with each such answer; while this process computes nothing can change it. Setup
-//! grade. Tests: at the end of the file.
-//!
-//! While a receiver computes, the oldest message of each peer is sent again once a timer: peers divided by timer is how
-//! often a second its adapter turns messages away. So the more connections there are, the longer the timer of the next
-//! one is: the k-th takes k / [`PER_SECOND`]. Those made before keep theirs, and n connections that all send are turned
-//! away at most [`PER_SECOND`] * (1 + ln(n / 3)) times a second: 16 connections 11000 times, 100 connections 20000
-//! times.
+//! Owns [`RnrTimer`] and its choice. The receiver sets the timer in its queue pair (`port/establish.rs`), and its
+//! adapter sends it to the peer with each such answer; it cannot change while this process computes. Setup grade.
+//! Tests: at the end of the file. While a receiver computes, each peer resends its oldest message once per timer
+//! period, so its adapter refuses (peers / timer) messages per second. The timer of each new connection therefore grows
+//! with the number of connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending connections
+//! are refused at most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 connections
+//! 20000 times.
 
 use std::time::Duration;
 
-/// How often peers may be turned away in a second; see the head of the file for what it comes to with many.
+/// The target rate of refused messages per second; the head of the file has the rate with many connections.
 ///
-/// Two costs pull apart. Each time, what the peer has sent until it is told is thrown away: a round trip's worth of the
-/// link, some 2 to 5 us, so 5000 a second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that is
-/// back also waits for its peers to try again, each with a send queue of 128 messages at most: 5000 a second bring
-/// 640000 messages, about as many as an MPI process takes.
+/// There are two opposing costs. Each refusal discards what the peer has sent meanwhile: a round trip's worth of the
+/// link, some 2 to 5 us, so 5000 per second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that
+/// polls again also waits for its peers' retries, each with a send queue of at most 128 messages: 5000 retries per
+/// second bring 640000 messages, about as many as an MPI process can take.
 const PER_SECOND: u32 = 5_000;
 
 /// The timers that are chosen from. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a

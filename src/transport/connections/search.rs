@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of a peer's ports to ask for a connection, where the addresses leave a choice (`select/partners.rs`): one
-//! after the other, until one answers.
+//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other until
+//! one answers.
 //!
-//! Owns what came of each. Made when the connection begins, gone when it is made; beside the handshake, which asks
-//! (`connect/handshake/port_attempt.rs`), and driven by `port/partner.rs`. It has no clock and no adapter. Setup grade;
-//! the port's thread. Tests: at the end of the file, and `port/tests/partners.rs`.
+//! Owns the result of each attempt. Exists from the begin of a connection until it is made; the handshake sends the
+//! requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search. It has neither clock nor
+//! adapter. Setup grade; the port's thread. Tests: at the end of the file, and `port/tests/partners.rs`.
 
 /// How often a port is asked before the next one is.
 const TRIES: u32 = 3;

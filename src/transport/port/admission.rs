@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is let in: which hellos begin or continue a connection, and what is said of those that do not.
+//! Accepts or refuses hellos, and reports refusals.
 //!
-//! Called by `connect.rs` for what the carriers bring. The carriers have seen to the seal (`connect/key.rs`): only
-//! processes of the job can make it, so no stranger gets as far as the modex, which may have to ask another host. Setup
-//! grade; one thread at a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
+//! Called by `connect.rs` for each packet of the carriers, which have checked its seal (`connect/key.rs`). Only
+//! processes of the job can make the seal, so a stranger cannot cause a modex look-up, which may have to ask another
+//! host. Setup grade; one thread at a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;
@@ -19,7 +19,7 @@ use crate::transport::work_request::EndpointId;
 pub(super) enum Stranger {
     /// The modex knows no such port of no such process.
     NotInJob,
-    /// The modex knows another life of that port.
+    /// The modex has another instance of that port.
     OtherInstance,
     /// The modex was asked in vain a moment ago.
     NotNow,
@@ -66,7 +66,7 @@ impl<A: Adapter> Port<A> {
         add(&self.counters.handshakes_dropped, 1);
         let (once, reason) = match why {
             Stranger::NotInJob => (Once::NOT_IN_JOB, "which has published no such port"),
-            Stranger::OtherInstance => (Once::OTHER_INSTANCE, "which has published another life of that port"),
+            Stranger::OtherInstance => (Once::OTHER_INSTANCE, "which has published another instance of that port"),
             Stranger::NotNow | Stranger::Failed | Stranger::Elsewhere => return,
         };
         let source = hello.source;
@@ -85,7 +85,7 @@ impl<A: Adapter> Port<A> {
         self.tell_once(Once::UNREADABLE, || format!("refused what came {from}: {}", refusal.why));
     }
 
-    /// Says a line to those who asked for it, once for each kind of it.
+    /// Prints a verbose line, once for each kind.
     pub(super) fn tell_once(&mut self, once: Once, line: impl FnOnce() -> String) {
         if self.tunables.verbose > 0 && self.admission.is_first(once) {
             self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));

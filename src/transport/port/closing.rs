@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a connection: its queue pair goes into error, is drained, and only then destroyed.
+//! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
 //!
 //! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their
 //! memory. Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks

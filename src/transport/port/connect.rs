@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a port's connections come about: looks at what came, begins connections, gives hellos to their handshakes.
+//! Makes a port's connections: reads hellos, begins connections, passes hellos to their handshakes.
 //!
 //! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue
 //! pairs, reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which has no adapter, and

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port that goes down while the process has others: its new messages are refused, so that the caller sends them
-//! elsewhere.
+//! Diverts messages from a port that has lost its link: refuses new messages, so that the caller sends them by another
+//! port.
 //!
-//! A peer is *diverted* while this port has no link: a message to it is refused before anything is kept of it, one that
-//! waits for a connection may come back unposted, and all else (operations on memory, whose keys are of this port) goes
-//! to the adapter as ever, which repeats it for some seconds. The caller decides when peers are diverted and when they
-//! return. Called by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time
+//! A peer is *diverted* while this port has no link: a message to it is refused, a message that waits for a connection
+//! may come back unposted, and all other requests (operations on memory, whose keys belong to this port) still go to
+//! the adapter, which retries them for some seconds. The caller decides when to divert peers and when they return.
+//! Called by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time
 //! (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::Port;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a port could not be opened, and what to do about it. Setup grade; any thread.
+//! The error of opening a port, with advice. Setup grade; any thread.
 
 use crate::limits;
 use std::io;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a handshake says is done: hellos are sent, queue pairs are set, a connection becomes ready or comes to nothing.
+//! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection.
 //!
-//! Called by `connect.rs` with the step that `connect/handshake.rs` decided on, and by `poll.rs` when data stands for
-//! the last word. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in
+//! Called by `connect.rs` with the step that `connect/handshake.rs` has chosen, and by `poll.rs` when a message
+//! replaces the last hello. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in
 //! `hw-tests`.
 
 use super::Port;

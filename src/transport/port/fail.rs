@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Giving a connection up: it is reported once, with the reason, and then everything that belongs to it fails.
+//! Fails a connection: reports it once, with the reason, and then fails all its requests.
 //!
 //! Called by the other files of the port; calls none of them but `waiting.rs` and `closing.rs`. Setup grade. One thread
 //! at a time (`&mut Port`). Tests: `tests.rs`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening a port of a device: its protection domain, its queues and their memory, what the handshake goes by.
+//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of its handshakes.
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in
 //! `hw-tests`.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that this process has parted from: nothing is sent to them any more, and they may end without a word.
+//! Peers that share no communicator with this process any more: nothing is sent to them, and they may end at any time.
 //!
-//! Nobody says goodbye, so a peer's end shows only in that it acknowledges nothing. Each is asked for an
-//! acknowledgement, first soon and then ever more seldom, and its connection is destroyed when none comes. Until then
-//! it stays as it is, and what the peer still has of it is right; if the two meet again they go on with it. Part of the
-//! port. Grade: setup. Tests: `tests/partings.rs`.
+//! A peer's end shows only in missing acknowledgements. Each such peer is probed, at growing intervals, and its
+//! connection is destroyed when no acknowledgement comes. Until then the connection stays valid; if the two share a
+//! communicator again, they use it again. Part of the port. Grade: setup. Tests: `tests/partings.rs`.
 
 use super::Port;
 use crate::transport::adapter::Adapter;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port of a peer that is in our fabric, where several may be: asked for in turn, taken when a datagram comes
-//! through.
+//! Finds the port of a peer that is in this port's fabric: asks the candidates in turn, and takes one when a datagram
+//! arrives.
 //!
-//! InfiniBand fabrics often have the same prefix, the default, so that a host whose ports are cabled or numbered the
-//! other way round is paired across fabrics by address. So an endpoint is not bound to the port that it is paired with:
-//! while no datagram has come through it turns to the others (`connections/search.rs` says in which order), and to
-//! whichever speaks to it. What waits stays in its send queue and goes, in order, to the port that answers. Memory keys
-//! meet the port they were made for, because an endpoint has one connection and both sides use the same.
+//! InfiniBand fabrics often share the default prefix, so addresses pair the ports of a host that is cabled or numbered
+//! the other way round across fabrics. An endpoint is therefore not bound to its paired port: until a datagram arrives
+//! it tries the others (`connections/search.rs` has the order), and accepts a port that contacts it. Waiting requests
+//! stay in the send queue and go, in order, to the port that answers. Memory keys are used with the port they were made
+//! for, because an endpoint has one connection and both sides use the same one.
 //!
-//! Both sides agree without a vote. A side that has set its queue pair to a port and said so is bound to it, since the
-//! other may be sending already; it is set free by that port's word alone. A port that is bound or connected elsewhere
-//! declines, for good where it is connected. Four ports that are each bound to the next would wait for ever; so a port
-//! that is bound declines those that are no better partners than the one it has. Both ends of a pair rank it alike, so
-//! that of such a circle the best pair always declines what is before it.
+//! Both sides agree without a vote. A side that has set its queue pair to a port and announced it is bound to that
+//! port, because the other may be sending already; only that port's refusal frees it. A port that is bound or connected
+//! elsewhere declines, permanently if it is connected. Four ports that are each bound to the next would wait for ever;
+//! so a bound port declines candidates that are no better than its own. Both ends rank a pair alike, so in such a cycle
+//! the best pair always declines its predecessor.
 //!
-//! A peer that computes is silent at its best port, too, and has the hellos to all its ports when it wakes. So a port
-//! that is not the best is not taken at its first word: the better ones are asked once more, now that the process is
-//! awake.
+//! A computing peer is silent at its best port, too, and finds the hellos to all its ports when it calls MPI again. So
+//! a port other than the best is not taken at its first hello: the better ones are asked once more, now that the
+//! process answers.
 //!
 //! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup
 //! grade. One thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The completion side of a port: takes completions in batches and reports them.
+//! Polls a port: takes completions in batches and reports them.
 //!
 //! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
-//! so many polls, fewer while they find nothing, it also looks after connections (`connect.rs`, setup grade). What seldom comes is set aside and dealt
-//! with after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! so many polls, fewer while they find nothing, it also checks connections (`connect.rs`, setup grade). Rare
+//! completions are deferred until after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the
+//! device tests in `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;
@@ -15,7 +16,7 @@ use crate::transport::work_request::{EndpointId, Immediate, WrId};
 use ibex_ffi::verbs::{Status, WorkCompletion};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What came of a poll that might take messages directly.
+/// The result of a poll that may consume messages in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polled {
     /// Messages that were taken.
@@ -25,19 +26,18 @@ pub struct Polled {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Takes what has happened since the last call, at most a batch of it. Returns how many completions there are. What
-    /// the batch held before is released first: that is done while nothing is waited for, instead of between a message
-    /// and who waits for it.
+    /// Polls at most a batch of completions, and returns their number. Releases the previous content of the batch
+    /// first, because that must not delay a message on its way to its receiver.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.poll_with::<false>(batch, TakesNone).reported
     }
 
-    /// As [`Self::poll`], but a message that `takes` takes is not reported, and its slot is released at once. It is
-    /// asked of each message in order, and of none any more once one was left to be reported, or is yet to be: so none
-    /// overtakes another. Requests that have succeeded are not reported either where it takes their tokens: of these it
-    /// is asked whatever was left. While it is asked the port is borrowed.
+    /// As [`Self::poll`], but a message that `takes` consumes is not reported, and its slot is released at once.
+    /// `takes` gets the messages in order, but none after one that is to be reported, so that no message overtakes
+    /// another. Successful requests whose token it consumes are not reported either; it gets all of these. The port is
+    /// borrowed meanwhile.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
@@ -87,8 +87,7 @@ impl<A: Adapter> Port<A> {
         Polled { taken: count, reported: batch.completions().len() }
     }
 
-    /// Looks after connections every so many polls; of such as find nothing an empty one counts as [`EMPTY_POLL`]. True:
-    /// this was such a look.
+    /// Checks connections every so many polls; an empty poll counts as [`EMPTY_POLL`]. True: this call has checked.
     #[inline]
     fn count_down(&mut self) -> bool {
         self.countdown -= 1;
@@ -249,7 +248,7 @@ impl<A: Adapter> Port<A> {
         count
     }
 
-    /// Deals with what seldom comes.
+    /// Handles the deferred completions.
     #[cold]
     fn take_exceptional(&mut self, batch: &mut Batch) {
         for completion in std::mem::take(&mut self.exceptional) {

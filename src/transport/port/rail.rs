@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a caller that has several ports, and chooses among them itself, asks of one: whether it is ready for a peer,
-//! and which messages are lost, or were never sent, where it is not any more.
+//! Multi-rail interface for a caller that chooses among several ports itself: whether a port is ready for a peer, and
+//! which messages of a failed connection are lost or were never sent.
 //!
-//! Messages that wait and never reach the adapter can be taken out, in order, to go by another port: of a connection
-//! that is being made ([`Port::take_unposted`] at any time), and of one that has failed, if they are kept then
-//! ([`Port::keep_unposted`]). Of those that the adapter had, [`Port::has_lost`] says whether any may be missing at the
-//! peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. One thread at a time (`&mut Port`). Tests:
-//! `tests/rails.rs`, and the device tests in `hw-tests`.
+//! Messages that never reached the adapter can be taken out, in order, to be sent by another port: those of a
+//! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept
+//! ([`Port::keep_unposted`]). For messages that the adapter had, [`Port::has_lost`] says whether any may be missing at
+//! the peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. One thread at a time (`&mut Port`).
+//! Tests: `tests/rails.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;

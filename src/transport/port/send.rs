@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends, puts, gets and atomics of a port: posted, or left waiting in order until they can be.
+//! Posts sends, puts, gets and atomics of a port, or queues them in order.
 //!
-//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). What
-//! cannot be posted now is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send says so, because who
-//! sends may have to know when the adapter has it, and is queued when its caller asks for that. One thread at a time
-//! (`&mut Port`). Sizes in bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). A
+//! request that cannot be posted is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send returns
+//! [`Sent::Busy`], because its caller may need to know when the adapter has it, and is queued on request. One thread at
+//! a time (`&mut Port`). Sizes in bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::add;
@@ -22,17 +22,17 @@ use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
 
-/// What became of a send.
+/// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The adapter has it.
     Posted,
-    /// It cannot be posted now, and nothing was kept: there is no connection yet, no room, or others wait before it.
+    /// It cannot be posted now and was not queued: there is no connection yet, no room, or others wait before it.
     /// [`Port::queue_send`] and [`Port::queue_bytes`] let it wait.
     Busy,
 }
 
-/// A message that goes inside its work request.
+/// An inline message.
 struct InlineMessage<'a> {
     header: InlineSpan<'a>,
     payload: InlineSpan<'a>,
@@ -61,7 +61,7 @@ impl<Q: QueuePair> Post<Q> for Message<'_> {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Sends `header` and `payload` as one message, inside the work request. Together at most
+    /// Sends `header` and `payload` as one inline message. Together at most
     /// [`crate::transport::Attributes::max_inline`] bytes; more is answered with [`Sent::Busy`].
     ///
     /// # Errors

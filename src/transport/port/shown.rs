@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What connections know of peers, copied to the flight recorder's file for `ibex top` and `ibex explain --live`.
+//! Copies the state of peers to the flight recorder's file, for `ibex top` and `ibex explain --live`.
 //!
-//! Called when the port's counts were copied, and where a connection fails. A bounded number of peers each time, so that
-//! thousands cost no more at once; nothing is counted for this. Cold. One thread at a time (`&mut Port`). Tests:
-//! `tests.rs`.
+//! Called after the port's counts were copied, and when a connection fails. Copies a bounded number of peers each time,
+//! so that thousands cost no more at once; nothing is counted for this. Cold. One thread at a time (`&mut Port`).
+//! Tests: `tests.rs`.
 
 use super::Port;
 use crate::flight::{self, PeerFlight, PeerState};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What waits to be posted: queued for each peer, in order, without loss, and posted when there is room.
+//! The backlog: requests queued for each peer, in order, without loss, and posted when there is room.
 //!
-//! `send.rs` queues puts, gets and atomics here, the plugin sends; `poll.rs` works the backlog when completions have
-//! made room. While anything waits for a peer, all that follows queues behind it; who takes nothing for long is held
-//! back (`tx/send_window.rs`), which is looked at here alone. Pending grade: it may allocate. One thread at a time
-//! (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! `send.rs` queues puts, gets and atomics here, the plugin queues sends; `poll.rs` works the backlog when completions
+//! have made room. While a request waits for a peer, all later ones queue behind it; a peer that acknowledges nothing
+//! for long is throttled (`tx/send_window.rs`), which only this file checks. Pending grade: it may allocate. One thread
+//! at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};

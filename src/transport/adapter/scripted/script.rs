@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is scripted: the test's end of an adapter of the unit tests.
+//! The test's side of the scripted adapter.
 //!
-//! [`Script`] has what the adapter is to refuse, when; what was posted; and the completions to come. Everything that
-//! the transport made of the adapter can be looked at after it was destroyed. Requests stay on the send queue until the
-//! test completes them.
+//! [`Script`] has the adapter's refusals, the posted requests, and the completions to come. All objects of the
+//! transport can be inspected after their destruction. Requests stay in the send queue until the test completes them.
 
 use crate::connect::Via;
 use crate::connect::hello::Hello;
