@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn each_message_is_in_one_queue_of_its_receiver() {
-        let job = Job::made(3, 300, 5);
+        let job = Job::synthetic(3, 300, 5);
         let queues = queues(&job);
         assert_eq!(queues.len(), 6);
         let entries: usize = queues.iter().map(|queue| queue.stay.count).sum();
