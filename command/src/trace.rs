@@ -215,7 +215,7 @@ fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     preload
 }
 
-/// The words, with the recorder added to every LD_PRELOAD that they set for the ranks: the launcher uses the later of
+/// The words, with the recorder added to every `LD_PRELOAD` that they set for the ranks: the launcher uses the later of
 /// two values, and `env` and shells their own.
 fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
     // Only the ranks preload the recorder, not the launcher.

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Repeat every so many seconds, until the process ends
     #[arg(long, value_name = "SECONDS", requires = "live")]
     every: Option<f64>,
-    /// The folder of the flight recorder's files, if the job sets btl_ibex_flight_recorder
+    /// The folder of the flight recorder's files, if the job uses another than /dev/shm
     #[arg(long, value_name = "DIR", default_value = FOLDER, requires = "live")]
     folder: PathBuf,
     /// Show the life of one message: the N-th that the rank sent, from 1

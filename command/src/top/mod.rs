@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Seconds between two samples
     #[arg(long, default_value_t = 1.0)]
     interval: f64,
-    /// The folder of the recorders' files, if the job sets btl_ibex_flight_recorder
+    /// The folder of the recorders' files, if the job uses another than /dev/shm
     #[arg(long, default_value = FOLDER)]
     folder: PathBuf,
 }
