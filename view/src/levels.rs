@@ -5,10 +5,10 @@
 //! for. Each level has eight times the bins of the one above it. And the arrows that stand out: of each bin of a
 //! level (32 of the coarsest, four times as many of each next) the message that took longest and is of no coarser
 //! level; so whatever the page shows, the slowest are among what it draws. `page/bands.js` and `page/arrows.js` draw
-//! them. Called by `page.rs` and `columns.rs`. Tests: below.
+//! them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
-use crate::columns::{self, Row};
+use crate::rows::{self, Row};
 use ibex_messages::{Job, Time};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -34,8 +34,8 @@ pub(crate) struct Level {
 
 /// Which levels are worth writing.
 pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
-    let mut protocols: Vec<_> = rows.iter().map(|row| columns::protocol(job.messages[row.place].protocol)).collect();
-    let mut waits: Vec<_> = rows.iter().map(|row| columns::wait(row.wait.map(|wait| wait.0))).collect();
+    let mut protocols: Vec<_> = rows.iter().map(|row| rows::protocol(job.messages[row.place].protocol)).collect();
+    let mut waits: Vec<_> = rows.iter().map(|row| rows::wait(row.wait.map(|wait| wait.0))).collect();
     for classes in [&mut protocols, &mut waits] {
         classes.sort_unstable();
         classes.dedup();
@@ -75,10 +75,10 @@ pub(crate) fn write(
     };
     let mut planes: Vec<Column> = Vec::new();
     for class in &level.protocols {
-        planes.push(plane(&|row| columns::protocol(job.messages[row.place].protocol) == *class));
+        planes.push(plane(&|row| rows::protocol(job.messages[row.place].protocol) == *class));
     }
     for class in &level.waits {
-        planes.push(plane(&|row| columns::wait(row.wait.map(|wait| wait.0)) == *class));
+        planes.push(plane(&|row| rows::wait(row.wait.map(|wait| wait.0)) == *class));
     }
     block::write(&format!("level-{number}"), &planes, out)
 }
@@ -122,7 +122,8 @@ mod tests {
     fn made(messages: usize) -> (Job, Vec<Row>, usize) {
         let job = Job::made(8, messages, 2);
         let lanes = Lanes::of(&job);
-        let rows = columns::rows(&job, &lanes);
+        let mut rows = rows::rows(&job, &lanes);
+        give_details(&mut rows);
         (job, rows, lanes.all.len())
     }
 

@@ -3,8 +3,8 @@
 //!
 //! [`page`] writes the page: its text, style and scripts stand in `page/` as a reader of them wants them (`page.rs`
 //! puts them together), its data follow as blocks of columns (`block.rs`). `lanes.rs` says which rows the time line
-//! has, `waits.rs` what each message waited for, `columns.rs` what the page knows of all messages at once and what it
-//! looks up of one, `levels.rs` what it draws of a stretch of time with too many of them, `rare.rs` connections,
+//! has, `waits.rs` what each message waited for, `rows.rs` what the page knows of all messages at once, `columns.rs` how
+//! that is written, with what it looks up of one, `levels.rs` what it draws of a stretch of time with too many of them, `rare.rs` connections,
 //! incidents and one-sided operations, `about.rs` the rest. [`picture`] has a browser without a window draw a page.
 //!
 //! The crate knows of a [`Job`] and nothing below it. Path: pending. One thread. No unsafe code. Tests: in the files;
@@ -20,6 +20,7 @@ mod levels;
 mod page;
 pub mod picture;
 mod rare;
+mod rows;
 mod waits;
 
 use ibex_messages::Job;
