@@ -18,7 +18,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use crate::connect::interfaces;
+use crate::interfaces;
 use ibex_ffi::verbs::HugePages;
 use std::path::Path;
 

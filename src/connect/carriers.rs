@@ -6,13 +6,14 @@
 //! they are tested by the device tests in `hw-tests`.
 
 use super::hello::Hello;
-use super::key::Key;
 use super::tcp::TcpCarrier;
 use super::ud::UdCarrier;
-use super::{Carrier, Reach, Refusal, Via, interfaces};
+use super::{Carrier, Reach, Refusal, Via};
 use crate::counters::Counters;
+use crate::interfaces;
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
+use crate::select::key::Key;
 use crate::tunables::{ConnectVia, Tunables};
 use ibex_ffi::verbs::{Context, Path, ProtectionDomain};
 use std::io;

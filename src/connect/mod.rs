@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connecting two processes: one message type, repeated until both sides know that the other side's queue pair is set.
 //!
-//! - [`hello`]: the message, its bytes and its checks; [`key`]: how it proves to come from the job.
+//! - [`hello`]: the message, its bytes and its checks; it proves to come from the job ([`crate::select::key`]).
 //! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
-//! - `ud` and [`tcp`]: what carries it; [`host`] and [`interfaces`]: what TCP needs to know of this host.
+//! - `ud` and [`tcp`]: what carries it; [`host`] and [`crate::interfaces`]: what TCP needs to know of this host.
 //!
 //! This file owns the words they share: carriers, and the injected faults. The port drives it all: it gives a hello
 //! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks
@@ -14,8 +14,6 @@ pub mod carriers;
 pub mod handshake;
 pub mod hello;
 pub mod host;
-pub mod interfaces;
-pub mod key;
 pub mod tcp;
 pub mod ud;
 

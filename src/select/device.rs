@@ -4,7 +4,7 @@
 //! Asks verbs what there is and leaves the choice to `select.rs` and `gid.rs`. Called once, when the component is
 //! initialised. Setup grade. Tests: the choice has its own; the survey is tested by the device tests in `hw-tests`.
 
-use crate::connect::interfaces;
+use crate::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
 use crate::select::choose::{self, Chosen, Considered, DeviceInfo, PartitionKey, PortInfo, Selection};

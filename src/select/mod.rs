@@ -4,7 +4,7 @@
 //! - [`device`]: what verbs says there is; [`survey`] is where it begins.
 //! - [`choose`]: which ports are used, as a pure function of that and of the parameters; [`gid`]: which GID of a port.
 //! - [`subnet`]: the IP subnet of a GID.
-//! - [`address`]: what a port publishes in the modex, as bytes.
+//! - [`address`]: what a port publishes in the modex, as bytes; [`key`] is a part of it.
 //!
 //! Comes before the transport and knows nothing of it. Setup grade.
 
@@ -12,6 +12,7 @@ pub mod address;
 pub mod choose;
 pub mod device;
 pub mod gid;
+pub mod key;
 pub mod partners;
 pub mod subnet;
 

@@ -8,9 +8,9 @@
 use crate::pair::{Got, Pair, pattern, received};
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
-use ibex::connect::key::Key;
 use ibex::connect::ud::UdCarrier;
 use ibex::peer::PeerName;
+use ibex::select::key::Key;
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{Context, Path, ProtectionDomain};
 use std::io::Write as _;

@@ -7,11 +7,11 @@
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;
 use crate::connect::hello::{Hello, QpInfo};
-use crate::connect::key::Key;
 use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
+use crate::select::key::Key;
 use crate::transport::connections::search::Search;
 use crate::transport::work_request::{EndpointId, Immediate};
 use crate::tunables::Tunables;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who is let in: which hellos begin or continue a connection, and what is said of those that do not.
 //!
-//! Called by `connect.rs` for what the carriers bring. The carriers have seen to the seal (`connect/key.rs`): only
+//! Called by `connect.rs` for what the carriers bring. The carriers have seen to the seal (`select/key.rs`): only
 //! processes of the job can make it, so no stranger gets as far as the modex, which may have to ask another host. Setup
 //! grade; one thread at a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
 

@@ -6,11 +6,11 @@
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
-use crate::connect::key::Key;
 use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
+use crate::select::key::Key;
 use crate::transport::adapter::Adapter;
 use crate::transport::adapter::verbs::{SharedReceives, SlotMemory, Verbs};
 use crate::transport::completion::{Batch, Undelivered};

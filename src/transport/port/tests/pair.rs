@@ -4,8 +4,8 @@
 use super::*;
 use crate::connect::Identity;
 use crate::connect::hello::Hello;
-use crate::connect::key::Key;
 use crate::select::address::tests::ethernet;
+use crate::select::key::Key;
 use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
 use crate::transport::connections::handshakes::Ourselves;

@@ -2,15 +2,16 @@
 //! At which of this host's IP addresses hellos over TCP are taken: `btl_ibex_tcp_if_include` and
 //! `btl_ibex_tcp_if_exclude`.
 //!
-//! Owns the reading of those lists and the choice. What is chosen is published, and nothing else is listened on. Called
-//! by `carriers.rs`, and by `tunables.rs` for the check of what the user wrote. Path: setup. Threads: any. Tests: at
-//! the end of the file.
+//! Owns the list of interfaces, the reading of those parameters and the choice. What is chosen is published, and nothing
+//! else is listened on. Called by `connect` for the choice, by `select` for subnets, and by `tunables` for the check of
+//! what the user wrote. Path: setup. Threads: any. Tests: at the end of the file.
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use crate::select::address::TCP_ADDRESSES;
+/// How many of them a port publishes at most.
+pub const TCP_ADDRESSES: usize = 4;
 
 /// An address of this host, and the interface that has it.
 #[derive(Clone, Debug, Eq, PartialEq)]
