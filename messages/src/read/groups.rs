@@ -5,7 +5,6 @@
 //! Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup. Threads:
 //! plain data. Tests: below; tests/.
 
-use crate::read::MOST_RANKS;
 use crate::read::vocabulary::{Seen, created};
 use crate::time::Time;
 
@@ -33,6 +32,9 @@ pub(crate) struct Group {
     pub(crate) size: [u32; 2],
     pub(crate) runs: [Vec<Run>; 2],
 }
+
+/// The greatest rank that is believed.
+pub(crate) const MOST_RANKS: u32 = 1 << 22;
 
 /// The most members that are believed.
 const MOST_MEMBERS: u32 = 1 << 22;

@@ -25,12 +25,9 @@ use ibex_trace::{Folder, Reader, Timeline};
 
 use crate::model::{Job, Loss, Message, Rank};
 use crate::read::communicators::{Communicators, Worlds};
-use crate::read::groups::Group;
+use crate::read::groups::{Group, MOST_RANKS};
 use crate::read::pass::Process;
 use crate::time::Time;
-
-/// The greatest rank that is believed.
-const MOST_RANKS: u32 = 1 << 22;
 
 impl Job {
     /// What the traces of a folder tell. Never fails: what cannot be read is among [`Job::faults`].
