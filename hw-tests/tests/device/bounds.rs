@@ -5,9 +5,9 @@
 //! Values are tried many at a time, by chance but the same in each run; those that loss, patience and connecting go by one
 //! at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::Ending;
 use ibex::connect::Random;

@@ -3,8 +3,8 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, bail};
 use hw_tests::{Fabric, Job};
 use std::env;

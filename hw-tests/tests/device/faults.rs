@@ -6,10 +6,10 @@
 //! counter of the adapter, or by what ibex says of it. On other devices each is skipped, with the reason. Setup grade;
 //! one at a time.
 
-use crate::Test;
 use crate::launch::{Launch, over_the_pml, says, says_one_of};
 use crate::programs::WRITTEN;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, ensure};
 
 /// The tests of this file.

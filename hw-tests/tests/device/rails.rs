@@ -8,7 +8,7 @@
 use crate::launch::{Launch, over_the_pml, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
-use crate::{INFINIBAND, Test};
+use crate::test::{INFINIBAND, Test};
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::Device;
 

@@ -7,9 +7,9 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, bail, ensure};
 use std::time::Duration;
 
