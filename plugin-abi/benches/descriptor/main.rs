@@ -5,31 +5,10 @@
 //! The plugin is a shared object for Open MPI, which a bench cannot link; so this is made of the same source files.
 //! What the engine's part costs: `benches/hot_path.rs` of the package `ibex`.
 
-#[path = "../src/btl/descriptor/pool.rs"]
+#[path = "../../src/btl/descriptor/pool.rs"]
 #[allow(dead_code, reason = "the rest is for the plugin")]
 mod pool;
-
-#[path = "../src/runtime/free_list.rs"]
-#[allow(dead_code, reason = "as above")]
-mod free_list;
-
-mod runtime {
-    pub(crate) use super::free_list;
-
-    /// Stands in for the plugin's registrations, which need Open MPI's cache: no descriptor has one here.
-    pub(crate) mod memory {
-        /// As large as the plugin's.
-        #[derive(Clone, Copy)]
-        #[allow(dead_code, reason = "none is made")]
-        pub(crate) struct Registered(std::ptr::NonNull<u32>);
-
-        impl Registered {
-            pub(crate) fn lkey(self) -> u32 {
-                self.0.addr().get() as u32
-            }
-        }
-    }
-}
+mod runtime;
 
 use std::hint::black_box;
 use std::ptr::NonNull;
