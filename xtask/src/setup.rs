@@ -5,7 +5,7 @@
 //! what is missing. Elsewhere it looks for each thing itself, goes on where all is there, and otherwise lists the packages
 //! to install; where no package manager is known, the things in words.
 //!
-//! [`things`] is the list, [`system`] looks. Grade: setup. Tests: setup/tests.rs.
+//! [`things`] is the list, [`manager`] knows who installs them, [`system`] looks. Grade: setup. Tests: setup/tests.rs.
 
 use crate::command::{run, shown, step};
 use crate::surroundings::Surroundings;
@@ -13,13 +13,15 @@ use anyhow::{Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use std::process::ExitCode;
 
+mod manager;
 mod system;
 #[cfg(test)]
 mod tests;
 mod things;
 
+use manager::Manager;
+use system::System;
 pub(crate) use system::is_root;
-use system::{Manager, System};
 use things::{Need, THINGS, Thing};
 
 /// Arguments of `cargo xtask setup`.
