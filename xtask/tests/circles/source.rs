@@ -1,165 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of a crate, and which uses which: by its `use` lines and by the paths in its text.
+//! One source file: which files it declares as modules, what it has and re-exports, and the paths that it uses.
 //!
-//! A path is followed to the file that has what it names, through what modules re-export. A module that declares its
-//! files and re-exports what is in them does not use them.
+//! Grade: setup. Called by `tree`. Tests: in `main`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::tokens::{is_name, tokens};
 
-/// A module's names from the root of the crate on.
-type Module = Vec<String>;
+/// A module's names from the root of the target on.
+pub(crate) type Module = Vec<String>;
 
 /// What a file says.
 #[derive(Default)]
-struct File {
-    /// Its path from the root on.
-    path: String,
+pub(crate) struct File {
+    /// Its path from the root of the workspace on.
+    pub(crate) path: String,
     /// Modules in files of their own that it declares.
-    declares: BTreeSet<String>,
+    pub(crate) declares: Vec<Declared>,
     /// What it has itself.
-    items: BTreeSet<String>,
+    pub(crate) items: BTreeSet<String>,
     /// What it re-exports: the name here, and the whole path.
-    exports: Vec<(String, Module)>,
+    pub(crate) exports: Vec<(String, Module)>,
     /// Paths of which it re-exports all.
-    exports_all: Vec<Module>,
+    pub(crate) exports_all: Vec<Module>,
     /// The whole paths that it uses.
-    uses: Vec<Module>,
+    pub(crate) uses: Vec<Module>,
 }
 
-/// The files of a crate.
-pub(crate) struct Tree {
-    files: BTreeMap<Module, File>,
-    /// By the files' paths.
-    uses: BTreeMap<String, BTreeSet<String>>,
+/// A module in a file of its own.
+pub(crate) struct Declared {
+    pub(crate) module: Module,
+    /// Where its attribute says that the file is, from the folder of the declaring file on.
+    pub(crate) at: Option<String>,
 }
 
-impl Tree {
-    /// Reads the files under the folder that has `lib.rs`.
-    pub(crate) fn read(root: &Path) -> Tree {
-        let mut texts = Vec::new();
-        read_folder(root, "", &mut texts);
-        Tree::of(texts)
+impl File {
+    /// Reads the text of the file at this path, which is this module.
+    pub(crate) fn read(path: &str, module: &[String], text: &str) -> File {
+        Reader::new(path.to_owned(), module.to_vec()).read(&tokens(text))
     }
-
-    /// Of files with these paths and texts.
-    pub(crate) fn of(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
-        let mut files = BTreeMap::new();
-        for (path, text) in texts {
-            if !path.split('/').any(|part| part == "tests" || part == "tests.rs") {
-                let module = module_of(&path);
-                files.insert(module.clone(), Reader::new(path, module).read(&tokens(&text)));
-            }
-        }
-        let mut tree = Tree { files, uses: BTreeMap::new() };
-        for file in tree.files.values() {
-            let targets = file.uses.iter().flat_map(|path| tree.files_of(path, 0));
-            let used = targets.filter(|target| *target != file.path).collect();
-            tree.uses.insert(file.path.clone(), used);
-        }
-        tree
-    }
-
-    /// How many files there are.
-    pub(crate) fn files(&self) -> usize {
-        self.files.len()
-    }
-
-    /// How many times one uses another.
-    pub(crate) fn uses(&self) -> usize {
-        self.uses.values().map(BTreeSet::len).sum()
-    }
-
-    /// The shortest circle, its first file at both ends.
-    pub(crate) fn circle(&self) -> Option<Vec<String>> {
-        self.uses.keys().filter_map(|file| self.circle_through(file)).min_by_key(Vec::len)
-    }
-
-    fn circle_through(&self, start: &str) -> Option<Vec<String>> {
-        let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut next = VecDeque::from([start]);
-        while let Some(file) = next.pop_front() {
-            for used in self.uses.get(file).into_iter().flatten() {
-                if used == start {
-                    let mut circle = vec![start.to_owned()];
-                    let mut at = file;
-                    while at != start {
-                        circle.push(at.to_owned());
-                        at = came_from[at];
-                    }
-                    circle.push(start.to_owned());
-                    circle.reverse();
-                    return Some(circle);
-                }
-                if !came_from.contains_key(used.as_str()) {
-                    came_from.insert(used, file);
-                    next.push_back(used);
-                }
-            }
-        }
-        None
-    }
-
-    /// The files that have what a whole path names; none for a module itself, of which nothing is named.
-    fn files_of(&self, path: &[String], depth: usize) -> Vec<String> {
-        let Some(length) = (0..=path.len()).rev().find(|length| self.files.contains_key(&path[..*length])) else {
-            return Vec::new();
-        };
-        let file = &self.files[&path[..length]];
-        let Some((name, rest)) = path[length..].split_first() else {
-            return self.named_as_the_module(path, depth);
-        };
-        // Re-exports of a crate are not that deep; a name that stands for itself ends here.
-        if depth < 8 && !file.items.contains(name) {
-            let through = |to: &Module| self.files_of(&[to, rest].concat(), depth + 1);
-            if let Some((_, to)) = file.exports.iter().find(|(exported, _)| exported == name) {
-                return through(to);
-            }
-            let named = |to: &Module| self.files_of(&[to.as_slice(), &path[length..]].concat(), depth + 1);
-            let has = |found: &String| self.files.values().any(|file| file.path == *found && file.items.contains(name));
-            let found: Vec<String> = file.exports_all.iter().flat_map(named).filter(has).collect();
-            if !found.is_empty() {
-                return found;
-            }
-        }
-        vec![file.path.clone()]
-    }
-
-    /// Where what has the same name as the module at this path comes from, if anything has.
-    fn named_as_the_module(&self, path: &[String], depth: usize) -> Vec<String> {
-        let parent = path.split_last().and_then(|(name, parent)| Some((name, self.files.get(parent)?)));
-        let Some((name, parent)) = parent else {
-            return Vec::new();
-        };
-        let is_of_it = |(exported, to): &&(String, Module)| exported == name && to != path;
-        parent.exports.iter().find(is_of_it).map_or(Vec::new(), |(_, to)| self.files_of(to, depth + 1))
-    }
-}
-
-fn read_folder(folder: &Path, prefix: &str, texts: &mut Vec<(String, String)>) {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    for entry in entries {
-        let path = entry.expect("the folder is read").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
-        if path.is_dir() {
-            read_folder(&path, &format!("{prefix}{name}/"), texts);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            texts.push((format!("{prefix}{name}"), text));
-        }
-    }
-}
-
-/// The module that a file is.
-fn module_of(path: &str) -> Module {
-    let mut names: Module = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
-    if names.last().is_some_and(|last| last == "mod" || last == "lib" && path == "lib.rs") {
-        names.pop();
-    }
-    names
 }
 
 /// Reads one file.
@@ -167,6 +46,8 @@ struct Reader {
     file: File,
     /// The module that the file is.
     module: Module,
+    /// The names of the modules that it declares.
+    children: BTreeSet<String>,
     /// The modules within the file that are open, each with the number of open braces outside of it.
     inner: Vec<(String, usize)>,
     braces: usize,
@@ -185,14 +66,16 @@ struct Leaf {
 impl Reader {
     fn new(path: String, module: Module) -> Reader {
         let file = File { path, ..File::default() };
-        Reader { file, module, inner: Vec::new(), braces: 0, bound: BTreeMap::new(), paths: Vec::new() }
+        let (inner, paths) = (Vec::new(), Vec::new());
+        Reader { file, module, children: BTreeSet::new(), inner, braces: 0, bound: BTreeMap::new(), paths }
     }
 
     fn read(mut self, tokens: &[String]) -> File {
         let declared = tokens.windows(3).filter(|three| three[0] == "mod" && three[2] == ";");
-        self.file.declares.extend(declared.map(|three| three[1].clone()));
+        self.children.extend(declared.map(|three| three[1].clone()));
         let mut at = 0;
         let mut is_public = false;
+        let mut file_named = None;
         while at < tokens.len() {
             let next = tokens.get(at + 1).map_or("", String::as_str);
             match tokens[at].as_str() {
@@ -209,6 +92,15 @@ impl Reader {
                     continue;
                 }
                 "use" => at = self.read_use(tokens, at + 1, is_public),
+                "#" if tokens[at + 1..].starts_with(&["[", "path", "="].map(str::to_owned)) => {
+                    file_named = tokens.get(at + 4).map(|text| text.trim_matches('"').to_owned());
+                    at += 5;
+                }
+                "mod" if tokens.get(at + 2).is_some_and(|token| token == ";") => {
+                    let module = [self.here(), vec![next.to_owned()]].concat();
+                    self.file.declares.push(Declared { module, at: file_named.take() });
+                    at += 2;
+                }
                 "mod" if tokens.get(at + 2).is_some_and(|token| token == "{") => {
                     self.inner.push((next.to_owned(), self.braces));
                     self.braces += 1;
@@ -291,7 +183,7 @@ impl Reader {
                     names = rest;
                 }
             }
-            name if self.file.declares.contains(name) => module.clone_from(&self.module),
+            name if self.children.contains(name) => module.clone_from(&self.module),
             _ => return None,
         }
         module.extend(names.iter().cloned());

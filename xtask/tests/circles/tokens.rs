@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The text of a source file as tokens: names, `::` and single signs, without comments, texts and the tests in it.
+//! The text of a source file as tokens: names, `::`, quoted texts and single signs, without comments and without what
+//! only a test build has.
+//!
+//! Grade: setup. Called by `source`. Tests: in `main`.
 
 /// The tokens of a file.
 pub(crate) fn tokens(text: &str) -> Vec<String> {
@@ -20,6 +23,10 @@ fn split(text: &str) -> Vec<String> {
         } else if rest.starts_with("/*") {
             block_comment(rest)
         } else if let Some(length) = literal(rest) {
+            if first == '"' {
+                // Some attributes name a file.
+                tokens.push(rest[..length].to_owned());
+            }
             length
         } else if is_name(rest) || first.is_ascii_digit() {
             let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -92,13 +99,14 @@ fn end_of_quoted(body: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// Leaves out each module within the file that only a test build has.
+/// Leaves out each module that only a test build has.
 fn without_tests(tokens: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
-        if let Some(brace) = brace_of_tests(tokens, at) {
-            at = end_of_block(tokens, brace);
+        if let Some(name) = name_of_tests(tokens, at) {
+            let is_here = tokens.get(name + 1).is_some_and(|token| token == "{");
+            at = if is_here { end_of_block(tokens, name + 1) } else { name + 2 };
         } else {
             kept.push(tokens[at].clone());
             at += 1;
@@ -107,16 +115,18 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
     kept
 }
 
-/// Where the brace of a module for tests is that begins at `start`, if one does.
-fn brace_of_tests(tokens: &[String], start: usize) -> Option<usize> {
-    const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+/// Where the name of a module for tests is that begins at `start`, if one does.
+fn name_of_tests(tokens: &[String], start: usize) -> Option<usize> {
+    const MARKS: [&[&str]; 2] =
+        [&["#", "[", "cfg", "(", "test", ")", "]"], &["#", "[", "cfg", "(", "all", "(", "test", ","]];
     const VISIBLE: [&str; 4] = ["pub", "(", "crate", ")"];
     let is_at = |at: usize, expected: &[&str]| tokens.get(at..at + expected.len()).is_some_and(|is| is == expected);
-    let mut at = start + MARK.len();
+    MARKS.iter().find(|mark| is_at(start, mark))?;
+    let mut at = start + tokens[start..].iter().position(|token| token == "]")? + 1;
     if is_at(at, &VISIBLE) {
         at += VISIBLE.len();
     }
-    (is_at(start, &MARK) && is_at(at, &["mod"]) && is_at(at + 2, &["{"])).then_some(at + 2)
+    is_at(at, &["mod"]).then_some(at + 1)
 }
 
 /// What follows the block whose brace is at `start`.
