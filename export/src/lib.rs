@@ -2,12 +2,12 @@
 //! A job in the formats of other tools.
 //!
 //! [`export`] is what `ibex export` calls. Each format is a file of its own, which states its rules and where they stand:
-//! `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes
+//! `otf2/`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. What they share: `walk.rs` goes
 //! through a job in the order of time and holds no more than what is in flight; `life.rs` names the phases, `lanes.rs` says
 //! where they are drawn, `counters.rs` counts queues, `threads.rs` numbers and names threads. docs/exports.md is for users.
 //! Path: pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // but for the binding of the OTF2 library (otf2/library/)
 
 mod chrome;
 mod counters;
@@ -29,6 +29,7 @@ use std::path::Path;
 use ibex_messages::Job;
 
 pub use error::ExportError;
+pub use otf2::Otf2Error;
 
 /// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

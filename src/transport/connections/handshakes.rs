@@ -7,7 +7,7 @@
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;
 use crate::connect::hello::{Hello, QpInfo};
-use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
+use crate::connect::{Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
@@ -45,13 +45,12 @@ pub(crate) struct Handshakes<C> {
     /// The connections that this side has begun.
     epoch: u32,
     random: Random,
-    faults: Faults,
 }
 
 impl<C: Carriers> Handshakes<C> {
     /// None under way.
-    pub(crate) fn new(carriers: C, ourselves: Ourselves, tunables: &Tunables) -> Self {
-        let Identity { name, address, .. } = ourselves.identity;
+    pub(crate) fn new(carriers: C, ourselves: Ourselves) -> Self {
+        let random = Random::new(ourselves.identity.address.instance);
         Handshakes {
             carriers,
             ourselves,
@@ -60,8 +59,7 @@ impl<C: Carriers> Handshakes<C> {
             left: Vec::new(),
             next_due: Duration::ZERO,
             epoch: 0,
-            random: Random::new(address.instance),
-            faults: Faults::new(tunables, name.rank),
+            random,
         }
     }
 
@@ -213,7 +211,7 @@ impl<C: Carriers> Handshakes<C> {
         arrivals
     }
 
-    /// Sends a sealed hello, as often as injected faults have it.
+    /// Sends a sealed hello.
     pub(crate) fn send(
         &mut self,
         to: EndpointId,
@@ -222,7 +220,8 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
-        self.send_copies(via, (remote, path), frame, counters);
+        add(&counters.handshakes_sent, 1);
+        self.carriers.send(remote, path, via, frame);
         if !self.is_active(to) {
             self.carriers.forget(remote.instance);
         }
@@ -236,21 +235,9 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
-        self.send_copies(via, (remote, path), frame, counters);
+        add(&counters.handshakes_sent, 1);
+        self.carriers.send(remote, path, via, frame);
         self.carriers.forget(remote.instance);
-    }
-
-    fn send_copies(
-        &mut self,
-        via: Via,
-        (remote, path): (&PortAddress, &Path),
-        frame: &[u8; Hello::SIZE],
-        counters: &Counters,
-    ) {
-        for _ in 0..self.faults.copies() {
-            add(&counters.handshakes_sent, 1);
-            self.carriers.send(remote, path, via, frame);
-        }
     }
 
     /// Where the port is that is being asked; `None` where the handshake is over.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job as an OTF2 archive (Open Trace Format 2, VI-HPS), for Vampir, Scalasca, `otf2-print` and others.
 //!
-//! Source: the OTF2 3.0 reference manual and headers. Written by its own C library (`ibex_ffi::otf2`). Rules of the format
+//! Source: the OTF2 3.0 reference manual and headers. Written by its own C library (`library/`). Rules of the format
 //! that this keeps: the events of a location are in the order of time; ENTER and LEAVE nest, hence the lanes; each
 //! definition comes after those that it names; ranks in events are those of the communicator, whose group names places in
 //! the one group of MPI's locations; times count from the clock's first tick.
@@ -11,10 +11,12 @@
 //! location of its own with the phases as regions. Path: pending. Threads: one. Memory: a quarter of a MiB for each
 //! location, in the library. Tests: tests/otf2.rs.
 
+#[allow(unsafe_code)] // calls of a C library
+mod library;
+
 use std::collections::HashMap;
 use std::path::Path;
 
-use ibex_ffi::otf2::{Archive, Communication, Definitions, Otf2Error, Value};
 use ibex_messages::{Job, Message};
 
 use crate::counters::{Change, Counter, Counters, Owner};
@@ -24,6 +26,9 @@ use crate::names;
 use crate::peers::Peers;
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
+use library::{Archive, Communication, Definitions, Value};
+
+pub use library::Otf2Error;
 
 /// Each lane is a file and a quarter of a MiB; all of them together are kept to about this many.
 const MOST_LANES: u32 = 512;
@@ -37,10 +42,11 @@ const RAILS: u32 = 4;
 
 /// Writes the archive: a folder with `traces.otf2` in it.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
-    ibex_ffi::otf2::available()?;
+    library::available()?;
     let threads = Threads::of(job);
     let most_lanes = (MOST_LANES / (2 * threads.all().len() as u32).max(1)).clamp(2, 32);
-    raise_limit_of_files();
+    // The files of all locations are open at once. Where the limit stays too low, the first that cannot be opened says so.
+    library::raise_open_files();
     let mut walk = Walk::new(job, &threads, most_lanes);
     let mut writer = Writer::new(job, &threads, out)?;
     while let Some(step) = walk.next() {
@@ -50,11 +56,6 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
     writer.describe(&walk)?;
     let Writer { archive, strings, last, .. } = writer;
     archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions)).map_err(ExportError::from)
-}
-
-/// The files of all locations are open at once. What cannot be raised is found out when one cannot be opened.
-fn raise_limit_of_files() {
-    ibex_ffi::limits::raise_open_files();
 }
 
 /// Writes the events.

@@ -4,10 +4,10 @@
 //! From the headers of OTF2 3.0 (`otf2/OTF2_Archive.h`, `OTF2_EvtWriter.h`, `OTF2_GlobalDefWriter.h`,
 //! `OTF2_AttributeList.h`, `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`), whose interface has the number 10 in the name of the
 //! library: 2.x has another number and other arguments, so only 10 is looked for. Enumerations are integers of the width
-//! that the headers give them. Called by `archive.rs` alone. Path: setup. Threads: any; the addresses do not change.
-//! Tests: in mod.rs; the archives it writes, in export/.
+//! that the headers give them. Called by `archive.rs` and `definitions.rs`. Path: setup. Threads: any; the addresses do
+//! not change. Tests: of the archives that it writes, in export/tests/otf2.rs.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
 use libloading::os::unix::Library;
@@ -21,6 +21,8 @@ const NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
 pub(super) type Code = c_int;
 /// `OTF2_SUCCESS`.
 pub(super) const SUCCESS: Code = 0;
+/// `OTF2_TYPE_UINT64`.
+pub(super) const TYPE_UINT64: u8 = 4;
 
 /// A type of which only the library knows what is in it.
 macro_rules! opaque {
@@ -167,8 +169,13 @@ extern "C" fn quiet(
 }
 
 impl Functions {
+    /// What a call of the library has answered.
+    pub(super) fn check(&self, what: &'static str, code: Code) -> Result<(), Otf2Error> {
+        if code == SUCCESS { Ok(()) } else { Err(Otf2Error::Failed { what, why: self.describe(code) }) }
+    }
+
     /// What the library says of a code.
-    pub(super) fn describe(&self, code: Code) -> String {
+    fn describe(&self, code: Code) -> String {
         // SAFETY: takes any number.
         let text = unsafe { (self.error_description)(code) };
         if text.is_null() {
@@ -177,4 +184,9 @@ impl Functions {
         // SAFETY: a text of the library, which lives as long as it.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
+}
+
+/// A text as C has it.
+pub(super) fn text(text: &str) -> Result<CString, Otf2Error> {
+    CString::new(text).map_err(|_| Otf2Error::Text(text.to_owned()))
 }
