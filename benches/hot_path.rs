@@ -7,9 +7,9 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use ibex::connect::Identity;
 use ibex::connect::hello::{Hello, QpInfo};
-use ibex::connect::key::Key;
 use ibex::peer::PeerName;
 use ibex::select::address::PortAddress;
+use ibex::select::key::Key;
 use ibex::transport::posted::{List, Posted};
 use ibex::transport::{Batch, Completion, EndpointId, Immediate, Token, WrId};
 use std::hint::black_box;

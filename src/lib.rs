@@ -14,6 +14,7 @@ pub mod counters;
 pub mod events;
 pub mod flight;
 pub mod fork;
+pub mod interfaces;
 pub mod limits;
 pub mod matching;
 pub mod peer;

@@ -3,15 +3,17 @@
 //!
 //! Grade: setup. Called by whoever benches.
 
-use super::bars::{self, Verdict};
-use super::events::Cost;
-use super::html;
-use super::job::{self, Job, Nodes};
-use super::place::Where;
-use super::plan::Plan;
-use super::report::{self, Report};
-use super::run;
-use super::table;
+use crate::bars;
+use crate::bars::verdict::Verdict;
+use crate::nodes::environment::environment;
+use crate::nodes::job::Nodes;
+use crate::nodes::place::Where;
+use crate::output::{html, text};
+use crate::plan::Plan;
+use crate::report::events::Cost;
+use crate::report::summary::summarise;
+use crate::report::{Report, parts};
+use crate::run;
 use anyhow::{Context, Result};
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -43,8 +45,8 @@ pub fn measure<'a>(
 ) -> Result<Finished<'a>> {
     let found = run::run(nodes, place, plan)?;
     let environment = environment(nodes, place, found.repeated)?;
-    let mut report = report::summarise(title, &plan.tests, &found.measured);
-    report.instructions = report::parts(&found.instructions);
+    let mut report = summarise(title, &plan.tests, &found.measured);
+    report.instructions = parts::parts(&found.instructions);
     report.left_out.clone_from(&plan.left_out);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
@@ -77,9 +79,9 @@ impl Finished<'_> {
 impl fmt::Display for Finished<'_> {
     /// The tables, what is said of the speeds that are wanted, and what the numbers mean.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tables = table::tables(&self.report, &self.plan.tests);
-        let bars = table::bars(&self.verdicts);
-        writeln!(f, "\n{tables}\n{}{bars}{}", table::remarks(&self.report), self.remark)
+        let tables = text::tables(&self.report, &self.plan.tests);
+        let bars = text::bars(&self.verdicts);
+        writeln!(f, "\n{tables}\n{}{bars}{}", text::remarks(&self.report), self.remark)
     }
 }
 
@@ -88,31 +90,4 @@ impl Serialize for Finished<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.report.serialize(serializer)
     }
-}
-
-/// What the numbers depend on, as name and value, from the node they were measured in.
-pub(crate) fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(String, String)>> {
-    let facts = [
-        ("Kernel", "uname -sr"),
-        ("Processors", "nproc"),
-        ("Processor", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1"),
-        ("Virtual machine", "grep -q hypervisor /proc/cpuinfo && echo yes || echo no"),
-        ("Open MPI", "mpirun --version | head -n 1"),
-        ("UCX", "dpkg-query --show --showformat='${Version}' libucx0 2>/dev/null || echo unknown"),
-        ("perftest", "dpkg-query --show --showformat='${Version}' perftest 2>/dev/null || echo unknown"),
-    ];
-    let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
-    found.push(("Device".to_owned(), place.device.to_owned()));
-    found.push(("Interface".to_owned(), place.interface.to_owned()));
-    if let Some(hosts) = place.hosts {
-        found.push(("Hosts".to_owned(), hosts.names().join(", ")));
-    }
-    for (name, script) in facts {
-        let outcome = job::run(nodes, &Job::new(["sh", "-c", script]))?.checked()?;
-        found.push((name.to_owned(), outcome.stdout.trim().to_owned()));
-    }
-    if repeated > 0 {
-        found.push(("Runs of perftest repeated, as the machine was busy".to_owned(), repeated.to_string()));
-    }
-    Ok(found)
 }

@@ -5,12 +5,13 @@
 //! Called by commands that use the engine. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
-use ibex::tunables::{Kind, TABLE, Tunables, Value};
+use ibex::tunables::{Faces, Kind, Row, TABLE, Tunables, Value};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::{env, fs};
 
-const PREFIX: &str = "btl_ibex_";
+/// What the names of ibex' parameters begin with.
+const PREFIXES: [&str; 2] = [Faces::Both.prefix(), Faces::Pml.prefix()];
 
 /// Parameters on the command line.
 #[derive(Default, clap::Args)]
@@ -30,7 +31,7 @@ impl Given {
 
 /// The parameters that differ from the defaults, and all of them.
 pub(crate) struct Parameters {
-    /// Names without prefix, and values.
+    /// Whole names, and values.
     pub(crate) set: Vec<(String, String)>,
     pub(crate) tunables: Tunables,
 }
@@ -48,20 +49,20 @@ pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     for pair in given.mca.chunks_exact(2) {
         // Parameters of others are allowed, as in mpirun.
         if let Some(name) = own(&pair[0]) {
-            if !TABLE.iter().any(|row| row.name == name) {
+            if !is_known(&name) {
                 bail!("ibex has no parameter {}{}", pair[0], alike(&name));
             }
             texts.insert(name, pair[1].clone());
         }
     }
-    let values = TABLE.iter().map(|row| match texts.get(row.name) {
+    let values = TABLE.iter().map(|row| match texts.get(&row.full_name()) {
         None => Ok(row.default_value()),
         Some(text) => value(row.kind, text)
-            .with_context(|| format!("{PREFIX}{} is {text:?}, and not {}", row.name, row.permitted())),
+            .with_context(|| format!("{} is {text:?}, and not {}", row.full_name(), row.permitted())),
     });
     let values = values.collect::<Result<Vec<_>>>()?;
     let tunables = Tunables::from_values(&values)?;
-    let mut set: Vec<_> = texts.into_iter().filter(|(name, _)| TABLE.iter().any(|row| row.name == *name)).collect();
+    let mut set: Vec<_> = texts.into_iter().filter(|(name, _)| is_known(name)).collect();
     set.sort();
     Ok(Parameters { set, tunables })
 }
@@ -72,7 +73,11 @@ fn file() -> PathBuf {
 }
 
 fn own(name: &str) -> Option<String> {
-    name.strip_prefix(PREFIX).map(str::to_owned)
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)).then(|| name.to_owned())
+}
+
+fn is_known(name: &str) -> bool {
+    TABLE.iter().any(|row| row.full_name() == name)
 }
 
 /// Parses lines of `name = value`, with comments after `#`.
@@ -95,8 +100,9 @@ fn value(kind: Kind, text: &str) -> Option<Value> {
 
 /// A suggestion for a misspelt name.
 fn alike(name: &str) -> String {
-    let meant = nearest(name, TABLE.iter().map(|row| row.name));
-    meant.map_or_else(String::new, |meant| format!("; {PREFIX}{meant} is meant, perhaps"))
+    let names: Vec<String> = TABLE.iter().map(Row::full_name).collect();
+    let meant = nearest(name, names.iter().map(String::as_str));
+    meant.map_or_else(String::new, |meant| format!("; {meant} is meant, perhaps"))
 }
 
 /// The most similar known name, if it is similar enough.
@@ -140,6 +146,6 @@ mod tests {
     fn a_file_of_parameters_has_comments_and_others_names() {
         let text = "# mine\nbtl_ibex_verbose = 1 # loud\nbtl = self\n\nbtl_ibex_mtu=1024\n";
         let found = of_file(text);
-        assert_eq!((found.len(), found["verbose"].as_str(), found["mtu"].as_str()), (2, "1", "1024"));
+        assert_eq!((found.len(), found["btl_ibex_verbose"].as_str(), found["btl_ibex_mtu"].as_str()), (2, "1", "1024"));
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ibex_ffi::otf2::Otf2Error;
+use crate::otf2::Otf2Error;
 
 /// Why an export fails.
 #[derive(Debug, thiserror::Error)]

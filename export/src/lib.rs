@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
-//! rules and their source: `otf2.rs`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. Shared
+//! rules and their source: `otf2/`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. Shared
 //! parts: `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names
 //! the phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads.
 //! docs/exports.md is for users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats,
 //! in tests/.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // but for the binding of the OTF2 library (otf2/library/)
 
 mod chrome;
 mod counters;
@@ -28,6 +28,7 @@ use std::path::Path;
 use ibex_messages::Job;
 
 pub use error::ExportError;
+pub use otf2::Otf2Error;
 
 /// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -12,17 +12,6 @@ pub fn open_files() -> Option<u64> {
     soft(libc::RLIMIT_NOFILE)
 }
 
-/// Lets this process open as many files as its hard limit allows. Whether that is enough, the next that is opened tells.
-pub fn raise_open_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for the call, which fills it.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` is valid for the call, which only reads it.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    }
-}
-
 /// How much memory may be locked, in bytes; `None` where this process may lock what it wants.
 #[must_use]
 pub fn locked_memory() -> Option<u64> {

@@ -10,7 +10,10 @@
 
 pub mod cache;
 pub mod convertor;
+#[cfg(test)]
 mod layout;
+#[cfg(test)]
+mod layout_rows;
 pub mod messages;
 pub mod modex;
 pub mod process;

@@ -24,7 +24,6 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{self, Sender};
@@ -35,49 +34,15 @@ use crate::channel::Channel;
 use crate::device::{self, Device};
 use crate::job::{Job, Outcome, Stream};
 use crate::local::LocalAgent;
+use crate::options::Options;
 use crate::pace;
 use crate::process::Kill;
 use crate::programs;
 use crate::running::Running;
 use crate::vm::{self, boot};
 
-pub use crate::programs::{AGENT_VARIABLE, SOFTHCA_VARIABLE};
-
 /// The configuration of the usual emulated adapters: two, so that there is something to stripe over.
 const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/softhca/two-rails.toml");
-
-/// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
-pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
-
-/// How a fabric is made. The processors, memory and cache matter to virtual machines only.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// One or two.
-    pub nodes: usize,
-    /// Processors of each node. With one, a loop that polls starves the kernel's part of soft-RoCE.
-    pub cpus: usize,
-    /// Memory of each node in MiB; bounded by three quarters of this machine's, shared between the nodes. Used when
-    /// touched.
-    pub memory: u64,
-    /// See [`CACHE_VARIABLE`].
-    pub cache: PathBuf,
-    /// See [`AGENT_VARIABLE`]; built with cargo where `None` and not found.
-    pub agent: Option<PathBuf>,
-    /// The configuration file of the emulated adapters (docs/softhca.md); two InfiniBand adapters where `None`.
-    pub adapters: Option<PathBuf>,
-    /// Called with what takes long.
-    pub say: fn(&str),
-}
-
-impl Options {
-    /// The usual fabric of so many nodes: one node has memory for two ranks with a message over 2 GiB.
-    #[must_use]
-    pub fn new(nodes: usize) -> Self {
-        let memory = if nodes == 1 { 10 << 10 } else { 4 << 10 };
-        let say = |text: &str| eprintln!("{text}");
-        Self { nodes, cpus: 2, memory, cache: default_cache(), agent: None, adapters: None, say }
-    }
-}
 
 /// Nodes with an RDMA device.
 pub struct Fabric {
@@ -261,15 +226,6 @@ impl Fabric {
             Keeper::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
         }
     }
-}
-
-fn default_cache() -> PathBuf {
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let target = || of("CARGO_TARGET_DIR").unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    let cache = of(CACHE_VARIABLE).unwrap_or_else(|| target().join("soft-roce"));
-    // The guest, and tools run in other folders, need it from the root on; where it does not exist yet, it will.
-    let made = fs::create_dir_all(&cache).and_then(|()| cache.canonicalize());
-    made.unwrap_or(cache)
 }
 
 fn agent_of(options: &Options) -> anyhow::Result<PathBuf> {

@@ -9,7 +9,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! [`fabric`] is the face; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names
+//! [`fabric`] is the face, which [`Options`] describe; [`job`] says what runs and how it ended, [`Running`] is one that runs; [`device`] names
 //! devices; [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's
 //! devices, `programs` finds what both start; [`process`] runs a job on the machine it is on (every agent uses it),
 //! `pace` says how much of the time a job had; [`openmpi`] knows which Open MPI is here, and [`runtime_failure`] what
@@ -27,6 +27,7 @@ pub mod job;
 pub mod kept;
 mod local;
 pub mod openmpi;
+mod options;
 mod pace;
 pub mod process;
 mod programs;
@@ -36,6 +37,8 @@ pub mod vm;
 pub mod wire;
 
 pub use device::Device;
-pub use fabric::{Fabric, Options};
+pub use fabric::Fabric;
 pub use job::{Ending, Job, Outcome, Stream};
+pub use options::{CACHE_VARIABLE, Options};
+pub use programs::{AGENT_VARIABLE, SOFTHCA_VARIABLE};
 pub use running::Running;

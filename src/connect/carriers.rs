@@ -6,19 +6,25 @@
 //! they are tested by the device tests in `hw-tests`.
 
 use super::hello::Hello;
-use super::key::Key;
 use super::tcp::TcpCarrier;
 use super::ud::UdCarrier;
-use super::{Carrier, Reach, Refusal, Via, interfaces};
+use super::{Carrier, Reach, Refusal, Via};
 use crate::counters::Counters;
+use crate::interfaces;
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
+use crate::select::key::Key;
 use crate::tunables::{ConnectVia, Tunables};
 use ibex_ffi::verbs::{Context, Path, ProtectionDomain};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Polls between two looks at TCP while something is going on. Each is a system call.
+const BUSY_TCP_PAUSE: u32 = 16;
+/// And else: a first connection by TCP is rare, and [`TCP_PAUSE`] is longer than so many polls.
+const IDLE_TCP_PAUSE: u32 = 1024;
 
 /// The least time between two looks for a first connection by TCP.
 const TCP_PAUSE: Duration = Duration::from_millis(1);
@@ -80,8 +86,6 @@ pub struct NetworkCarriers {
     ud: Option<UdCarrier>,
     tcp: Option<TcpCarrier>,
     key: Key,
-    /// Polls between two looks at TCP: while something is going on, and else.
-    pauses: (u32, u32),
     /// Polls until TCP is looked at.
     until_tcp: u32,
     /// Before this moment it is not, unless something is going on.
@@ -119,12 +123,10 @@ impl NetworkCarriers {
             ConnectVia::Auto if ud.is_some() => open_tcp(tunables, key, host, &mut warning).ok(),
             _ => Some(open_tcp(tunables, key, host, &mut warning)?),
         };
-        let pauses = (tunables.connect_poll_interval as u32, tunables.connect_tcp_interval as u32);
         Ok(NetworkCarriers {
             ud,
             tcp,
             key,
-            pauses,
             until_tcp: 1,
             tcp_due: Duration::ZERO,
             is_ud_in_doubt: false,
@@ -174,7 +176,7 @@ impl NetworkCarriers {
         self.until_tcp = self.until_tcp.saturating_sub(look.polls);
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
         // A system call each time, so not every poll even while something is going on.
-        self.until_tcp = if look.is_busy || !tcp.is_idle() { self.pauses.0 } else { self.pauses.1 };
+        self.until_tcp = if look.is_busy || !tcp.is_idle() { BUSY_TCP_PAUSE } else { IDLE_TCP_PAUSE };
         // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers
         // who keep connections open do not hasten it.
         let now = (look.now)();

@@ -37,8 +37,14 @@ mod tests;
 pub use failure::{Failure, FailureReason};
 pub use step::{Ignored, Program, Step};
 
-/// The longest pause between two tries, unless `btl_ibex_connect_retry` is longer.
+/// The pause after a first try, which doubles with each: longer than a peer in MPI takes to answer, short beside the
+/// start of a job.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause between two tries: a peer that computes hears one hello a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After so many unanswered datagrams (750 ms) TCP is tried as well: sooner, it would open connections to peers that are
+/// merely slow.
+const DATAGRAMS_ALONE: u32 = 4;
 
 /// One side of one connection being made.
 #[derive(Clone, Debug)]
@@ -58,10 +64,8 @@ pub struct Handshake {
     pause: Duration,
     /// When the peer was last heard, or the beginning.
     alive: Duration,
-    retry: Duration,
     timeout: Duration,
     attempt: PortAttempt,
-    ud_tries: u32,
     ud_sent: u32,
     tcp_sent: u32,
     heard: u32,
@@ -111,7 +115,6 @@ impl Handshake {
         now: Duration,
         tunables: &Tunables,
     ) -> Handshake {
-        let retry = Duration::from_millis(tunables.connect_retry);
         Handshake {
             local,
             peer_instance,
@@ -121,12 +124,10 @@ impl Handshake {
             state: State::Asking,
             heard_by: None,
             due: now,
-            pause: retry,
+            pause: FIRST_PAUSE,
             alive: now,
-            retry,
             timeout: Duration::from_secs(tunables.connect_timeout),
             attempt: PortAttempt::default(),
-            ud_tries: u32::try_from(tunables.connect_ud_tries).unwrap_or(u32::MAX),
             ud_sent: 0,
             tcp_sent: 0,
             heard: 0,
@@ -193,7 +194,7 @@ impl Handshake {
         }
         if !hello.confirmed {
             step.send = Some(self.count(carrier.into(), now));
-            self.pause = self.retry;
+            self.pause = FIRST_PAUSE;
             self.due = now + self.pause;
         }
         step
@@ -223,7 +224,7 @@ impl Handshake {
             return Step { failed: Some(self.failure(reason, reach, now)), ..Step::default() };
         }
         self.due = now + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE.max(self.retry));
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         let via = self.count(self.route(), now);
         Step { send: Some(via), ..Step::default() }
     }
@@ -319,7 +320,7 @@ impl Handshake {
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
-                let unanswered = self.ud_sent >= self.ud_tries || self.is_asked_again();
+                let unanswered = self.ud_sent >= DATAGRAMS_ALONE || self.is_asked_again();
                 if unanswered || self.heard_by == Some(Carrier::Tcp) { Via::Both } else { Via::Ud }
             }
             Paths { ud: true, tcp: false } => Via::Ud,

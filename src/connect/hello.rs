@@ -12,9 +12,9 @@
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
-use super::key::Key;
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
+use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
 /// The version of these bytes.

@@ -3,13 +3,13 @@
 //! know each other.
 //!
 //! Owns the reading of the kernel's identifiers, and addresses as they are published and tried. Called when a port's
-//! address is made, and by [`super::tcp`]; which addresses are taken is [`super::interfaces`]'s. Path: setup (reads a
+//! address is made, and by [`super::tcp`]; which addresses are taken is [`crate::interfaces`]'s. Path: setup (reads a
 //! few files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::select::address::TCP_ADDRESSES;
+use crate::interfaces::TCP_ADDRESSES;
 
 /// A random number that is not 0, for [`crate::select::address::PortAddress::instance`].
 ///
@@ -104,7 +104,7 @@ mod tests {
     fn this_host_has_a_steady_number_and_an_address() {
         assert_eq!(host_number(), host_number());
         assert_ne!(host_number(), fnv1a(&[vec![], vec![], vec![], vec![]]), "nothing could be read");
-        let all = crate::connect::interfaces::all().expect("interfaces can be listed");
+        let all = crate::interfaces::all().expect("interfaces can be listed");
         assert!(all.iter().any(|found| found.address.is_loopback()), "{all:?}");
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connecting two processes: one message type, repeated until both sides know that the other side's queue pair is set.
 //!
-//! - [`hello`]: the message, its bytes and its checks; [`key`]: how it proves to come from the job.
+//! - [`hello`]: the message, its bytes and its checks; it proves to come from the job ([`crate::select::key`]).
 //! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
-//! - `ud` and [`tcp`]: what carries it; [`host`] and [`interfaces`]: what TCP needs to know of this host.
+//! - `ud` and [`tcp`]: what carries it; [`host`] and [`crate::interfaces`]: what TCP needs to know of this host.
 //!
-//! This file owns the words they share: carriers, and the injected faults. The port drives it all: it gives a hello
+//! This file owns the words they share: what carries hellos, and how far. The port drives it all: it gives a hello
 //! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks
 //! again when the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all
 //! calls. Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
@@ -14,8 +14,6 @@ pub mod carriers;
 pub mod handshake;
 pub mod hello;
 pub mod host;
-pub mod interfaces;
-pub mod key;
 pub mod tcp;
 pub mod ud;
 
@@ -118,7 +116,7 @@ impl Paths {
     }
 }
 
-/// Small reproducible pseudo-random numbers (`SplitMix64`), for injected faults and tests. Not for secrets.
+/// Small reproducible pseudo-random numbers (`SplitMix64`), for sequence numbers and tests. Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -143,78 +141,10 @@ impl Random {
     }
 }
 
-/// The injected faults of the handshake (`btl_ibex_handshake_loss`, `btl_ibex_handshake_duplicate`).
-#[derive(Clone, Debug)]
-pub struct Faults {
-    loss: u64,
-    duplicate: u64,
-    random: Random,
-}
-
-impl Faults {
-    /// The faults asked for; `rank` makes the choices of different processes differ.
-    #[must_use]
-    pub fn new(tunables: &Tunables, rank: u32) -> Faults {
-        Faults {
-            loss: tunables.handshake_loss,
-            duplicate: tunables.handshake_duplicate,
-            random: Random::new(tunables.fault_seed ^ (u64::from(rank) << 32)),
-        }
-    }
-
-    /// How often to send the next packet: once, unless faults are injected (0 or 2 times then).
-    pub fn copies(&mut self) -> u8 {
-        if self.loss == 0 && self.duplicate == 0 {
-            return 1;
-        }
-        if self.random.below(100) < self.loss {
-            0
-        } else if self.random.below(100) < self.duplicate {
-            2
-        } else {
-            1
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::select::address::tests::ethernet;
-
-    fn share(loss: u64, duplicate: u64) -> [u32; 3] {
-        let tunables = Tunables { handshake_loss: loss, handshake_duplicate: duplicate, ..Tunables::default() };
-        let mut faults = Faults::new(&tunables, 3);
-        let mut counts = [0; 3];
-        for _ in 0..10_000 {
-            counts[usize::from(faults.copies())] += 1;
-        }
-        counts
-    }
-
-    #[test]
-    fn without_faults_every_packet_is_sent_once() {
-        assert_eq!(share(0, 0), [0, 10_000, 0]);
-    }
-
-    #[test]
-    fn faults_take_the_share_asked_for() {
-        assert_eq!(share(100, 0), [10_000, 0, 0]);
-        assert_eq!(share(0, 100), [0, 0, 10_000]);
-        let [none, _, twice] = share(30, 10);
-        assert!((2700..3300).contains(&none) && (500..900).contains(&twice), "{none} {twice}");
-    }
-
-    #[test]
-    fn the_same_seed_and_rank_make_the_same_choice() {
-        let tunables = Tunables { handshake_loss: 50, ..Tunables::default() };
-        let choices = |rank| -> Vec<u8> {
-            let mut faults = Faults::new(&tunables, rank);
-            (0..64).map(|_| faults.copies()).collect()
-        };
-        assert_eq!(choices(1), choices(1));
-        assert_ne!(choices(1), choices(2));
-    }
 
     #[test]
     fn a_path_needs_both_ends_and_permission() {

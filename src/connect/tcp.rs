@@ -23,9 +23,10 @@ use std::time::Instant;
 use self::link::{End, Frame, Link, outcome};
 use self::listeners::Listeners;
 use super::hello::Hello;
-use super::key::Key;
 use super::{Reach, Refusal, host};
+use crate::interfaces::TCP_ADDRESSES;
 use crate::select::address::PortAddress;
+use crate::select::key::Key;
 
 mod link;
 mod listeners;
@@ -91,7 +92,7 @@ impl TcpCarrier {
 
     /// The IP addresses to publish: those it listens at.
     #[must_use]
-    pub fn addresses(&self) -> [[u8; 16]; crate::select::address::TCP_ADDRESSES] {
+    pub fn addresses(&self) -> [[u8; 16]; TCP_ADDRESSES] {
         host::published(&self.listeners.addresses)
     }
 

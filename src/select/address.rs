@@ -13,7 +13,8 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::connect::key::Key;
+use super::key::Key;
+use crate::interfaces::TCP_ADDRESSES;
 
 pub use ibex_ffi::verbs::link_layer::{ETHERNET as LINK_ETHERNET, INFINIBAND as LINK_INFINIBAND};
 
@@ -29,8 +30,6 @@ pub const GID_ROCE_V2: u8 = 2;
 
 /// Queue pair numbers and packet sequence numbers have 24 bits.
 pub const MAX_24_BIT: u32 = 0x00ff_ffff;
-/// How many IP addresses a port address has room for.
-pub const TCP_ADDRESSES: usize = 4;
 /// How many ports one process can publish.
 pub const MAX_PORTS: usize = 64;
 

@@ -4,7 +4,7 @@
 //! Queries verbs and leaves the choice to `choose.rs` and `gid.rs`. Called once, when the component is initialised.
 //! Setup grade. Tests: the choice has its own; the device tests in `hw-tests` cover the survey.
 
-use crate::connect::interfaces;
+use crate::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
 use crate::select::choose::{self, Chosen, Considered, DeviceInfo, PartitionKey, PortInfo, Selection};

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::connect::interfaces::Interface;
+use crate::interfaces::Interface;
 
 /// Bits before the IPv4 address in an address that has one (`::ffff:a.b.c.d`).
 const MAPPED: u8 = 96;

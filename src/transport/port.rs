@@ -210,6 +210,8 @@ pub struct Port<A: Adapter = Verbs> {
     counters: Arc<Counters>,
 
     // Setup.
+    /// Polls between two looks while nobody is being connected.
+    look_pause: u32,
     /// Polls between this look and the last one.
     look_interval: u32,
     /// Polls until the last look, and those of them that found nothing.

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/parameters.md, made from the tables. Called by its test, which also rewrites it (`tests.rs`). Path:
+//! The page docs/parameters.md, made from the table. Called by its test, which also rewrites it (`tests.rs`). Path:
 //! setup.
 
 use std::fmt::Write as _;
 
-use super::{Row, TABLE, Value, pml};
+use super::{Faces, Row, TABLE, Value};
 
-/// The tables as a Markdown page: the text of docs/parameters.md.
+/// The table as a Markdown page: the text of docs/parameters.md.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Parameters\n\n\
-         Set a parameter with `mpirun --mca btl_ibex_NAME VALUE`, with `OMPI_MCA_btl_ibex_NAME=VALUE` in the environment, or in\n\
+         Set a parameter with `mpirun --mca NAME VALUE`, with `OMPI_MCA_NAME=VALUE` in the environment, or in\n\
          `~/.openmpi/mca-params.conf`. ibex refuses a value that is not permitted at start, and prints the permitted range.\n\
-         `ompi_info --param btl ibex --level 9` shows these parameters and those that Open MPI has for every BTL. The level says\n\
-         for whom a parameter is: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of ibex.\n\n\
-         This page is made from the tables in src/tunables.rs and src/tunables/pml.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex tunables` rewrites it.\n\n\
-         | name | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|\n",
+         `ompi_info --param btl ibex --level 9` and `ompi_info --param pml ibex --level 9` show these parameters and those that\n\
+         Open MPI has for every BTL. Most of those that begin with `btl_ibex_` hold for the ports, whichever component uses them\n\
+         (\"for\" says which). The level says who needs a parameter: 1 to 3 any user, 4 to 6 who tunes.\n\n\
+         This page is made from the table in src/tunables/rows.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex tunables` rewrites it.\n\n\
+         | name | for | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|---|\n",
     );
-    write_rows(&mut page, TABLE);
-    page.push_str(OF_PML);
-    write_rows(&mut page, pml::TABLE);
+    for row in TABLE {
+        write_row(&mut page, row);
+    }
     page
 }
 
-fn write_rows(page: &mut String, table: &[Row]) {
-    for row in table {
-        let default = match row.default_value() {
-            Value::Text(text) if text.is_empty() => "(empty)".to_owned(),
-            Value::Text(text) => format!("`{text}`"),
-            other => format!("`{other}`"),
-        };
-        let cells = [&format!("`{}`", row.name), &default, &row.permitted(), &row.level.to_string()]
-            .map(|cell| cell.replace('|', "\\|"))
-            .join(" | ");
-        let _ = writeln!(page, "| {cells} | {} | {} |", escape(row.help), escape(row.effect));
-    }
+fn write_row(page: &mut String, row: &Row) {
+    let default = match row.default_value() {
+        Value::Text(text) if text.is_empty() => "(empty)".to_owned(),
+        Value::Text(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    };
+    let faces = match row.faces {
+        Faces::Both => "BTL, PML",
+        Faces::Btl => "BTL",
+        Faces::Pml => "PML",
+    };
+    let cells = [&format!("`{}`", row.full_name()), faces, &default, &row.permitted(), &row.level.to_string()]
+        .map(|cell| cell.replace('|', "\\|"))
+        .join(" | ");
+    let _ = writeln!(page, "| {cells} | {} | {} |", escape(row.help), escape(row.effect));
 }
-
-const OF_PML: &str = "\n## The PML's own\n\n\
-    Set them with `mpirun --mca pml_ibex_NAME VALUE`; `ompi_info --param pml ibex --level 9` shows them.\n\n\
-    | name | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|\n";
 
 /// Keeps the patterns of a help text from being read as Markdown.
 fn escape(text: &str) -> String {

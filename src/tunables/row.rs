@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One parameter: what it may be, and the check of a value against that.
 //!
-//! Owns what the table of `tunables.rs` consists of ([`Row`], [`Kind`]), the values that are given ([`Value`]), and the
+//! Owns what the table of `rows.rs` consists of ([`Row`], [`Kind`], [`Faces`]), the values that are given ([`Value`]), and the
 //! refusal of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 /// What a parameter is, what it is unless set, and what it may be.
@@ -30,12 +30,34 @@ pub enum Kind {
     },
 }
 
+/// Which components of ibex a parameter concerns, and so the name by which Open MPI shows it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Faces {
+    /// Whichever uses the ports: `btl_ibex_<name>`, also where the PML is loaded alone.
+    Both,
+    /// The BTL alone: `btl_ibex_<name>`.
+    Btl,
+    /// The PML alone: `pml_ibex_<name>`.
+    Pml,
+}
+
+impl Faces {
+    /// What stands before the names of its parameters.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Faces::Both | Faces::Btl => "btl_ibex_",
+            Faces::Pml => "pml_ibex_",
+        }
+    }
+}
+
 /// One parameter.
 #[derive(Copy, Clone, Debug)]
 pub struct Row {
-    /// What stands before the name where Open MPI shows it: `btl_ibex_`, or `pml_ibex_`.
-    pub prefix: &'static str,
-    /// Its name.
+    /// Whom it concerns.
+    pub faces: Faces,
+    /// Its name, without what stands before it.
     pub name: &'static str,
     /// Its kind, default and bounds.
     pub kind: Kind,
@@ -50,6 +72,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Its whole name.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}{}", self.faces.prefix(), self.name)
+    }
+
     /// The permitted values in words: `16 to 16384 entries`, `one of auto, ud, tcp`, `any text`, `true or false`.
     #[must_use]
     pub fn permitted(&self) -> String {
@@ -132,12 +160,14 @@ impl std::fmt::Display for Value {
 /// A parameter has a value it may not have. The text names the parameter, the value, what is permitted, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "the parameter {prefix}{name} is {given}, but may be {permitted}: set it so \
-     (mpirun --mca {prefix}{name} VALUE) or leave it out to get {default}"
+    "the parameter {}{name} is {given}, but may be {permitted}: set it so \
+     (mpirun --mca {}{name} VALUE) or leave it out to get {default}",
+    .faces.prefix(),
+    .faces.prefix()
 )]
 pub struct OutOfBounds {
-    /// What stands before the name.
-    pub prefix: &'static str,
+    /// Whom the row concerns.
+    pub faces: Faces,
     /// The row's name.
     pub name: &'static str,
     /// What was given, as text.
@@ -150,7 +180,7 @@ pub struct OutOfBounds {
 
 impl OutOfBounds {
     pub(super) fn new(row: &Row, given: String, permitted: String) -> OutOfBounds {
-        OutOfBounds { prefix: row.prefix, name: row.name, given, permitted, default: row.default_value().to_string() }
+        OutOfBounds { faces: row.faces, name: row.name, given, permitted, default: row.default_value().to_string() }
     }
 
     pub(super) fn value(row: &Row, given: &Value) -> OutOfBounds {

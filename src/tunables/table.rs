@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a table of parameters, the type of their checked values, and the reading of one from the other out of one
+//! Makes the table of parameters, the type of their checked values, and the reading of one from the other out of one
 //! list of rows, so that no row can be without a field. Path: setup.
 
-/// Static, type, prefix of all names; then the rows.
+/// Static and type; then the rows.
 macro_rules! table {
     (@type Count) => { u64 };
     (@type Text) => { String };
     (@type Flag) => { bool };
+    (@prefix Pml) => { "pml_ibex_" };
+    (@prefix $other:ident) => { "btl_ibex_" };
     (
         $(#[$of_table:meta])* $table:ident;
         $(#[$of_type:meta])* $type:ident;
-        $prefix:literal;
-        $( $name:ident: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $help:literal, $effect:literal; )*
+        $( $name:ident [$faces:ident]: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $help:literal, $effect:literal; )*
     ) => {
         $(#[$of_table])*
         pub static $table: &[$crate::tunables::Row] = &[$(
             $crate::tunables::Row {
-                prefix: $prefix,
+                faces: $crate::tunables::Faces::$faces,
                 name: stringify!($name),
                 kind: $crate::tunables::Kind::$kind { $($bounds)* },
                 unit: $unit,
@@ -30,14 +31,14 @@ macro_rules! table {
         #[derive(Clone, Debug, Eq, PartialEq)]
         pub struct $type {
             $(
-                #[doc = concat!("The checked value of `", $prefix, stringify!($name), "`.")]
+                #[doc = concat!("The checked value of `", table!(@prefix $faces), stringify!($name), "`.")]
                 pub $name: table!(@type $kind),
             )*
         }
 
         impl $type {
             /// Checks each value by its row.
-            fn from_rows(values: &[$crate::tunables::Value]) -> Result<$type, $crate::tunables::OutOfBounds> {
+            pub(super) fn from_rows(values: &[$crate::tunables::Value]) -> Result<$type, $crate::tunables::OutOfBounds> {
                 let mut values = values.iter();
                 let mut rows = $table.iter();
                 Ok($type {

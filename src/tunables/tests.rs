@@ -15,34 +15,23 @@ fn with(name: &str, value: Value) -> Result<Tunables, OutOfBounds> {
     Tunables::from_values(&values)
 }
 
-/// The rows of both tables.
-fn rows() -> impl Iterator<Item = &'static Row> {
-    TABLE.iter().chain(pml::TABLE)
-}
-
 /// The parameters as Debug shows them, one of them set.
 fn shown_with(row: &Row, value: Option<&Value>) -> String {
-    let values = |table: &[Row]| -> Vec<Value> {
-        let set = |of: &Row| value.filter(|_| std::ptr::eq(of, row)).cloned().unwrap_or_else(|| of.default_value());
-        table.iter().map(set).collect()
-    };
-    match row.prefix {
-        "btl_ibex_" => format!("{:#?}", Tunables::from_values(&values(TABLE)).expect(row.name)),
-        _ => format!("{:#?}", pml::Tunables::from_values(&values(pml::TABLE)).expect(row.name)),
-    }
+    let set = |of: &Row| value.filter(|_| std::ptr::eq(of, row)).cloned().unwrap_or_else(|| of.default_value());
+    let values: Vec<Value> = TABLE.iter().map(set).collect();
+    format!("{:#?}", Tunables::from_values(&values).expect(row.name))
 }
 
 #[test]
 fn every_name_occurs_once_and_is_a_plain_word() {
-    let names: HashSet<_> = rows().map(|row| (row.prefix, row.name)).collect();
-    assert_eq!(names.len(), TABLE.len() + pml::TABLE.len());
-    let mut names = names.iter().map(|(_, name)| name);
-    assert!(names.all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
+    let names: HashSet<_> = TABLE.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), TABLE.len());
+    assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')));
 }
 
 #[test]
 fn every_default_is_inside_its_bounds_and_every_row_says_what_it_is_for() {
-    for row in rows() {
+    for row in TABLE {
         row.check(&row.default_value()).expect(row.name);
         assert!(row.help.ends_with('.') && row.effect.ends_with('.'), "{}", row.name);
         assert!((1..=9).contains(&row.level), "{}", row.name);
@@ -53,7 +42,7 @@ fn every_default_is_inside_its_bounds_and_every_row_says_what_it_is_for() {
 #[test]
 fn every_field_reads_back_the_value_of_its_own_row() {
     // Each row in turn gets a value that differs from its default; exactly that must show, under its name, in Debug.
-    for row in rows() {
+    for row in TABLE {
         let before = shown_with(row, None);
         let (value, shown) = match row.kind {
             Kind::Count { default, min, .. } if default > min => (Value::Count(default - 1), (default - 1).to_string()),
@@ -74,13 +63,13 @@ fn every_field_reads_back_the_value_of_its_own_row() {
 
 #[test]
 fn both_bounds_of_every_count_are_permitted_and_one_beyond_is_refused() {
-    for row in rows() {
+    for row in TABLE {
         let Kind::Count { min, max, .. } = row.kind else { continue };
         row.check(&Value::Count(min)).expect(row.name);
         row.check(&Value::Count(max)).expect(row.name);
         for beyond in [min.checked_sub(1), max.checked_add(1)].into_iter().flatten() {
             let refusal = row.check(&Value::Count(beyond)).expect_err(row.name).to_string();
-            for part in [format!("{}{}", row.prefix, row.name), beyond.to_string(), min.to_string(), max.to_string()] {
+            for part in [row.full_name(), beyond.to_string(), min.to_string(), max.to_string()] {
                 assert!(refusal.contains(&part), "{refusal:?} lacks {part}");
             }
         }
@@ -117,47 +106,25 @@ fn a_gid_index_is_auto_or_a_number_up_to_255() {
 }
 
 #[test]
-fn a_receiver_not_ready_timer_is_auto_or_a_code_and_0_is_a_code() {
-    let timer =
-        |text: &str| with("rnr_timer", Value::Text(text.to_owned())).map(|tunables| tunables.forced_rnr_timer());
-    assert_eq!((timer("auto"), timer("0"), timer("31")), (Ok(None), Ok(Some(0)), Ok(Some(31))));
-    timer("32").expect_err("five bits");
-}
-
-#[test]
-fn a_batch_larger_than_half_its_queue_is_refused() {
-    let refusal = with("receive_batch", Value::Count(1024)).expect_err("the queue has 1024").to_string();
-    assert!(
-        refusal.contains("btl_ibex_receive_batch is 1024") && refusal.contains("btl_ibex_receive_queue_depth"),
-        "{refusal}"
-    );
-    assert!(refusal.ends_with("or leave it out to get 32"), "{refusal}");
-    with("signal_interval", Value::Count(64)).expect("half of 128");
-    with("signal_interval", Value::Count(65)).expect_err("more than half of 128");
-}
-
-#[test]
 fn a_bound_of_one_parameter_is_permitted_as_long_as_the_others_are_left_out() {
     for row in TABLE {
         let Kind::Count { min, max, .. } = row.kind else { continue };
         for bound in [min, max] {
-            // What is refused is what was set, as leaving that out is the way on.
-            if let Err(refusal) = with(row.name, Value::Count(bound)) {
-                assert_eq!(refusal.name, row.name, "{refusal}");
-                assert!(bound == max && refusal.permitted.contains("half of"), "{refusal}");
-            }
+            with(row.name, Value::Count(bound)).expect(row.name);
         }
     }
 }
 
 #[test]
-fn a_completion_is_asked_for_by_half_of_the_send_queue_at_the_latest() {
-    let interval = |parameter, depth| {
-        with("signal_interval", Value::Count(parameter)).expect("at most 64").signal_interval_of(depth)
+fn a_wrong_value_of_the_pml_is_refused_to_the_pml_alone_and_any_other_to_both() {
+    let refused = |name: &str, value: Value| {
+        let mut values = defaults();
+        values[TABLE.iter().position(|row| row.name == name).expect("a row of that name")] = value;
+        [Faces::Btl, Faces::Pml].map(|face| Tunables::for_face(face, &values).is_err())
     };
-    assert_eq!([16, 32, 63, 64, 16384].map(|depth| interval(0, depth)), [8, 16, 31, 32, 32]);
-    assert_eq!([16, 128].map(|depth| interval(64, depth)), [8, 64]);
-    assert_eq!(interval(1, 1), 1);
+    assert_eq!(refused("retry_count", Value::Count(8)), [true, true]);
+    assert_eq!(refused("zero_copy_min", Value::Count(1 << 32)), [true, true]);
+    assert_eq!(refused("eager_limit", Value::Count(63)), [false, true]);
 }
 
 #[test]
@@ -187,8 +154,10 @@ fn a_missing_value_and_one_of_another_kind_are_refused() {
     assert_eq!(Tunables::from_values(&values).expect_err("a count for a flag").name, TABLE[2].name);
     values.truncate(2);
     assert_eq!(Tunables::from_values(&values).expect_err("two values").given, "missing");
-    let refusal = pml::Tunables::from_values(&[]).expect_err("no value").to_string();
-    assert!(refusal.contains("pml_ibex_priority is missing"), "{refusal}");
+    values = defaults();
+    values.pop();
+    let refusal = Tunables::from_values(&values).expect_err("the last is missing").to_string();
+    assert!(refusal.contains(&format!("{} is missing", TABLE[values.len()].full_name())), "{refusal}");
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //! `tests/round_trip.rs`.
 
 use crate::columns::{self, Column};
+use crate::event_type::MOST_ELEMENTS;
 use crate::parse::{Bytes, Malformed};
-use crate::record::{Layout, MOST_ELEMENTS, Record, Values};
+use crate::record::{Layout, Record, Values};
 use crate::summary::{SourceSpan, Summary, TypeCount};
 
 /// An event.
@@ -217,7 +218,7 @@ fn numbers(count: usize, below: usize, what: &'static str, from: &mut Bytes<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{Element, ElementKind, EventType};
+    use crate::event_type::{Element, ElementKind, EventType};
     use proptest::prelude::*;
 
     fn layouts() -> Vec<Layout> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metadata of a file: its process (job, rank, host, program), the event types with their elements, the sources with
-//! their clocks.
+//! Metadata of a file: its process (job, rank, host, program), its event types, the sources with their clocks.
 //!
 //! [`Head`] is the first block of a file, as JSON, so that fields can be added; [`Names`] has what became known later,
 //! in separate blocks. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Layout, MOST_ELEMENTS};
+use crate::event_type::{EventType, MOST_ELEMENTS};
+use crate::record::Layout;
 
 /// How many types a file may have: their numbers are a byte.
 pub const MOST_TYPES: usize = 256;
@@ -53,45 +53,6 @@ pub struct Head {
     /// The sources known when the file is created; the index of one is its number.
     #[serde(default)]
     pub sources: Vec<Source>,
-}
-
-/// An event type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EventType {
-    /// Its name.
-    pub name: String,
-    /// Its description.
-    #[serde(default)]
-    pub description: String,
-    /// Its elements.
-    #[serde(default)]
-    pub elements: Vec<Element>,
-}
-
-/// An element of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Element {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub kind: ElementKind,
-    /// The unit: `bytes`, or empty.
-    #[serde(default)]
-    pub unit: String,
-}
-
-/// The type of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ElementKind {
-    /// Signed, 32 bits.
-    I32,
-    /// Unsigned, 32 bits.
-    U32,
-    /// Signed, 64 bits.
-    I64,
-    /// Unsigned, 64 bits.
-    U64,
 }
 
 /// A source of events, with the clock that stamps them.
@@ -145,36 +106,6 @@ impl Source {
     }
 }
 
-impl Element {
-    /// With this name, kind and unit.
-    #[must_use]
-    pub fn new(name: &str, kind: ElementKind, unit: &str) -> Element {
-        Element { name: name.to_owned(), kind, unit: unit.to_owned() }
-    }
-}
-
-impl EventType {
-    /// The index of the element of this name.
-    #[must_use]
-    pub fn element(&self, name: &str) -> Option<usize> {
-        self.elements.iter().position(|element| element.name == name)
-    }
-}
-
-impl ElementKind {
-    /// Whether it can be negative.
-    #[must_use]
-    pub fn is_signed(self) -> bool {
-        matches!(self, ElementKind::I32 | ElementKind::I64)
-    }
-
-    /// The number that a value of an event stands for.
-    #[must_use]
-    pub fn number(self, value: u64) -> i128 {
-        if self.is_signed() { i128::from(value.cast_signed()) } else { i128::from(value) }
-    }
-}
-
 impl Head {
     /// Its fault, if any.
     pub(crate) fn fault(&self) -> Option<String> {
@@ -207,6 +138,7 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event_type::{Element, ElementKind};
 
     #[test]
     fn a_file_is_named_after_its_process_and_stays_in_the_folder() {
@@ -231,7 +163,5 @@ mod tests {
     fn fields_that_are_not_known_are_passed_over_and_those_that_lack_are_empty() {
         let head: Head = serde_json::from_str(r#"{"types": [], "communicators": [1, 2]}"#).expect("read");
         assert_eq!(head, Head::default());
-        assert_eq!(ElementKind::I32.number(u64::MAX), -1);
-        assert_eq!(ElementKind::U64.number(u64::MAX), i128::from(u64::MAX));
     }
 }

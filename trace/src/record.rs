@@ -10,10 +10,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::head::EventType;
-
-/// How many elements a type may have.
-pub const MOST_ELEMENTS: usize = 16;
+use crate::event_type::{Element, EventType, MOST_ELEMENTS};
 
 /// How many records an event may take.
 pub const MOST_RECORDS: usize = 5;
@@ -115,7 +112,7 @@ impl Layout {
     #[must_use]
     pub fn new(event_type: u8, of: &EventType) -> Layout {
         let elements = of.elements.len().min(MOST_ELEMENTS);
-        let bit = |(place, element): (usize, &crate::Element)| u16::from(element.kind.is_signed()) << place;
+        let bit = |(place, element): (usize, &Element)| u16::from(element.kind.is_signed()) << place;
         let signed = of.elements.iter().take(elements).enumerate().map(bit).sum();
         Layout { event_type, elements: elements as u8, signed }
     }
@@ -247,7 +244,7 @@ fn length_of_all(word: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{Element, ElementKind};
+    use crate::event_type::ElementKind;
     use proptest::prelude::*;
 
     fn layout(signed: &[bool]) -> Layout {

@@ -3,9 +3,10 @@
 //!
 //! JSON in the element `about`. Called by `page.rs`. Tests: below.
 
-use crate::columns::{CHUNK, Row};
+use crate::columns::CHUNK;
 use crate::lanes::{Lane, Lanes};
 use crate::levels::{DETAILS, Level};
+use crate::rows::Row;
 use ibex_messages::{Communicator, Job, Port, Rank};
 use serde::Serialize;
 

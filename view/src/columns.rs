@@ -7,73 +7,12 @@
 //! earlier one. `page/messages.js` and `page/life.js` have the other half. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
-use crate::lanes::Lanes;
-use crate::levels;
-use crate::waits::Waits;
-use ibex_messages::{Job, Message, Protocol, Time, WaitKind};
+use crate::rows::{Row, protocol, wait};
+use ibex_messages::{Job, Message, Time};
 use std::io::{self, Write};
 
 /// Messages in a chunk.
 pub(crate) const CHUNK: usize = 32768;
-
-/// The summary of a message. Times are nanoseconds.
-pub(crate) struct Row {
-    /// Its index in the job.
-    pub(crate) place: usize,
-    /// Its first time and its last.
-    pub(crate) first: Time,
-    pub(crate) last: Time,
-    /// The ends of its arrow.
-    pub(crate) from: Time,
-    pub(crate) to: Time,
-    /// Duration from the sender's call to the last completion.
-    pub(crate) took: Option<i64>,
-    pub(crate) lanes: (u32, u32),
-    pub(crate) wait: Option<(WaitKind, i64)>,
-    /// The first level of detail at which its arrow is drawn.
-    pub(crate) detail: u8,
-}
-
-/// A row for each message with a known time, ordered by the first.
-pub(crate) fn rows(job: &Job, lanes: &Lanes) -> Vec<Row> {
-    let waits = Waits::of(job);
-    let messages = job.messages.iter().enumerate();
-    let mut rows: Vec<Row> = messages.filter_map(|(place, message)| row(place, message, lanes, &waits)).collect();
-    rows.sort_by_key(|row| row.first);
-    levels::give_details(&mut rows);
-    rows
-}
-
-fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<Row> {
-    let (first, last) = message.moments().min().zip(message.moments().max())?;
-    let sent = message.send.and_then(|side| side.begun.or(side.activated).or(side.ended).or(side.completed));
-    let came = message.receive.and_then(|side| side.arrived.or(side.matched).or(side.ended).or(side.completed));
-    let begun = message.send.and_then(|side| side.activated).or(sent).or(came);
-    let received = message.receive.and_then(|side| side.completed.or(side.ended).or(side.matched));
-    let done = received.max(message.send.and_then(|side| side.completed.or(side.ended)));
-    let wait = waits.longest(place, message);
-    Some(Row {
-        place,
-        first,
-        last,
-        from: sent.or(came).unwrap_or(first),
-        to: came.or(sent).unwrap_or(last),
-        took: begun.zip(done).map(|(begun, done)| done.since(begun)),
-        lanes: lanes.of_message(message),
-        wait: wait.map(|wait| (wait.kind, wait.to.since(wait.from))),
-        detail: u8::MAX,
-    })
-}
-
-/// The index of a protocol in the page's tables; the last one is "unknown".
-pub(crate) fn protocol(protocol: Option<Protocol>) -> usize {
-    protocol.map_or(8, |protocol| protocol as usize)
-}
-
-/// The index of a wait in the page's tables; the first one is "none".
-pub(crate) fn wait(wait: Option<WaitKind>) -> usize {
-    wait.map_or(0, |kind| 1 + kind as usize)
-}
 
 /// Writes the summaries of all messages, as blocks `messages-0`, `messages-1`, ..
 ///
@@ -167,6 +106,8 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
 mod tests {
     use super::*;
     use crate::block::reading;
+    use crate::lanes::Lanes;
+    use crate::rows::rows;
 
     fn text(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
         let mut page = Vec::new();

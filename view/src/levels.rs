@@ -4,11 +4,10 @@
 //! Bands: for each lane and bin of time, the number of arrows that begin or end there, by protocol and by wait. Each
 //! level has eight times the bins of the previous one. Outstanding arrows: for each bin of a level (32 in the coarsest,
 //! then four times as many in each next one) the slowest message that no coarser level has, so the page always draws
-//! the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs` and `columns.rs`. Tests:
-//! below.
+//! the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
-use crate::columns::{self, Row};
+use crate::rows::{self, Row};
 use ibex_messages::{Job, Time};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -34,8 +33,8 @@ pub(crate) struct Level {
 
 /// The levels that are worth writing.
 pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
-    let mut protocols: Vec<_> = rows.iter().map(|row| columns::protocol(job.messages[row.place].protocol)).collect();
-    let mut waits: Vec<_> = rows.iter().map(|row| columns::wait(row.wait.map(|wait| wait.0))).collect();
+    let mut protocols: Vec<_> = rows.iter().map(|row| rows::protocol(job.messages[row.place].protocol)).collect();
+    let mut waits: Vec<_> = rows.iter().map(|row| rows::wait(row.wait.map(|wait| wait.0))).collect();
     for classes in [&mut protocols, &mut waits] {
         classes.sort_unstable();
         classes.dedup();
@@ -75,10 +74,10 @@ pub(crate) fn write(
     };
     let mut planes: Vec<Column> = Vec::new();
     for class in &level.protocols {
-        planes.push(plane(&|row| columns::protocol(job.messages[row.place].protocol) == *class));
+        planes.push(plane(&|row| rows::protocol(job.messages[row.place].protocol) == *class));
     }
     for class in &level.waits {
-        planes.push(plane(&|row| columns::wait(row.wait.map(|wait| wait.0)) == *class));
+        planes.push(plane(&|row| rows::wait(row.wait.map(|wait| wait.0)) == *class));
     }
     block::write(&format!("level-{number}"), &planes, out)
 }
@@ -122,7 +121,8 @@ mod tests {
     fn made(messages: usize) -> (Job, Vec<Row>, usize) {
         let job = Job::synthetic(8, messages, 2);
         let lanes = Lanes::of(&job);
-        let rows = columns::rows(&job, &lanes);
+        let mut rows = rows::rows(&job, &lanes);
+        give_details(&mut rows);
         (job, rows, lanes.all.len())
     }
 

@@ -2,9 +2,9 @@
 //! A job as one HTML page: a time line of its messages, and statistics.
 //!
 //! [`page`] writes the page: text, style and scripts from `page/` (assembled by `page.rs`), then the data as blocks of
-//! columns (`block.rs`). `lanes.rs` has the rows of the time line, `waits.rs` the wait of each message, `columns.rs`
-//! the messages, `levels.rs` the levels of detail, `rare.rs` connections, incidents and one-sided operations,
-//! `about.rs` the rest. [`picture`] draws a page with a headless browser.
+//! columns (`block.rs`). `lanes.rs` has the lanes of the time line, `waits.rs` the wait of each message, `rows.rs` the
+//! summaries of the messages, `columns.rs` their format, `levels.rs` the levels of detail, `rare.rs` connections,
+//! incidents and one-sided operations, `about.rs` the rest. [`picture`] draws a page with a headless browser.
 //!
 //! The crate depends only on [`Job`]. Path: pending. One thread. No unsafe code. Tests: in the files; tests/browser.rs
 //! opens pages in a browser.
@@ -19,6 +19,7 @@ mod levels;
 mod page;
 pub mod picture;
 mod rare;
+mod rows;
 mod waits;
 
 use ibex_messages::Job;

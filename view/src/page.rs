@@ -6,7 +6,7 @@
 
 use crate::about::About;
 use crate::lanes::Lanes;
-use crate::{block, columns, levels, rare};
+use crate::{block, columns, levels, rare, rows};
 use ibex_messages::{Job, Time};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -47,7 +47,8 @@ const SCRIPTS: [(&str, &str); 21] = [
 /// Those of `out`.
 pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let lanes = Lanes::of(job);
-    let rows = columns::rows(job, &lanes);
+    let mut rows = rows::rows(job, &lanes);
+    levels::give_details(&mut rows);
     let levels = levels::levels(job, &rows, lanes.all.len());
     let start = job.span.map_or(Time::new(0), |span| span.0);
     let write_level =

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device.
 //!
-//! Builds the programs and opens the device; [`ibex_bench`] measures and prints.
+//! Builds the programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints.
 //!
 //! Grade: setup. Tests: of the bench itself, there.
 
+mod device;
 mod study;
 
 use crate::command::{cargo, output, step};
@@ -12,9 +13,9 @@ use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use hw_tests::Device;
 use hw_tests::openmpi::Series;
-use hw_tests::{Device, Fabric, Options, device};
-use ibex_bench::{Job, Kind, Nodes, Outcome, Plan, Stream, Transport, Wanted, Where};
+use ibex_bench::{Kind, Plan, Transport, Wanted, Where};
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -55,8 +56,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     if series::place(arguments.mpi)? == series::Place::Debian13 {
         return series::again_in_debian13(&workspace);
     }
-    let device = arguments.device.clone().unwrap_or_else(default_device);
-    let kind = kind(&device);
+    let device = arguments.device.clone().unwrap_or_else(device::usual);
+    let kind = device::kind(&device);
     if arguments.study {
         return study::command(&workspace, &device, arguments.quick);
     }
@@ -65,7 +66,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     build(&workspace, &plan)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
-    let fabric = opened(&workspace, &device)?;
+    let fabric = device::opened(&workspace, &device)?;
     let (programs, components, reports) = (workspace.programs(), workspace.components(), workspace.reports());
     let without_events = workspace.without_events().components();
     fs::create_dir_all(&reports).with_context(|| format!("cannot make {}", reports.display()))?;
@@ -84,38 +85,14 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         hosts: None,
     };
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
-    let nodes = OfFabric(&fabric);
-    let finished = ibex_bench::measure(&nodes, place, &plan, &title(&device, place.device), deliveries)?;
+    let nodes = device::OfFabric(&fabric);
+    let finished = ibex_bench::measure(&nodes, place, &plan, &device::title(&device, place.device), deliveries)?;
     println!("{finished}");
     for path in finished.write(&reports)? {
         println!("Wrote {}", workspace.shown(&path).display());
     }
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The device, on one node with one adapter.
-fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
-    step(&format!("Opening {device}"));
-    let mut options = Options::new(1);
-    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
-    Fabric::open_with(device, &options)
-}
-
-/// The fabric's one node.
-struct OfFabric<'a>(&'a Fabric);
-
-impl Nodes for OfFabric<'_> {
-    fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
-        let mut of_fabric = hw_tests::Job::new(job.argv.iter()).limit(job.limit);
-        of_fabric.env.clone_from(&job.env);
-        let outcome = self.0.run_with(&of_fabric, |stream, text| match stream {
-            hw_tests::Stream::Stdout => line(Stream::Stdout, text),
-            hw_tests::Stream::Stderr => line(Stream::Stderr, text),
-        })?;
-        let (success, shown) = (outcome.success(), outcome.to_string());
-        Ok(Outcome { success, shown, stdout: outcome.stdout, stderr: outcome.stderr })
-    }
 }
 
 fn wanted(arguments: &Arguments) -> Wanted {
@@ -126,27 +103,6 @@ fn wanted(arguments: &Arguments) -> Wanted {
         events: arguments.events,
         ..Wanted::default()
     }
-}
-
-fn kind(device: &Device) -> Kind {
-    match device {
-        Device::SoftRoce => Kind::SoftRoce,
-        Device::SoftHca | Device::SoftHcaAs(_) => Kind::SoftHca,
-        Device::Local(_) => Kind::Adapter,
-    }
-}
-
-/// Emulated adapters, which any machine can have; an adapter of this machine is measured when it is asked for.
-fn default_device() -> Device {
-    let here = device::local_names();
-    if let Some(first) = here.first() {
-        println!(
-            "This machine has an RDMA adapter ({}); it is measured with `cargo xtask bench --device {first}`, and emulated \
-             adapters without.",
-            here.join(", ")
-        );
-    }
-    Device::SoftHca
 }
 
 /// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.
@@ -174,12 +130,4 @@ fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
         build::verbs_programs(workspace, "benches/verbs")?;
     }
     Ok(())
-}
-
-fn title(device: &Device, name: &str) -> String {
-    match device {
-        Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
-        Device::SoftHca | Device::SoftHcaAs(_) => format!("{device} ({name}, an emulated adapter)"),
-        Device::Local(_) => name.to_owned(),
-    }
 }

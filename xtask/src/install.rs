@@ -12,8 +12,8 @@
 //! [`crate::openmpi`] finds the Open MPI to build for. Each Open MPI has its own library ([`sets`]); the component in
 //! the user's home, which all of them load, loads the right one (`plugin-abi/chooser`).
 //!
-//! [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds the components. Grade: setup.
-//! Tests: install/tests.rs.
+//! [`built`] lists the files, [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds
+//! the components. Grade: setup. Tests: install/tests.rs.
 
 use crate::build;
 use crate::command::step;
@@ -26,18 +26,14 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod built;
 mod check;
 mod place;
 mod put;
 mod sets;
 
+use built::Built;
 use place::Place;
-
-/// The components the library holds.
-pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
-
-/// What `ibex bench` measures with: the programs of `benches/mpi`.
-const BENCH_PROGRAMS: [&str; 2] = ["ibex_mpi_bench", "ibex_mpi_instructions"];
 
 /// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
@@ -146,42 +142,6 @@ fn openmpi(arguments: &InstallArguments) -> Result<OpenMpi> {
 
 fn owner(openmpi: &OpenMpi) -> Owner {
     Owner { release: openmpi.release.clone(), prefix: openmpi.prefix.clone() }
-}
-
-/// What was built to be installed.
-pub(crate) struct Built {
-    /// `libibex.so`; the logger lies beside it.
-    library: PathBuf,
-    /// The component that hands each Open MPI its library.
-    chooser: PathBuf,
-    /// The folder of the headers.
-    headers: PathBuf,
-    /// The command `ibex`.
-    command: PathBuf,
-    /// The folder of its manual pages and completions.
-    share: PathBuf,
-    /// The folder of [`BENCH_PROGRAMS`].
-    bench: PathBuf,
-    /// The folder of the emulated adapter: the command `softhca` and its library.
-    adapter: PathBuf,
-    /// The library `libopen-pal.so` of the Open MPI that it was built for, if that was found.
-    openmpi: Option<PathBuf>,
-}
-
-impl Built {
-    /// From this checkout.
-    fn of(workspace: &Workspace, library: &Path, command: &Path, openmpi: Option<&Path>) -> Self {
-        Self {
-            library: library.to_path_buf(),
-            chooser: workspace.chooser(),
-            headers: workspace.headers(),
-            command: command.to_path_buf(),
-            share: workspace.share(),
-            bench: workspace.programs(),
-            adapter: workspace.shared_target().join("debug"),
-            openmpi: openmpi.map(Path::to_path_buf),
-        }
-    }
 }
 
 /// Installs what was built for the Open MPI that the build scripts find, under a prefix, and returns the folder of the

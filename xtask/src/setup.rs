@@ -5,7 +5,8 @@
 //! what is missing. Elsewhere it checks each requirement itself, continues if all are met, and otherwise lists the
 //! packages to install, or descriptions if it does not know the package manager.
 //!
-//! [`requirements`] has the list, [`system`] checks. Grade: setup. Tests: setup/tests.rs.
+//! [`requirements`] has the list, [`manager`] the package managers, [`system`] checks. Grade: setup. Tests:
+//! setup/tests.rs.
 
 use crate::command::{run, shown, step};
 use crate::environment::Environment;
@@ -13,14 +14,16 @@ use anyhow::{Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use std::process::ExitCode;
 
+mod manager;
 mod requirements;
 mod system;
 #[cfg(test)]
 mod tests;
 
+use manager::Manager;
 use requirements::{Need, REQUIREMENTS, Requirement};
+use system::System;
 pub(crate) use system::is_root;
-use system::{Manager, System};
 
 /// Arguments of `cargo xtask setup`.
 #[derive(clap::Args)]

@@ -15,14 +15,14 @@ use ibex_messages::{Job as Traced, Message, Protocol, ReceiveSide};
 use ibex_trace::{Folder, Reader};
 use serde::Serialize;
 
-use super::super::hosts::quoted;
-use super::super::job::{self, Job, Nodes};
-use super::super::mpi;
-use super::super::place::Where;
-use super::super::transport::Transport;
 use super::distribution::Distribution;
 use super::planted::{self, Explained, Planted, Waits};
 use super::queues::{self, Queue, Searches};
+use crate::catalogue::transport::Transport;
+use crate::nodes::hosts::quoted;
+use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::place::Where;
+use crate::programs::mpi;
 
 /// A program to be recorded.
 pub(super) struct Program {
@@ -187,8 +187,8 @@ fn by(way: Option<Protocol>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::mpi::tests::place;
     use super::*;
+    use crate::nodes::place::tests::place;
 
     #[test]
     fn the_recorder_is_around_mpirun_and_ibex_is_the_only_way() {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn each_message_is_matched_once_and_completed_by_its_way() {
-        let job = Traced::made(4, 1000, 7);
+        let job = Traced::synthetic(4, 1000, 7);
         let times = times(&job.messages);
         let count = |from: &str| times.iter().filter(|of| of.from == from).map(|of| of.took.count).sum::<usize>();
         assert_eq!((count("arrival"), count("match")), (1000, 1000));

@@ -10,15 +10,16 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::super::catalogue::{self, Test};
-use super::super::events::Counts;
-use super::super::instructions::{self, Count};
-use super::super::job::{self, Job, Nodes};
-use super::super::mpi;
-use super::super::place::Where;
-use super::super::plan::Kind;
-use super::super::transport::{Transport, is_in_path};
 use super::distribution::Distribution;
+use crate::catalogue::device_kind::Kind;
+use crate::catalogue::transport::Transport;
+use crate::catalogue::{self, Test};
+use crate::nodes::here::is_in_path;
+use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::place::Where;
+use crate::programs::event_counts::Counts;
+use crate::programs::instructions::{self, Count};
+use crate::programs::mpi;
 
 /// A way to listen to events, or not to.
 #[derive(Clone, Copy, Debug)]
@@ -142,8 +143,8 @@ fn instructions(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::mpi::tests::place;
     use super::*;
+    use crate::nodes::place::tests::place;
 
     #[test]
     fn a_way_is_compared_with_the_build_without_events_of_its_own_face() {

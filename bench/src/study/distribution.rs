@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::super::report::quantile;
+use crate::numbers::quantile;
 
 /// A distribution. Its unit is that of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

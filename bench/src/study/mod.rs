@@ -16,17 +16,14 @@ mod page;
 mod planted;
 mod queues;
 
-use std::path::{Path, PathBuf};
-use std::{fmt, fs};
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
-use super::finished::environment;
-use super::job::Nodes;
-use super::place::Where;
-use super::report::LeftOut;
-use super::transport::is_in_path;
+use crate::nodes::environment::environment;
+use crate::nodes::here::is_in_path;
+use crate::nodes::job::Nodes;
+use crate::nodes::place::Where;
+use crate::plan::LeftOut;
 use application::{Application, Program};
 use cost::Cost;
 use planted::{Finding, Planted};
@@ -113,30 +110,5 @@ impl Study {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.planted.iter().all(Finding::is_found)
-    }
-
-    /// The tables, as Markdown.
-    #[must_use]
-    pub fn markdown(&self) -> String {
-        page::markdown(self)
-    }
-
-    /// Writes `study.json` and `study.md` into a folder, and gives their paths.
-    ///
-    /// # Errors
-    /// When the folder cannot be written to.
-    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
-        let save = |name: &str, text: &str| -> Result<PathBuf> {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(path)
-        };
-        Ok([save("study.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("study.md", &self.markdown())?])
-    }
-}
-
-impl fmt::Display for Study {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.markdown())
     }
 }

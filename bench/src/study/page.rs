@@ -1,20 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A study as tables of Markdown: what docs/study.md has between its markers.
 //!
-//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+//! Grade: setup. Called by who shows a study. Tests: at the end of this file.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
-use super::super::table::{grouped, number};
+use anyhow::{Context, Result};
+
 use super::application::{Application, Times};
 use super::cost::Cost;
 use super::distribution::Distribution;
 use super::planted::{Finding, Waits};
 use super::queues::{Queue, Searches};
 use super::{Study, cost};
+use crate::numbers::{grouped, number};
+
+impl Study {
+    /// The tables, as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        markdown(self)
+    }
+
+    /// Writes `study.json` and `study.md` into a folder, and gives their paths.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
+        let save = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = folder.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(path)
+        };
+        Ok([save("study.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("study.md", &self.markdown())?])
+    }
+}
+
+impl fmt::Display for Study {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.markdown())
+    }
+}
 
 /// All of it.
-pub(super) fn markdown(study: &Study) -> String {
+fn markdown(study: &Study) -> String {
     let mut page = format!("Measured on {}. {}\n\n", study.device, study.remark);
     // Others are of what is not part of it.
     let facts = ["Kernel", "Processors", "Processor", "Virtual machine", "Open MPI", "ibex"];

@@ -7,7 +7,8 @@
 //! `hw-tests/tests/device/command.rs`.
 
 use super::protocol::{self, Link, Published, Reached};
-use ibex::connect::{host, interfaces};
+use ibex::connect::host;
+use ibex::interfaces;
 use ibex::peer::PeerName;
 use ibex::select::address::{self, PortAddress, PortEntry, pair};
 use ibex::select::device::survey;

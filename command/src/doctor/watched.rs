@@ -31,7 +31,7 @@ const ERRORS: [(&str, &str, &str); 15] = [
 const CABLE: &str = "clean or replace cable and transceivers, check the switch's port, update firmware";
 const CONGESTION: &str = "on Ethernet set up flow control (PFC or ECN) on hosts and switches, with btl_ibex_traffic_class; look for \
                           congestion and bad links (ibdiagnet)";
-const RECEIVERS: &str = "raise btl_ibex_receive_queue_depth, or leave btl_ibex_rnr_retry at 7";
+const RECEIVERS: &str = "raise btl_ibex_receive_queue_depth of the job that receives";
 
 /// Checks them.
 pub(super) fn judge(seen: &Seen) -> Vec<Finding> {

@@ -12,7 +12,7 @@ use ibex::counters::COUNTERS;
 use ibex::flight::{Flight, Kind, PeerFlight, PortFlight};
 use serde::Serialize;
 
-use super::{bytes, duration, table};
+use super::text::{bytes, duration, table};
 use crate::facts::counters::{self, Counters};
 use crate::top::peer_name;
 

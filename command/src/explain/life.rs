@@ -9,7 +9,8 @@ use anyhow::{Result, bail};
 use ibex_messages::{Job, Message, Protocol, Reason, Time};
 use serde::Serialize;
 
-use super::{Unknown, bytes, duration, name, table, word};
+use super::text::{bytes, duration, name, table, word};
+use super::unknown::Unknown;
 
 /// Which message: the n-th, from 1, that a rank sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,13 +2,15 @@
 //! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace.
 //!
 //! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, the [`life`] of one message, or the
-//! [`waits`]. Each ends with what is unknown. For a process instead of a folder ([`live`]) it uses the trace that the
-//! process records, or its counts ([`counted`]). Grade: setup. Tests: in the files.
+//! [`waits`]. Each ends with what is [`unknown`]; [`text`] formats ranks, tables and numbers. For a process instead of a folder
+//! ([`live`]) it uses the trace that the process records, or its counts ([`counted`]). Grade: setup. Tests: in the files.
 
 mod counted;
 mod life;
 mod live;
 mod receipt;
+mod text;
+mod unknown;
 mod waits;
 
 use std::path::PathBuf;
@@ -16,12 +18,10 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
-use comfy_table::{CellAlignment, Table, presets};
 use ibex::flight::leftovers::FOLDER;
 use ibex_ffi::clock::monotonic;
 use ibex_messages::Job;
 use ibex_trace::Folder;
-use serde::Serialize;
 
 use crate::answer::{self, Form};
 
@@ -105,110 +105,9 @@ fn show(arguments: &Arguments, job: &Job) -> Result<bool> {
     .context("cannot print it")
 }
 
-/// Remarks about missing data, at the end of each output.
-#[derive(Serialize, Default)]
-struct Unknown {
-    losses: Vec<Lost>,
-    faults: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Lost {
-    rank: String,
-    event: String,
-    count: u64,
-}
-
-impl Unknown {
-    fn of(job: &Job) -> Unknown {
-        let lost = |loss: &ibex_messages::Loss| Lost {
-            rank: name(job, loss.rank),
-            event: loss.event.clone(),
-            count: loss.count,
-        };
-        Unknown { losses: job.losses.iter().map(lost).collect(), faults: job.faults.clone() }
-    }
-}
-
-impl std::fmt::Display for Unknown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if !self.losses.is_empty() {
-            writeln!(f, "\nLost events")?;
-            let rows = self.losses.iter().map(|of| vec![of.rank.clone(), of.event.clone(), of.count.to_string()]);
-            writeln!(f, "{}", table(&["rank", "event", "lost"], &[2], rows))?;
-        }
-        if !self.faults.is_empty() {
-            writeln!(f, "\nRemarks")?;
-            self.faults.iter().try_for_each(|fault| writeln!(f, "  - {fault}"))?;
-        }
-        Ok(())
-    }
-}
-
-/// A rank's name: `3`, or `1.3` in another world.
-fn name(job: &Job, place: u32) -> String {
-    job.ranks.get(place as usize).map_or_else(
-        || "?".to_owned(),
-        |of| if of.world == 0 { of.rank.to_string() } else { format!("{}.{}", of.world, of.rank) },
-    )
-}
-
-/// A table; columns of numbers are right-aligned.
-fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(names.to_vec());
-    rows.for_each(|row| {
-        table.add_row(row);
-    });
-    for number in numbers {
-        if let Some(column) = table.column_mut(*number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
-
-/// Nanoseconds in the unit that fits.
-fn duration(nanoseconds: i64) -> String {
-    let magnitude = nanoseconds.unsigned_abs();
-    let value = nanoseconds as f64;
-    match magnitude {
-        0..10_000 => format!("{nanoseconds} ns"),
-        10_000..10_000_000 => format!("{:.1} us", value / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
-}
-
-/// Bytes in the unit that fits.
-fn bytes(bytes: u64) -> String {
-    let value = bytes as f64;
-    match bytes {
-        0..10_240 => format!("{bytes} B"),
-        10_240..10_485_760 => format!("{:.1} KiB", value / 1024.0),
-        10_485_760..10_737_418_240 => format!("{:.1} MiB", value / 1_048_576.0),
-        _ => format!("{:.1} GiB", value / 1_073_741_824.0),
-    }
-}
-
-/// A value's name in JSON, with blanks.
-fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(|word| word.replace('_', " ")))
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_have_units_that_fit() {
-        assert_eq!([0, 9_999, 10_000, -25_000_000].map(duration), ["0 ns", "9999 ns", "10.0 us", "-25.0 ms"]);
-        assert_eq!([0, 10_239, 10_240, 20 << 20].map(bytes), ["0 B", "10239 B", "10.0 KiB", "20.0 MiB"]);
-        assert_eq!(word(&ibex_messages::Protocol::ReceiverFirst), "receiver first");
-    }
 
     #[test]
     fn losses_and_faults_are_printed() {

@@ -10,7 +10,8 @@ use std::fmt;
 use ibex_messages::{IncidentKind, Job, Message, Protocol, Reason, WaitKind};
 use serde::Serialize;
 
-use super::{Unknown, bytes, duration, name, table, word};
+use super::text::{bytes, duration, name, table, word};
+use super::unknown::Unknown;
 
 /// The receipt.
 #[derive(Serialize)]

@@ -10,7 +10,8 @@ use std::fmt;
 use ibex_messages::{Job, WaitKind};
 use serde::Serialize;
 
-use super::{Unknown, duration, name, table, word};
+use super::text::{self, duration, name, table, word};
+use super::unknown::Unknown;
 
 /// Number of longest waits per kind in text and in JSON: a late process in a collective operation makes many late.
 const LONGEST: usize = 5;
@@ -154,7 +155,7 @@ impl fmt::Display for Waits {
                     of.from.clone(),
                     of.to.clone(),
                     number(of.tag.map(|tag| tag.to_string())),
-                    number(of.bytes.map(super::bytes)),
+                    number(of.bytes.map(text::bytes)),
                     duration(of.begin_nanoseconds),
                     duration(of.nanoseconds),
                 ]

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use ibex_messages::{Job, Message, ReceiveSide, SendSide, Time};
 
-use super::{Cell, Column, Kind, Table};
+use super::table::{Cell, Column, Kind, Table};
 use crate::names;
 
 /// Every table.

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use ibex_messages::Job;
 
-use super::{Cell, Table, write_folder};
+use super::folder::write_folder;
+use super::table::{Cell, Table};
 use crate::error::ExportError;
 use crate::file;
 

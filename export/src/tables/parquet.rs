@@ -18,7 +18,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::{Cell, Column, Kind, Table, write_folder};
+use super::folder::write_folder;
+use super::table::{Cell, Column, Kind, Table};
 use crate::error::ExportError;
 
 /// Rows of a group: what is in memory at a time.

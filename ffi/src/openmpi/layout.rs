@@ -3,15 +3,13 @@
 //!
 //! `ffi/openmpi/layout.c` is compiled against the same headers and holds size, alignment, and every field's offset and
 //! size; bindgen's view is compared with it row by row. The comparison fails on a row that has no counterpart, so that
-//! the C table cannot grow unnoticed. Fields that not every release series has stand with the series (`release`).
-#![cfg(test)]
+//! the C table cannot grow unnoticed. `layout_rows` makes bindgen's rows. Fields that not every release series has stand
+//! with the series (`release`).
 
-use std::collections::BTreeMap;
 use std::ffi::CStr;
 
+use super::layout_rows::{Rows, types};
 use super::{release, sys};
-
-pub(super) type Rows = BTreeMap<(String, Option<String>), (usize, usize)>;
 
 fn c_rows() -> Rows {
     // SAFETY: the table is a constant of the shim, `ibex_layout_rows` rows long.
@@ -31,41 +29,6 @@ fn c_rows() -> Rows {
         })
         .collect()
 }
-
-/// Size of the field that `pick` points at; only its type is used.
-pub(super) fn field_size<T, F>(_pick: fn(*const T) -> *const F) -> usize {
-    size_of::<F>()
-}
-
-/// The rows of fields, by their types.
-macro_rules! fields {
-    ($($type:ident { $($field:ident),* })*) => {{
-        let mut rows = crate::openmpi::layout::Rows::new();
-        $($(
-            rows.insert(
-                (stringify!($type).to_owned(), Some(stringify!($field).to_owned())),
-                (
-                    std::mem::offset_of!(sys::$type, $field),
-                    // SAFETY: the closure is never called; it only names the type of the field.
-                    crate::openmpi::layout::field_size(|of: *const sys::$type| unsafe { &raw const (*of).$field }),
-                ),
-            );
-        )*)*
-        rows
-    }};
-}
-pub(super) use fields;
-
-/// The rows of types and of their fields.
-macro_rules! types {
-    ($($type:ident { $($field:ident),* })*) => {{
-        let mut rows = crate::openmpi::layout::fields! { $($type { $($field),* })* };
-        $(rows.insert((stringify!($type).to_owned(), None), (align_of::<sys::$type>(), size_of::<sys::$type>()));)*
-        rows
-    }};
-}
-#[allow(unused_imports, reason = "a release series may have no type of its own")]
-pub(super) use types;
 
 fn bindgen_rows() -> Rows {
     types! {

@@ -65,8 +65,8 @@ impl Status {
                  btl_ibex_link_outage"
             }
             Status::RNR_RETRY_EXCEEDED => {
-                "the peer had no receive buffer for too long; raise btl_ibex_receive_queue_depth, or set \
-                 btl_ibex_rnr_retry to 7, which waits for ever"
+                "the adapter gave up waiting for a receive buffer of the peer, although ibex asks it to wait for ever; raise \
+                 btl_ibex_receive_queue_depth"
             }
             Status::REMOTE_ACCESS => {
                 "the peer's adapter refused the access; the memory was no longer registered there, or the address is outside it"

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::bail;
 
 use super::{SYSTEM_PATH, accelerator, boot, image, kernel};
-use crate::fabric::Options;
+use crate::options::Options;
 
 /// Boots as many nodes as `options` say, with `agent` in each.
 ///

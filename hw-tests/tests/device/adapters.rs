@@ -4,9 +4,9 @@
 //! Each case has a fabric of its own on emulated adapters that differ in a few keys, or have the profile of a real one
 //! (docs/softhca.md). On other devices each is skipped, with the reason. Setup grade; one at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::Result;
 
 /// The tests of this file.

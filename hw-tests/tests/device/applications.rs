@@ -4,9 +4,9 @@
 //!
 //! Run on emulated adapters, by both of ibex's faces. Setup grade; one at a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 
 /// The tests of this file.

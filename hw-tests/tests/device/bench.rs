@@ -3,8 +3,8 @@
 //!
 //! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
 use std::time::Duration;

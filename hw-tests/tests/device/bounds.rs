@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every parameter of both tables at its least and at its most, and just beyond: a short job of messages of all sizes ends
+//! Every parameter at its least and at its most, and just beyond: a short job of messages of all sizes ends
 //! right, or is refused with the parameter's name and what it may be.
 //!
 //! Values are tried many at a time, by chance but the same in each run; those that loss, patience and connecting go by one
 //! at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::Ending;
 use ibex::connect::Random;
-use ibex::tunables::{Kind, Row, TABLE, pml};
+use ibex::tunables::{Faces, Kind, Row, TABLE};
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -31,42 +31,17 @@ const MOST: &[(&str, u64)] = &[
     ("completion_queue_depth", 65536),
     // A slot is 32 KiB: 1 GiB for each rank.
     ("receive_queue_depth", 4096),
-    // 128 MiB at once, of each of three sizes.
-    ("send_slots_grow", 1024),
-    // What loses every packet connects nobody.
-    ("handshake_loss", 50),
 ];
 
 /// Of these one has another value than its default in a job.
-const ONE_AT_A_TIME: &[&str] = &[
-    "ack_timeout",
-    "link_outage",
-    "retry_count",
-    "rnr_timer",
-    "probe_interval",
-    "connect_via",
-    "connect_retry",
-    "connect_timeout",
-    "connect_ud_tries",
-    "connect_poll_interval",
-    "connect_tcp_interval",
-    "handshake_loss",
-    "handshake_duplicate",
-    "fault_seed",
-];
+const ONE_AT_A_TIME: &[&str] =
+    &["ack_timeout", "link_outage", "retry_count", "probe_interval", "connect_via", "connect_timeout"];
 
 /// What an adapter or a fabric may lack, and what ends a job in its own words.
-const ALONE: &[&str] =
-    &["gid_index", "pkey_index", "mtu", "fork_support", "rnr_retry", "priority", "receive_batch", "signal_interval"];
+const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "priority"];
 
 /// What is tried alone at its very most as well.
 const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
-
-/// What is at most half of a queue, and a queue of twice its most.
-const BESIDE: &[(&str, &str, &str)] = &[
-    ("receive_batch", "btl_ibex_receive_queue_depth", "2048"),
-    ("signal_interval", "btl_ibex_send_queue_depth", "2048"),
-];
 
 /// The values of a row that are tried.
 fn bounds(row: &Row) -> Vec<String> {
@@ -96,14 +71,9 @@ fn just_beyond(row: &Row) -> Vec<String> {
     }
 }
 
-/// A row's whole name.
-fn name(row: &Row) -> String {
-    format!("{}{}", row.prefix, row.name)
-}
-
-/// The rows of both tables of which this holds.
+/// The rows of which this holds.
 fn rows(is_wanted: impl Fn(&Row) -> bool) -> Vec<&'static Row> {
-    TABLE.iter().chain(pml::TABLE).filter(|row| is_wanted(row)).collect()
+    TABLE.iter().filter(|row| is_wanted(row)).collect()
 }
 
 fn at_the_bounds(site: &mut Site) -> Result<()> {
@@ -121,7 +91,7 @@ fn at_the_bounds(site: &mut Site) -> Result<()> {
             set.push((*row, values.swap_remove(turn)));
         }
         let passed = if over == "ob1" {
-            set.retain(|(row, _)| row.prefix == "btl_ibex_");
+            set.retain(|(row, _)| row.faces != Faces::Pml);
             traffic(job, &set).passes(site)
         } else {
             over_the_pml(|| traffic(job, &set).passes(site))
@@ -137,7 +107,7 @@ fn traffic(job: usize, set: &[(&Row, String)]) -> Launch {
     let launch = Launch::new("traffic", 2).arguments(&["--seed", &job.to_string(), "--messages", "24"]);
     let launch = launch.environment("IBEX_TEST_SCALE", "0.2").limit(60);
     let launch = if job % 4 < 2 { launch } else { launch.with("btl", "self,sm,ibex") };
-    set.iter().fold(launch, |launch, (row, value)| launch.with(&name(row), value))
+    set.iter().fold(launch, |launch, (row, value)| launch.with(&row.full_name(), value))
 }
 
 fn alone(site: &mut Site) -> Result<()> {
@@ -147,15 +117,10 @@ fn alone(site: &mut Site) -> Result<()> {
     };
     for row in rows(|row| ALONE.contains(&row.name) || WHOLE.contains(&row.name)) {
         for value in most(row) {
-            let queue = BESIDE.iter().filter(|(name, ..)| *name == row.name);
-            let launch = || {
-                let launch = traffic(0, &[(row, value.clone())]);
-                queue.clone().fold(launch, |launch, (_, queue, depth)| launch.with(queue, depth))
-            };
-            let outcome = over_the_pml(|| launch().run(site))?;
+            let outcome = over_the_pml(|| traffic(0, &[(row, value.clone())]).run(site))?;
             ensure!(matches!(outcome.ending, Ending::Exited(_)), "{} {value}: {outcome}", row.name);
             if !outcome.success() {
-                says(&outcome, &[&name(row), &value])?;
+                says(&outcome, &[&row.full_name(), &value])?;
             }
         }
     }
@@ -169,13 +134,13 @@ fn beyond(site: &mut Site) -> Result<()> {
         .flat_map(|row| just_beyond(row).into_iter().map(move |value| (row, value)))
         .collect();
     for ranks in values.chunks(8) {
-        let own: Vec<String> = ranks.iter().map(|(row, value)| format!("{}={value}", name(row))).collect();
+        let own: Vec<String> = ranks.iter().map(|(row, value)| format!("{}={value}", row.full_name())).collect();
         let launch =
             Launch::new("init_finalize", 1).without("pml").with("btl", "self,sm,ibex").each_rank_with_own(&own);
         let outcome = launch.limit(60).succeeds(site)?;
         for (row, value) in ranks {
             let value = if value == "-1" { u64::MAX.to_string() } else { value.clone() };
-            says(&outcome, &[&format!("{} is", name(row)), &value, &row.permitted()])?;
+            says(&outcome, &[&format!("{} is", row.full_name()), &value, &row.permitted()])?;
         }
     }
     Ok(())

@@ -3,9 +3,9 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, ensure};
 
 /// What Open MPI says of the PML it has chosen, with `pml_base_verbose`.

@@ -4,10 +4,10 @@
 //!
 //! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::doctor::finding;
 use crate::launch::Launch;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
 use std::env;

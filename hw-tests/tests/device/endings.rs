@@ -6,9 +6,9 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, bail};
 
 /// The tests of this file.

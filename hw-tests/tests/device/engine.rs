@@ -3,8 +3,8 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, bail};
 use hw_tests::{Fabric, Job};
 use std::env;
@@ -16,6 +16,13 @@ const VARIABLE: &str = "IBEX_ENGINE_TESTS";
 /// An adapter on which a queue pair that is destroyed takes all that it can with it.
 const LOSES_RECEIVES: &str = "[[device]]\nname = \"softhca0\"\n[device.behaviour]\n\
                               purge_cq_on_destroy = \"compact\"\nsrq_wr_lost_on_destroy = \"purged\"\n";
+
+/// An adapter that loses four of ten datagrams, and has three of ten others arrive twice.
+const LOSES_HANDSHAKES: &str = "[[device]]\nname = \"softhca0\"\n\
+                                [[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 1\n\
+                                [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.3\nseed = 2\n";
+/// The test that needs it.
+const OF_LOST_HANDSHAKES: &str = "lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more";
 
 /// The tests of this file. Without the program there is one, which says so.
 pub(crate) fn tests() -> Vec<Test> {
@@ -31,6 +38,11 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 fn test(program: String, name: String) -> Test {
+    if name == OF_LOST_HANDSHAKES {
+        return Test::on_emulated(format!("engine {name}"), move |site| {
+            run_on(site.fabric_on(LOSES_HANDSHAKES)?, &program, &name).map(drop)
+        });
+    }
     Test::new(format!("engine {name}"), move |site| run(site, &program, &name))
 }
 

@@ -5,9 +5,9 @@
 //! `IBEX_COMMAND` names the program. Each test has a folder of its own in shared memory, as other jobs have theirs
 //! there. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, over_the_pml};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use std::env;
 use std::fs;

@@ -5,9 +5,9 @@
 //! softhca notes each call of `ibv_fork_init` in the fabric's folder. On other devices each case is skipped. Setup
 //! grade; one at a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, ensure};
 
 /// The tests of this file.

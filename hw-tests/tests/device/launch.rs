@@ -287,6 +287,11 @@ fn pml() -> &'static str {
     if is_pml { "ibex" } else { "ob1" }
 }
 
+/// The usual two rails of emulated adapters, with these `[[fault]]` tables.
+pub(crate) fn with_faults(rules: &str) -> String {
+    format!("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n{rules}")
+}
+
 /// A command line's beginning that gives the rest of it to a script as `"$@"`.
 fn in_a_shell(script: &str) -> [String; 4] {
     ["sh", "-c", script, "sh"].map(str::to_owned)

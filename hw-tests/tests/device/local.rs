@@ -4,9 +4,9 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::ensure;
 
 /// The parameters of a job whose processes talk by shared memory, and what they say of it.

@@ -7,7 +7,7 @@
 //! not pass by absence. With it, a device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are
 //! left out that no device changes, and counted; with `IBEX_ONLY` those whose name contains none of its lines.
 //!
-//! [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
+//! [`test`] says what a test is: a name, what it does, and what it needs. [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`], [`subnets`], [`faults`],
 //! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
 //! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`]
@@ -43,79 +43,18 @@ mod refusals;
 mod site;
 mod spawn;
 mod subnets;
+mod test;
 mod tools;
 mod waits;
 
-use hw_tests::{Device, runtime_failure};
+use hw_tests::runtime_failure;
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::env;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// For [`Test::on_emulated_with`].
-const INFINIBAND: (fn(&Device) -> bool, &str) = (Device::has_infiniband, "the adapters have no InfiniBand ports");
-
-/// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
-struct Test {
-    name: String,
-    run: Run,
-    /// Whether what it tests is the same on every device: a parameter's bounds, what a tool is shown.
-    device_independent: bool,
-}
-
-type Run = Box<dyn Fn(&mut Site) -> anyhow::Result<()> + Send>;
-
-impl Test {
-    fn new(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
-        Self { name: name.into().replace(' ', "_"), run: Box::new(run), device_independent: false }
-    }
-
-    /// The same, of which a run on one device is enough.
-    fn device_independent(self) -> Self {
-        Self { device_independent: true, ..self }
-    }
-
-    /// A test that describes adapters of its own; skipped where they are not emulated.
-    fn on_emulated(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
-        let name = name.into();
-        Self::new(name.clone(), move |site| {
-            if site.is_emulated() {
-                return run(site);
-            }
-            site.skip(&name, "needs emulated adapters (`--device softhca`)");
-            Ok(())
-        })
-    }
-
-    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
-    fn on_emulated_with(
-        (has, lack): (fn(&Device) -> bool, &'static str),
-        name: &'static str,
-        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
-    ) -> Self {
-        Self::on_emulated(name, move |site| {
-            if has(site.device()) {
-                return run(site);
-            }
-            site.skip(name, lack);
-            Ok(())
-        })
-    }
-
-    /// A test that needs two nodes; skipped where there is one.
-    fn on_two_nodes(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
-        let name = name.into();
-        Self::new(name.clone(), move |site| {
-            if site.is_disposable() {
-                return run(site);
-            }
-            site.skip(&name, "needs two nodes, and an adapter of this machine makes one");
-            Ok(())
-        })
-    }
-}
+use test::Test;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();

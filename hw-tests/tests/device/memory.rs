@@ -5,9 +5,9 @@
 //! for a trace. The pool of explicit huge pages is this host's; who needs some puts them there, where this process may,
 //! and gives them back. On other devices each case is skipped. Setup grade; one at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 

@@ -4,9 +4,9 @@
 //!
 //! Setup grade; any thread.
 
-use crate::Test;
 use crate::launch::{Launch, over_the_pml};
 use crate::programs::STARVED;
+use crate::test::Test;
 
 /// What is run, with which parameters, on an adapter with which faults.
 struct Case {

@@ -6,10 +6,10 @@
 //!
 //! Setup grade; any thread.
 
-use crate::Test;
-use crate::launch::Launch;
+use crate::launch::{Launch, with_faults};
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::openmpi::Series;
 
@@ -21,6 +21,8 @@ struct Case {
     ranks: &'static [usize],
     arguments: &'static [&'static str],
     parameters: &'static [(&'static str, &'static str)],
+    /// `[[fault]]` tables. With any, it runs on emulated adapters alone.
+    faults: &'static str,
     /// Whether an MPI that refuses threads is a failure; the program would skip.
     threads: bool,
     /// Of the counts a program repeats things by: an emulated processor is slow.
@@ -34,6 +36,7 @@ const PLAIN: Case = Case {
     ranks: &[2],
     arguments: &[],
     parameters: &[],
+    faults: "",
     threads: false,
     scale: 1.0,
     limit: 180,
@@ -43,18 +46,16 @@ const PLAIN: Case = Case {
 pub(crate) const STARVED: &[(&str, &str)] = &[
     ("btl_ibex_send_queue_depth", "16"),
     ("btl_ibex_receive_queue_depth", "64"),
-    ("btl_ibex_receive_batch", "8"),
-    ("btl_ibex_signal_interval", "4"),
     ("btl_ibex_completion_queue_depth", "256"),
-    ("btl_ibex_send_slots_grow", "4"),
     ("btl_ibex_send_slots_max", "8"),
 ];
 
 /// No zero-copy, and no inline sends.
 pub(crate) const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
-/// Four of ten handshake packets are lost, and as many sent twice.
-const FAULTY_HANDSHAKE: &[(&str, &str)] = &[("btl_ibex_handshake_loss", "40"), ("btl_ibex_handshake_duplicate", "40")];
+/// Four of ten datagrams, which carry nothing but handshakes, are lost, and of the others as many arrive twice.
+const FAULTY_HANDSHAKE: &str = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 1\n\
+                                [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 2\n";
 
 /// The receiver tells the sender where to write, in pieces, as ob1 does where reads cannot be.
 pub(crate) const WRITTEN: &[(&str, &str)] =
@@ -195,7 +196,7 @@ static CASES: &[Case] = &[
     Case {
         sentence: "a first blocking send has left when it returns although handshake packets are lost",
         program: "first_send",
-        parameters: FAULTY_HANDSHAKE,
+        faults: FAULTY_HANDSHAKE,
         ranks: &[4],
         ..PLAIN
     },
@@ -262,7 +263,7 @@ static CASES: &[Case] = &[
         sentence: "ranks connect although handshake packets are lost and repeated",
         program: "first_contact",
         ranks: &[2, 4],
-        parameters: FAULTY_HANDSHAKE,
+        faults: FAULTY_HANDSHAKE,
         ..PLAIN
     },
     Case {
@@ -495,10 +496,7 @@ static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
     ("pml_ibex_unexpected_memory", "4096"),
     ("btl_ibex_send_queue_depth", "16"),
     ("btl_ibex_receive_queue_depth", "64"),
-    ("btl_ibex_receive_batch", "8"),
-    ("btl_ibex_signal_interval", "4"),
     ("btl_ibex_completion_queue_depth", "256"),
-    ("btl_ibex_send_slots_grow", "4"),
     ("btl_ibex_send_slots_max", "8"),
 ];
 
@@ -550,7 +548,7 @@ pub(crate) fn tests() -> Vec<Test> {
         if OVER_THE_PML.contains(&case.program) {
             tests.push(over_the_pml(case, ranks));
         }
-        let test = Test::new(named(case, ranks), move |site| run(site, case, ranks, None));
+        let test = test(case, named(case, ranks), move |site| run(site, case, ranks, None));
         tests.push(if is_device_independent(case, ranks) { test.device_independent() } else { test });
     }
     tests
@@ -578,11 +576,19 @@ fn named(case: &Case, ranks: usize) -> String {
     format!("{} on {ranks} ranks", case.sentence)
 }
 
+fn test(case: &Case, name: String, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
+    if case.faults.is_empty() { Test::new(name, run) } else { Test::on_emulated(name, run) }
+}
+
+fn has_usual_settings(case: &Case) -> bool {
+    case.parameters.is_empty() && case.faults.is_empty() && !case.threads
+}
+
 /// A case over ibex's PML. One plain run of each program is made on each device.
 fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
-    let test =
-        Test::new(format!("over the pml, {}", named(case, ranks)), move |site| run(site, case, ranks, Some("ibex")));
-    let is_plain = case.parameters.is_empty() && !case.threads && ranks == 2 && case.program != LONG;
+    let name = format!("over the pml, {}", named(case, ranks));
+    let test = test(case, name, move |site| run(site, case, ranks, Some("ibex")));
+    let is_plain = has_usual_settings(case) && ranks == 2 && case.program != LONG;
     if is_plain { test } else { test.device_independent() }
 }
 
@@ -594,7 +600,7 @@ const LONG: &str = "message_over_2gib";
 
 /// Whether one device is as good as another for it. Of each program one plain run is made on each, of one or two ranks.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
-    let is_plain = case.parameters.is_empty() && !case.threads;
+    let is_plain = has_usual_settings(case);
     let is_larger = ranks > 2;
     match case.program {
         "traffic" => !is_plain || ranks != 2,
@@ -602,7 +608,8 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
         LONG => true,
         program if program.starts_with("events") || is_larger => true,
         // What needs threads has no other run.
-        program => !case.parameters.is_empty() && !ON_EACH_DEVICE.contains(&program),
+        program if ON_EACH_DEVICE.contains(&program) => false,
+        _ => !(case.parameters.is_empty() && case.faults.is_empty()),
     }
 }
 
@@ -632,6 +639,9 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     }
     if let Some(pml) = pml {
         launch = launch.with("pml", pml);
+    }
+    if !case.faults.is_empty() {
+        launch = launch.on_adapters(with_faults(case.faults));
     }
     launch.passes(site)
 }

@@ -6,10 +6,10 @@
 //! of its own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped.
 //! Setup grade; one at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says};
 use crate::programs::{COPIED, WRITTEN};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, ensure};
 
 /// The tests of this file.

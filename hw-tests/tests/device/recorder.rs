@@ -6,10 +6,10 @@
 //! brought here. Setup grade; one test at
 //! a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
 use crate::spawn::{spawned as spawned_by, spawning};
+use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::openmpi::Series;
 use hw_tests::{Job, Outcome};

@@ -7,9 +7,9 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, bail, ensure};
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub(crate) fn tests() -> Vec<Test> {
 static OUT_OF_RANGE: &[(&str, &str, &str)] = &[
     ("btl_ibex_send_queue_depth", "4", "16 to 16384"),
     ("btl_ibex_receive_queue_depth", "99999999", "64 to 32767"),
-    ("btl_ibex_poll_batch", "0", "1 to 16"),
+    ("btl_ibex_connect_timeout", "0", "1 to 86400 s"),
     ("btl_ibex_mtu", "1500", "auto, 256, 512, 1024, 2048, 4096"),
     ("btl_ibex_gid_index", "minus one", "0 to 255"),
     ("btl_ibex_connect_via", "pigeon", "auto, ud, tcp"),

@@ -5,9 +5,9 @@
 //! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to
 //! have sent is never received, and the job hangs. Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Outcome};

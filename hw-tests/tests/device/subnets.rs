@@ -7,7 +7,7 @@
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
-use crate::{INFINIBAND, Test};
+use crate::test::{INFINIBAND, Test};
 use anyhow::{Result, ensure};
 use hw_tests::Outcome;
 

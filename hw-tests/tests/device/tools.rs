@@ -6,10 +6,10 @@
 //!
 //! Setup grade; any thread.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::Job;
 use std::collections::BTreeMap;

@@ -3,10 +3,10 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::Test;
 use crate::launch::Launch;
 use crate::recorder::{Place, recorded, sound};
 use crate::site::Site;
+use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::Outcome;
 use ibex_messages::{Job, WaitKind};

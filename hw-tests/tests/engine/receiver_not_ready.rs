@@ -130,7 +130,7 @@ impl Crowd {
 }
 
 fn tunables() -> Tunables {
-    Tunables { receive_queue_depth: SLOTS, receive_batch: 16, ..Tunables::default() }
+    Tunables { receive_queue_depth: SLOTS, ..Tunables::default() }
 }
 
 /// What a receiver cost that computed while all sent more than it had slots for.
@@ -144,8 +144,8 @@ struct Cost {
 }
 
 /// The senders send more than there are slots while the receiver computes; then all of it arrives.
-fn flood(senders: u32, rnr_timer: &str) -> Cost {
-    let mut crowd = Crowd::connected(senders, &Tunables { rnr_timer: rnr_timer.to_owned(), ..tunables() });
+fn flood(senders: u32) -> Cost {
+    let mut crowd = Crowd::connected(senders, &tunables());
     let (before, begin) = (crowd.turned_away(), Instant::now());
     crowd.senders.iter_mut().for_each(|sender| sender.send(MESSAGES));
     crowd.receiver_computes_for(Duration::from_millis(300), u64::from(senders));
@@ -157,7 +157,7 @@ fn flood(senders: u32, rnr_timer: &str) -> Cost {
         timer: count(&crowd.receiver, "rnr_timer"),
     };
     println!(
-        "\n{senders} senders, rnr_timer {rnr_timer}: turned away {:.0} times a second; {} requests with the adapter of each; held \
+        "\n{senders} senders: turned away {:.0} times a second; {} requests with the adapter of each; held \
          back {} times, for {} us",
         cost.turned_away as f64 / cost.time.as_secs_f64(),
         crowd.behind() / u64::from(senders),
@@ -169,10 +169,9 @@ fn flood(senders: u32, rnr_timer: &str) -> Cost {
 }
 
 /// With the timer that is chosen, whose longest is `timer` us, the senders are turned away as often as is borne, and
-/// held back. For comparison it is shown with the shortest timer, too.
+/// held back.
 fn is_bounded(senders: u32, timer: u64) {
-    flood(senders, "12");
-    let cost = flood(senders, "auto");
+    let cost = flood(senders);
     // By the timers that the connections got, one after the other: src/transport/connections/rnr_timer.rs.
     let a_second = 5000.0 * (1.0 + (f64::from(senders) / 3.0).max(1.0).ln());
     let bound = (a_second * cost.time.as_secs_f64()) as u64 + u64::from(senders);

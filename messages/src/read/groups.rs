@@ -5,7 +5,6 @@
 //! freed. Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup.
 //! Threads: plain data. Tests: below; tests/.
 
-use crate::read::MOST_RANKS;
 use crate::read::vocabulary::{Seen, created};
 use crate::time::Time;
 
@@ -33,6 +32,9 @@ pub(crate) struct Group {
     pub(crate) size: [u32; 2],
     pub(crate) runs: [Vec<Run>; 2],
 }
+
+/// The largest plausible rank.
+pub(crate) const MOST_RANKS: u32 = 1 << 22;
 
 /// The largest plausible number of members.
 const MOST_MEMBERS: u32 = 1 << 22;

@@ -23,12 +23,9 @@ use ibex_trace::{Folder, Reader, Timeline};
 
 use crate::model::{Job, Loss, Message, Rank};
 use crate::read::communicators::{Communicators, Worlds};
-use crate::read::groups::Group;
+use crate::read::groups::{Group, MOST_RANKS};
 use crate::read::pass::Process;
 use crate::time::Time;
-
-/// The largest plausible rank.
-const MOST_RANKS: u32 = 1 << 22;
 
 impl Job {
     /// Reads the traces of a folder. Never fails: unreadable data is reported in [`Job::faults`].

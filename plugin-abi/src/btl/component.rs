@@ -9,6 +9,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
+use engine::tunables::Faces;
 use ibex_ffi::openmpi::release::BTL_VERSION;
 use ibex_ffi::openmpi::sys;
 
@@ -113,7 +114,7 @@ unsafe extern "C" fn open() -> c_int {
             messages::parameter(&error);
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
-        match variables::tunables() {
+        match variables::tunables(Faces::Btl) {
             Ok(tunables) => {
                 settings::set_tunables(Some(tunables));
                 sys::OPAL_SUCCESS

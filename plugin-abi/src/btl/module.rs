@@ -32,6 +32,10 @@ use crate::runtime::port::OpenPort;
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
 pub(crate) const INLINE_MAX: usize = 1024;
 
+/// Send slots that are registered at once when none is free: a registration costs some microseconds, whatever its size, and
+/// so many of the largest are 2 MiB.
+const SLOTS_AT_ONCE: u32 = 64;
+
 /// What one caller at a time may use: the port, and the records that the module has for it.
 pub(crate) struct State<'a> {
     pub(crate) descriptors: &'a mut Descriptors,
@@ -143,7 +147,7 @@ impl Module {
             base.btl_eager_limit.max(base.btl_rndv_eager_limit),
             base.btl_max_send_size,
             tunables.send_slots_max as u32,
-            tunables.send_slots_grow as u32,
+            SLOTS_AT_ONCE,
         );
         if let Some(mut state) = port.enter() {
             descriptors.reserve(|size, count| state.grow(size, count))?;

@@ -14,7 +14,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use engine::tunables::pml::{TABLE, Tunables};
+use engine::tunables::{Faces, OutOfBounds, Tunables};
 use ibex_ffi::openmpi::release::PML_VERSION;
 use ibex_ffi::openmpi::sys;
 
@@ -29,7 +29,7 @@ use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::progress as faces;
-use crate::runtime::variables::{self, Places};
+use crate::runtime::variables;
 use crate::runtime::{messages, modex, refusal};
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
@@ -42,9 +42,6 @@ struct Component(UnsafeCell<sys::mca_pml_base_component_t>);
 // SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to
 // functions.
 unsafe impl Sync for Component {}
-
-/// What the user asked for.
-static PARAMETERS: Places = Places::new();
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
@@ -95,8 +92,7 @@ unsafe extern "C" fn register() -> c_int {
         let version = unsafe { &raw const (*component()).pmlm_version };
         // SAFETY: this component is being registered.
         let registered = unsafe {
-            PARAMETERS
-                .register(version, TABLE)
+            variables::register_pml(version)
                 .and_then(|()| super::variables::register(version))
                 .and_then(|()| variables::register_without_btl())
         };
@@ -141,13 +137,13 @@ unsafe extern "C" fn pml_init(
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
         if let Some(why) = choice::declines() {
-            if choice::is_asked_for() || variables::tunables().is_ok_and(|tunables| tunables.verbose > 0) {
+            if choice::is_asked_for() || variables::tunables(Faces::Pml).is_ok_and(|tunables| tunables.verbose > 0) {
                 messages::verbose(why);
             }
             return null_mut();
         }
-        let Some(own) = own_parameters() else { return null_mut() };
-        let value = c_int::try_from(own.priority).unwrap_or(c_int::MAX);
+        let Some(tunables) = parameters() else { return null_mut() };
+        let value = c_int::try_from(tunables.priority).unwrap_or(c_int::MAX);
         // SAFETY: the out parameter, in which the best priority so far stands.
         if value <= unsafe { priority.read() } {
             return null_mut();
@@ -157,7 +153,7 @@ unsafe extern "C" fn pml_init(
         if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
-        let Some(pml) = make(&own, threads) else { return null_mut() };
+        let Some(pml) = make(&tunables, threads) else { return null_mut() };
         if let Err(code) = modex::publish_pml(true) {
             messages::not_published(code);
             return null_mut();
@@ -171,25 +167,28 @@ unsafe extern "C" fn pml_init(
     })
 }
 
-/// The PML's own parameters, if all are permitted.
-fn own_parameters() -> Option<Tunables> {
-    Tunables::from_values(&PARAMETERS.values(TABLE)).map_err(|error| messages::parameter_of_pml(&error)).ok()
+/// The parameters, if all are permitted. Where one is not that concerns the ports, the BTL takes no part either.
+fn parameters() -> Option<Tunables> {
+    let refused = |error: OutOfBounds| match error.faces {
+        Faces::Pml => messages::parameter_of_pml(&error),
+        _ => messages::parameter(&error),
+    };
+    variables::tunables(Faces::Pml).map_err(refused).ok()
 }
 
-fn make(own: &Tunables, threads: bool) -> Option<Pml> {
-    let tunables = variables::tunables().map_err(|error| messages::parameter(&error)).ok()?;
+fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
     let settings = Settings {
-        eager_limit: own.eager_limit as usize,
-        local_eager_limit: own.local_eager_limit as usize,
-        unexpected_memory: own.unexpected_memory,
+        eager_limit: tunables.eager_limit as usize,
+        local_eager_limit: tunables.local_eager_limit as usize,
+        unexpected_memory: tunables.unexpected_memory,
         is_verbose: tunables.verbose > 0,
-        receiver_first: own.receiver_first,
+        receiver_first: tunables.receiver_first,
         threads,
         functions: FUNCTIONS,
         poll_more: progress::poll_more::<false>,
     };
     let request = Request {
-        tunables: &tunables,
+        tunables,
         receive_size: RECEIVE_SIZE,
         bounce_size: settings.eager_limit.min(RECEIVE_SIZE as usize) as u32,
         threads,

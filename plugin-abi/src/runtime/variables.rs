@@ -3,16 +3,16 @@
 //!
 //! Called by a face's component: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run
 //! as well, so it touches no device and may run again), [`tunables`] when the component is opened. The rows come from
-//! the engine's two tables; nothing is named here. The counts of events, which have a value per source, are in
+//! the engine's tables; nothing is named here. The counts of events, which have a value per source, are in
 //! `variables/events.rs`. Grade: setup; a counter is read from any thread without a lock.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
-use engine::tunables::{Kind, OutOfBounds, Row, TABLE, Tunables, Value};
+use engine::tunables::{Faces, Kind, OutOfBounds, Row, TABLE, Tunables, Value};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Performance, Storage, Width};
 
@@ -20,11 +20,13 @@ use super::guard;
 
 pub(crate) mod events;
 
-/// More rows than any table has; a test holds it.
+/// More rows than the table has; a test holds it.
 const ROOM: usize = 96;
 
-/// Where Open MPI writes what the user asked for of a table, one place per row and kind.
-pub(crate) struct Places {
+/// Where Open MPI writes what the user asked for, one place per row and kind.
+struct Places {
+    /// Whether Open MPI knows the row. Which rows it does depends on the components that it loads.
+    registered: [Cell<bool>; ROOM],
     counts: [UnsafeCell<u64>; ROOM],
     texts: [UnsafeCell<*mut c_char>; ROOM],
     flags: [UnsafeCell<bool>; ROOM],
@@ -35,26 +37,24 @@ pub(crate) struct Places {
 unsafe impl Sync for Places {}
 
 impl Places {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Places {
+            registered: [const { Cell::new(false) }; ROOM],
             counts: [const { UnsafeCell::new(0) }; ROOM],
             texts: [const { UnsafeCell::new(null_mut()) }; ROOM],
             flags: [const { UnsafeCell::new(false) }; ROOM],
         }
     }
 
-    /// Registers each row of a table.
+    /// Registers each row whose name begins so.
     ///
     /// # Safety
-    /// `component` is the component that is being registered, and this is the table's in all calls.
-    pub(crate) unsafe fn register(
-        &'static self,
-        component: *const sys::mca_base_component_t,
-        table: &[Row],
-    ) -> Result<(), i32> {
-        for (index, row) in table.iter().enumerate() {
+    /// `component` is the component that is being registered.
+    unsafe fn register(&'static self, component: *const sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
+        for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
             // SAFETY: this function's own rule.
             unsafe { self.register_row(component, index, row) }?;
+            self.registered[index].set(true);
         }
         Ok(())
     }
@@ -93,16 +93,17 @@ impl Places {
         unsafe { variable::control(component, row.name, &parameter_help(row), row.level, storage) }
     }
 
-    /// The values of all rows of the table, unchecked.
-    pub(crate) fn values(&self, table: &[Row]) -> Vec<Value> {
+    /// The values of all rows, unchecked.
+    fn values(&self) -> Vec<Value> {
         let value = |(index, row): (usize, &Row)| match row.kind {
+            _ if !self.registered[index].get() => row.default_value(),
             // SAFETY: read in the thread that registered them (see `Places`).
             Kind::Count { .. } => Value::Count(unsafe { self.counts[index].get().read() }),
             Kind::Text { .. } => Value::Text(self.text(index)),
             // SAFETY: as above; Open MPI writes 0 or 1 (mca_base_var_set_value, type bool).
             Kind::Flag { .. } => Value::Flag(unsafe { self.flags[index].get().read() }),
         };
-        table.iter().enumerate().map(value).collect()
+        TABLE.iter().enumerate().map(value).collect()
     }
 
     fn text(&self, index: usize) -> String {
@@ -121,13 +122,13 @@ static PLACES: Places = Places::new();
 /// The counters of the open ports; what a performance variable shows is their sum.
 static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 
-/// Registers every row of both tables.
+/// Registers the parameters that begin with `btl_ibex_`, and every counter.
 ///
 /// # Safety
 /// `component` is the component that is being registered.
 pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
     // SAFETY: this function's own rule.
-    unsafe { PLACES.register(component, TABLE) }?;
+    unsafe { PLACES.register(component, Faces::Both.prefix()) }?;
     for (index, row) in COUNTERS.iter().enumerate() {
         let counter = Performance {
             name: row.name,
@@ -146,8 +147,17 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
     }
     // SAFETY: as above.
     unsafe { events::register(component) }?;
-    events::set_defaults(&PLACES.values(TABLE));
+    events::set_defaults(&PLACES.values());
     Ok(())
+}
+
+/// Registers the PML's own parameters.
+///
+/// # Safety
+/// `component` is the PML's, which is being registered.
+pub(crate) unsafe fn register_pml(component: *const sys::mca_base_component_t) -> Result<(), i32> {
+    // SAFETY: this function's own rule.
+    unsafe { PLACES.register(component, Faces::Pml.prefix()) }
 }
 
 /// Registers the rows under the BTL's name where the BTL has not: the user may have left it out.
@@ -155,7 +165,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
 /// # Safety
 /// A component of ibex is being registered.
 pub(crate) unsafe fn register_without_btl() -> Result<(), i32> {
-    if variable::exists(c"btl", Some(c"ibex"), TABLE.first().map(|row| row.name)) {
+    if variable::exists(c"btl", Some(c"ibex"), TABLE.iter().find(|row| row.faces == Faces::Both).map(|row| row.name)) {
         return Ok(());
     }
     // SAFETY: a C structure of integers, texts and (nullable) pointers, for which zero is a value.
@@ -189,9 +199,9 @@ fn class(row: &CounterRow) -> variable::Class {
     }
 }
 
-/// The parameters as the user set them.
-pub(crate) fn tunables() -> Result<Tunables, OutOfBounds> {
-    Tunables::from_values(&PLACES.values(TABLE))
+/// The parameters as the user set them, checked for a face.
+pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
+    Tunables::for_face(face, &PLACES.values())
 }
 
 /// Shows a port's counters from now on.
@@ -227,16 +237,15 @@ unsafe extern "C" fn read_counter(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::tunables::pml;
 
     #[test]
     fn every_row_has_a_place() {
-        assert!(TABLE.len() <= ROOM && pml::TABLE.len() <= ROOM, "{} and {} rows", TABLE.len(), pml::TABLE.len());
+        assert!(TABLE.len() <= ROOM, "{} rows", TABLE.len());
     }
 
     #[test]
     fn help_names_default_and_bounds() {
-        for row in TABLE.iter().chain(pml::TABLE) {
+        for row in TABLE {
             let help = parameter_help(row);
             assert!(help.contains("Default: ") && help.contains("permitted: "), "{help}");
         }

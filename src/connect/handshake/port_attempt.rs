@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Handshake, LONGEST_PAUSE, PortAttempt, State};
+use super::{FIRST_PAUSE, Handshake, LONGEST_PAUSE, PortAttempt, State};
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::{Carrier, Identity, Paths};
 
@@ -55,7 +55,7 @@ impl Handshake {
         (self.paths, self.peer, self.heard, self.heard_by) = (paths, None, 0, None);
         let (heard_at, needs_datagram) = (self.tries(), self.attempt.needs_datagram);
         // Two rounds are short, as they find the port; who computes for longer is asked ever more seldom.
-        let pause = self.retry.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE.max(self.retry));
+        let pause = FIRST_PAUSE.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE);
         (self.due, self.pause) = (now, pause);
         self.attempt = PortAttempt { needs_datagram, heard_at, ..PortAttempt::default() };
     }
@@ -109,7 +109,7 @@ impl Handshake {
             self.attempt.counted_at = self.ud_sent;
         }
         self.attempt.heard_at = self.tries();
-        self.pause = self.retry;
-        self.due = self.due.min(now + self.retry);
+        self.pause = FIRST_PAUSE;
+        self.due = self.due.min(now + FIRST_PAUSE);
     }
 }

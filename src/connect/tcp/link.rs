@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::connect::Reach;
 use crate::connect::hello::{Hello, HelloError};
-use crate::connect::key::Key;
+use crate::select::key::Key;
 
 /// A hello as it is sent.
 pub(super) type Frame = [u8; Hello::SIZE];

@@ -6,7 +6,7 @@
 
 use super::retransmission::Retransmission;
 use crate::connect::handshake::Handshake;
-use crate::connect::key::Key;
+use crate::select::key::Key;
 use crate::transport::adapter::QueuePair;
 use crate::transport::tx::send_queue::SendQueue;
 

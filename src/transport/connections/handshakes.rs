@@ -6,11 +6,11 @@
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;
 use crate::connect::hello::{Hello, QpInfo};
-use crate::connect::key::Key;
-use crate::connect::{Faults, Identity, Paths, Random, Reach, Via};
+use crate::connect::{Identity, Paths, Random, Reach, Via};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::{PortAddress, PortEntry};
+use crate::select::key::Key;
 use crate::transport::connections::search::Search;
 use crate::transport::work_request::{EndpointId, Immediate};
 use crate::tunables::Tunables;
@@ -44,13 +44,12 @@ pub(crate) struct Handshakes<C> {
     /// The connections that this side has begun.
     epoch: u32,
     random: Random,
-    faults: Faults,
 }
 
 impl<C: Carriers> Handshakes<C> {
     /// None under way.
-    pub(crate) fn new(carriers: C, ourselves: Ourselves, tunables: &Tunables) -> Self {
-        let Identity { name, address, .. } = ourselves.identity;
+    pub(crate) fn new(carriers: C, ourselves: Ourselves) -> Self {
+        let random = Random::new(ourselves.identity.address.instance);
         Handshakes {
             carriers,
             ourselves,
@@ -59,8 +58,7 @@ impl<C: Carriers> Handshakes<C> {
             left: Vec::new(),
             next_due: Duration::ZERO,
             epoch: 0,
-            random: Random::new(address.instance),
-            faults: Faults::new(tunables, name.rank),
+            random,
         }
     }
 
@@ -212,7 +210,7 @@ impl<C: Carriers> Handshakes<C> {
         arrivals
     }
 
-    /// Sends a sealed hello, as often as injected faults have it.
+    /// Sends a sealed hello.
     pub(crate) fn send(
         &mut self,
         to: EndpointId,
@@ -221,7 +219,8 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
-        self.send_copies(via, (remote, path), frame, counters);
+        add(&counters.handshakes_sent, 1);
+        self.carriers.send(remote, path, via, frame);
         if !self.is_active(to) {
             self.carriers.forget(remote.instance);
         }
@@ -235,21 +234,9 @@ impl<C: Carriers> Handshakes<C> {
         frame: &[u8; Hello::SIZE],
         counters: &Counters,
     ) {
-        self.send_copies(via, (remote, path), frame, counters);
+        add(&counters.handshakes_sent, 1);
+        self.carriers.send(remote, path, via, frame);
         self.carriers.forget(remote.instance);
-    }
-
-    fn send_copies(
-        &mut self,
-        via: Via,
-        (remote, path): (&PortAddress, &Path),
-        frame: &[u8; Hello::SIZE],
-        counters: &Counters,
-    ) {
-        for _ in 0..self.faults.copies() {
-            add(&counters.handshakes_sent, 1);
-            self.carriers.send(remote, path, via, frame);
-        }
     }
 
     /// Where the port is that is being asked; `None` where the handshake is over.

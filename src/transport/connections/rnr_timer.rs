@@ -36,10 +36,10 @@ const TENS_OF_MICROSECONDS: [u32; 32] = [
 pub(crate) struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// What the user has set, or what suits a port that has so many connections with this one.
-    pub(crate) fn choose(set: Option<u8>, connections: usize) -> Self {
+    /// What suits a port that has so many connections with this one.
+    pub(crate) fn of(connections: usize) -> Self {
         let suits = |code: &u8| RnrTimer(*code).time() >= Duration::from_secs(1) / PER_SECOND * connections as u32;
-        RnrTimer(set.unwrap_or_else(|| (SHORTEST..LONGEST).find(suits).unwrap_or(LONGEST)))
+        RnrTimer((SHORTEST..LONGEST).find(suits).unwrap_or(LONGEST))
     }
 
     pub(crate) fn code(self) -> u8 {
@@ -56,14 +56,10 @@ impl RnrTimer {
 mod tests {
     use super::*;
 
-    fn chosen(connections: usize) -> RnrTimer {
-        RnrTimer::choose(None, connections)
-    }
-
     #[test]
     fn few_connections_have_a_short_timer_and_many_a_longer_one() {
-        assert!((0..=3).all(|connections| chosen(connections).code() == 12));
-        let timers = [4, 6, 16, 64, 100, 205, 5000].map(|connections| chosen(connections).time().as_micros());
+        assert!((0..=3).all(|connections| RnrTimer::of(connections).code() == 12));
+        let timers = [4, 6, 16, 64, 100, 205, 5000].map(|connections| RnrTimer::of(connections).time().as_micros());
         assert_eq!(timers, [960, 1280, 3840, 15360, 20480, 40960, 40960]);
     }
 
@@ -71,16 +67,9 @@ mod tests {
     fn all_connections_together_are_turned_away_about_as_often_as_is_borne() {
         let mut a_second = 0.0;
         for connection in 1..=205_u32 {
-            a_second += 1.0 / chosen(connection as usize).time().as_secs_f64();
+            a_second += 1.0 / RnrTimer::of(connection as usize).time().as_secs_f64();
             let bound = f64::from(PER_SECOND) * (1.0 + (f64::from(connection) / 3.0).ln().max(0.0));
             assert!(a_second <= bound, "{connection} connections: {a_second:.0} times a second, more than {bound:.0}");
         }
-    }
-
-    #[test]
-    fn a_timer_that_is_set_is_taken_as_it_is() {
-        assert_eq!(RnrTimer::choose(Some(0), 100).time().as_micros(), 655_360);
-        assert_eq!(RnrTimer::choose(Some(1), 100).time().as_micros(), 10);
-        assert_eq!(RnrTimer::choose(Some(31), 1).time().as_micros(), 491_520);
     }
 }

@@ -60,7 +60,7 @@ impl<A: Adapter> Port<A> {
             }
         }
         let is_idle = !self.handshakes.is_any_active() && self.closing.is_empty();
-        self.look_interval = if is_idle { self.tunables.connect_poll_interval as u32 } else { 1 };
+        self.look_interval = if is_idle { self.look_pause } else { 1 };
         // A request that waits may be posted by the next look.
         if is_idle && self.tx.peers_waiting() == 0 { self.look_interval * EMPTY_POLL } else { self.look_interval }
     }

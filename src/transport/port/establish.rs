@@ -23,6 +23,10 @@ use ibex_ffi::verbs::{Reception, Transition};
 use std::fmt::Write as _;
 use std::io;
 
+/// Tries after "receiver not ready": no end of them, as a receiver that computes is no error (InfiniBand specification,
+/// `rnr_retry`).
+const FOR_EVER: u8 = 7;
+
 impl<A: Adapter> Port<A> {
     /// Does what a handshake says.
     pub(super) fn take_step(&mut self, to: EndpointId, step: &Step, remote: &PortAddress) {
@@ -93,7 +97,7 @@ impl<A: Adapter> Port<A> {
         path.psn = program.psn;
         path.mtu = u32::from(program.mtu);
         let (port, pkey) = (self.choice.port, self.tunables.pkey_index as u16);
-        let rnr_timer = RnrTimer::choose(self.tunables.forced_rnr_timer(), self.connections.spoken_to());
+        let rnr_timer = RnrTimer::of(self.connections.spoken_to());
         let access = self.attributes.access();
         let Some(connection) = self.connections.making(to) else { return Ok(()) };
         connection.set_initiator_depth(program.max_rd_atomic);
@@ -112,7 +116,7 @@ impl<A: Adapter> Port<A> {
 
     /// The peer can receive: what waits may go. Only now is the path's round trip known, and with it the time-out.
     fn ready(&mut self, to: EndpointId) {
-        let (software, rnr_retry) = (self.attributes.software, self.tunables.rnr_retry as u8);
+        let software = self.attributes.software;
         let is_diverted = self.connections.is_diverted(to);
         let making = self.connections.making(to);
         let Some(connection) = making.filter(|connection| connection.phase() == Phase::Connecting) else { return };
@@ -122,7 +126,7 @@ impl<A: Adapter> Port<A> {
         let transition = Transition {
             ack_timeout: retransmission.exponent,
             retry_count: retransmission.retries,
-            rnr_retry,
+            rnr_retry: FOR_EVER,
             max_rd_atomic: connection.initiator_depth(),
             psn: connection.handshake().local().psn,
         };

@@ -6,11 +6,11 @@
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
-use crate::connect::key::Key;
 use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
+use crate::select::key::Key;
 use crate::transport::adapter::Adapter;
 use crate::transport::adapter::verbs::{SharedReceives, SlotMemory, Verbs};
 use crate::transport::completion::{Batch, Undelivered};
@@ -36,6 +36,25 @@ const FEWEST: u32 = 16;
 
 /// The fewest receive slots of a port beside others, unless the user wants fewer in all: what a window of messages takes.
 const FEWEST_SHARED: u32 = 128;
+
+/// The most completions of a poll: enough for bandwidth, few enough that a single message is shown soon.
+const POLL_BATCH: usize = 16;
+const _: () = assert!(POLL_BATCH <= Batch::CAPACITY, "what a poll finds fits in a batch");
+
+/// Receive slots are posted again so many at a time, for one doorbell, where the queue is long enough.
+const RECEIVE_BATCH: u32 = 32;
+
+/// One of so many inline sends asks for a completion, where the queue is long enough: fewer completions to poll would
+/// free its entries too late.
+const SIGNAL_INTERVAL: u32 = 32;
+
+/// Polls between two looks at the datagram queue while nobody is being connected: a look costs about what a poll does.
+const LOOK_PAUSE: u32 = 16;
+
+/// Reads and atomics that a queue pair may have in flight: what adapters take. Of a software adapter fewer, as what it
+/// reads ahead falls out of the processor's cache before it is copied.
+const READS_IN_FLIGHT: u8 = 16;
+const SOFTWARE_READS_IN_FLIGHT: u8 = 4;
 
 /// A port's device, asked for what it can.
 struct Device {
@@ -89,13 +108,12 @@ impl Device {
     /// Makes the completion queue, with the adapter's stamps where it gives them and somebody may want them.
     fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
-        let batch = (tunables.poll_batch as usize).min(Batch::CAPACITY);
         // Not every adapter stamps completions, and not every one that does lets this process ask it to.
         let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
-        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, batch));
+        let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH));
         stamping
             .and_then(Result::ok)
-            .map_or_else(|| CompletionQueue::new(&self.context, entries, batch), Ok)
+            .map_or_else(|| CompletionQueue::new(&self.context, entries, POLL_BATCH), Ok)
             .map_err(|error| (entries, error))
     }
 
@@ -117,15 +135,10 @@ impl Device {
         }
     }
 
-    /// The most reads and atomics in flight that a parameter of `wanted` gives a queue pair, as initiator and as
-    /// responder.
-    fn rd_atomic(&self, wanted: u8) -> (u8, u8) {
-        let (initiator, responder) = match wanted {
-            0 if self.context.is_software() => (4, 16),
-            0 => (16, 16),
-            wanted => (wanted, wanted),
-        };
-        (initiator.min(self.limits.max_rd_atomic.1), responder.min(self.limits.max_rd_atomic.0))
+    /// The most reads and atomics of a queue pair in flight, as initiator and as responder.
+    fn rd_atomic(&self) -> (u8, u8) {
+        let initiator = if self.context.is_software() { SOFTWARE_READS_IN_FLIGHT } else { READS_IN_FLIGHT };
+        (initiator.min(self.limits.max_rd_atomic.1), READS_IN_FLIGHT.min(self.limits.max_rd_atomic.0))
     }
 }
 
@@ -154,7 +167,7 @@ impl Port<Verbs> {
         let cq = device.completion_queue(depth, tunables).map_err(|(entries, error)| {
             failed(&format!("making a completion queue of {entries} entries (btl_ibex_completion_queue_depth)"), error)
         })?;
-        let batch = (tunables.receive_batch as usize).min(depth as usize / 2).max(1);
+        let batch = receive_batch(depth);
         let memory = SlotMemory::of(tunables, setup.processes);
         let rx = SharedReceives::new(&device.domain, memory, setup.receive_size, depth, batch)
             .and_then(|receives| Rx::new(receives, batch, setup.index))
@@ -203,7 +216,7 @@ impl Port<Verbs> {
         let tx = Tx::new(
             &tx::Limits {
                 credits,
-                signal_interval: tunables.signal_interval_of(limits.sends),
+                signal_interval: signal_interval(limits.sends),
                 send_slots: tunables.send_slots_max,
                 max_inline,
             },
@@ -222,6 +235,7 @@ impl Port<Verbs> {
             directory: setup.directory,
             choice: choice.clone(),
             source,
+            look_pause: LOOK_PAUSE,
         };
         Ok(Port::of(parts, tunables))
     }
@@ -244,6 +258,18 @@ fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
 
+/// How many receive slots are posted again at once, of a queue of `depth`: an eighth at most, so that most of it is always
+/// posted.
+fn receive_batch(depth: u32) -> usize {
+    (depth / 8).clamp(1, RECEIVE_BATCH) as usize
+}
+
+/// One of how many inline sends asks for a completion, where a queue pair takes `depth` requests: at most half as many, so
+/// that a queue that is full has asked for one.
+fn signal_interval(depth: u32) -> u32 {
+    SIGNAL_INTERVAL.min(depth / 2).max(1)
+}
+
 /// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of
 /// the completion queue, whose other half is for sends. `None`: they are too few.
 fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
@@ -262,8 +288,8 @@ fn handshakes(
     let carriers = NetworkCarriers::open(&device.context, &device.domain, choice, tunables, (key, host))?;
     let address = carriers.publish(PortAddress { instance, host, ..choice.address() });
     let identity = Identity { name: setup.me, port: setup.index, address };
-    let rd_atomic = device.rd_atomic(tunables.max_rd_atomic as u8);
-    Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }, tunables))
+    let rd_atomic = device.rd_atomic();
+    Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
 }
 
 /// What a port is put together from.
@@ -281,6 +307,8 @@ pub(super) struct Parts<A: Adapter> {
     pub(super) directory: Box<dyn Directory>,
     pub(super) choice: PortChoice,
     pub(super) source: Option<crate::events::SourceId>,
+    /// Polls between two looks at what hellos come by, while nobody is being connected.
+    pub(super) look_pause: u32,
 }
 
 impl<A: Adapter> Port<A> {
@@ -301,6 +329,7 @@ impl<A: Adapter> Port<A> {
             undelivered: Undelivered::new(),
             exceptional: Vec::new(),
             counters: Arc::new(parts.counters),
+            look_pause: parts.look_pause,
             look_interval: 1,
             polls_at_look: [0; 2],
             until_async: ASYNC_INTERVAL,
@@ -333,6 +362,16 @@ mod tests {
         assert_eq!([1, 2, 3, 4].map(|ports| share(1024, ports)), [1024, 512, 341, 256]);
         assert_eq!(share(1024, 16), FEWEST_SHARED);
         assert_eq!(share(64, 2), 64);
+    }
+
+    #[test]
+    fn receives_are_posted_an_eighth_of_the_queue_at_a_time_and_at_most_thirty_two() {
+        assert_eq!([1, 16, 64, 128, 256, 1024, 32_767].map(receive_batch), [1, 2, 8, 16, 32, 32, 32]);
+    }
+
+    #[test]
+    fn a_completion_is_asked_for_by_half_of_the_send_queue_at_the_latest() {
+        assert_eq!([1, 16, 32, 63, 64, 16384].map(signal_interval), [1, 8, 16, 31, 32, 32]);
     }
 
     #[test]

@@ -24,6 +24,7 @@
 use super::Port;
 use super::admission::Stranger;
 use crate::connect::Carrier;
+use crate::connect::handshake::FIRST_PAUSE;
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::ud::path;
 use crate::counters::add;
@@ -260,7 +261,7 @@ impl<A: Adapter> Port<A> {
         let entry = self.connections.name(to).and_then(|name| self.directory.entry(name, next));
         let Some(entry) = entry else { return self.give_up_search(to) };
         // Who has declined for now is not asked again at once.
-        let pause = if next == current { Duration::from_millis(self.tunables.connect_retry) } else { Duration::ZERO };
+        let pause = if next == current { FIRST_PAUSE } else { Duration::ZERO };
         let at = self.adapter.now() + pause;
         self.ask_port(to, next, &entry, at);
     }

@@ -4,7 +4,7 @@
 //!
 //! Grade: setup. Tests: at the end of this file.
 
-use super::opened;
+use super::device::opened;
 use crate::command::step;
 use crate::workspace::Workspace;
 use crate::{build, setup};

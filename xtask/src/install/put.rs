@@ -7,10 +7,10 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
+use super::built::{BENCH_PROGRAMS, Built};
 use super::place::{Place, Set};
 use super::sets::{self, Installed};
-use super::{BENCH_PROGRAMS, Built, COMPONENTS};
-use crate::build;
+use crate::build::{self, COMPONENTS};
 use crate::manifest::{File, Link, Manifest, Owner, hash, replace_by_copy, replace_link};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `install` and `uninstall`, in folders of their own.
 
+use super::built::BENCH_PROGRAMS;
 use super::check::how_to_run;
 use super::put::{put, take_away, take_away_one};
 use super::*;
+use crate::build::COMPONENTS;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -6,7 +6,7 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
-use super::system::Manager;
+use super::manager::Manager;
 
 /// What a thing is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
+use super::manager::{MANAGERS, Manager};
 use super::requirements::{Proof, Requirement};
 use crate::environment::Environment;
 use std::collections::HashSet;
@@ -11,33 +12,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// A package manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manager {
-    /// Debian, Ubuntu: the only one that is asked what it has, and told to install.
-    Apt,
-    /// Fedora, RHEL and what is made of it.
-    Dnf,
-    /// openSUSE, SLES.
-    Zypper,
-    /// Arch.
-    Pacman,
-    /// Spack, on any system.
-    Spack,
-    /// Conda, on any system.
-    Conda,
-}
-
-/// In the order in which they are looked for: a system's own, then what a user has beside it.
-const MANAGERS: [(Manager, &[&str]); 6] = [
-    (Manager::Apt, &["dpkg-query", "apt-get"]),
-    (Manager::Dnf, &["dnf"]),
-    (Manager::Zypper, &["zypper"]),
-    (Manager::Pacman, &["pacman"]),
-    (Manager::Spack, &["spack"]),
-    (Manager::Conda, &["conda"]),
-];
-
 /// A system, as far as these commands see it.
 pub(super) struct System<'a> {
     environment: &'a Environment,
@@ -45,34 +19,8 @@ pub(super) struct System<'a> {
     pub(super) manager: Option<Manager>,
 }
 
-impl Manager {
-    /// The command that installs packages.
-    pub(super) fn install(self) -> &'static str {
-        match self {
-            Manager::Apt => "apt-get update && apt-get install --no-install-recommends",
-            Manager::Dnf => "dnf install",
-            Manager::Zypper => "zypper install",
-            Manager::Pacman => "pacman -S --needed",
-            Manager::Spack => "spack install",
-            Manager::Conda => "conda install --channel conda-forge",
-        }
-    }
-
-    /// What those who have it call it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Manager::Apt => "Debian",
-            Manager::Dnf => "dnf",
-            Manager::Zypper => "zypper",
-            Manager::Pacman => "pacman",
-            Manager::Spack => "Spack",
-            Manager::Conda => "conda-forge",
-        }
-    }
-}
-
 impl<'a> System<'a> {
-    /// The one of these environment. In an active environment of Conda, that is asked: its compiler sees nothing else.
+    /// The system of this environment. In an active environment of Conda, that is asked: its compiler sees nothing else.
     pub(super) fn of(environment: &'a Environment) -> Self {
         let has = |programs: &[&str]| programs.iter().all(|program| environment.program(program).is_some());
         let in_conda = environment.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[fault]]`: the scripted faults as they are written, and the rules the engine is given. A rule says what happens
-//! (`action`), to which packets or requests (`device`, `port`, `from_lid`, `to_lid`), and to how many of them (`nth`
+//! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many of them (`nth`
 //! and `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is silently half
 //! read. Grade: setup. Times are nanoseconds. Tests: config.rs.
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::adapters::LAST_LID;
 use super::values::{GidRow, within};
-use crate::engine::codes::{event, gid_kind, link_layer, wc_status};
+use crate::engine::codes::{event, gid_kind, link_layer, qp_type, wc_status};
 use crate::engine::faults::{FaultAction, FaultRule};
 use crate::engine::{Change, DeviceSpec, Gid};
 
@@ -31,6 +31,7 @@ pub(super) struct Fault {
     pkey_index: Option<u16>,
     device: Option<String>,
     port: Option<u8>,
+    qp_type: Option<String>,
     from_lid: Option<u16>,
     to_lid: Option<u16>,
     nth: Option<u64>,
@@ -103,6 +104,10 @@ const EVENTS: &[(&str, u32)] = &[
     ("GID_CHANGE", event::GID_CHANGE),
 ];
 
+/// By the names of `ibv_qp_type`: those that send.
+const QP_TYPES: &[(&str, u32)] =
+    &[("RC", qp_type::RC), ("UC", qp_type::UC), ("UD", qp_type::UD), ("XRC_SEND", qp_type::XRC_SEND)];
+
 /// What `post_send` and registering memory may fail with.
 const ERRNOS: &[(&str, i32)] =
     &[("ENOMEM", libc::ENOMEM), ("EINVAL", libc::EINVAL), ("EIO", libc::EIO), ("EAGAIN", libc::EAGAIN)];
@@ -133,6 +138,7 @@ impl Fault {
             action: self.engine_action(devices)?,
             device,
             port: self.port,
+            qp_type: self.sender()?,
             from_lid: self.from_lid,
             to_lid: self.to_lid,
             nth: self.nth,
@@ -140,6 +146,12 @@ impl Fault {
             fraction: self.fraction,
             seed: self.seed.unwrap_or(1),
         })
+    }
+
+    /// The type of the queue pairs it applies to.
+    fn sender(&self) -> Result<Option<u32>, String> {
+        let name = self.qp_type.as_deref();
+        name.map(|_| named("qp_type", "IBV_QPT_", name, QP_TYPES)).transpose()
     }
 
     fn engine_action(&self, devices: &[DeviceSpec]) -> Result<FaultAction, String> {
@@ -257,6 +269,7 @@ impl Fault {
                 self.from_lid.is_some() || self.to_lid.is_some(),
                 packet || self.action == Action::Status,
             ),
+            ("qp_type", self.qp_type.is_some(), !timed && self.action != Action::RegistrationError),
             ("nth, count, fraction or seed", selects, !timed),
         ] {
             if given && !used {

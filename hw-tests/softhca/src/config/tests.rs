@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Config;
 use crate::behaviour::Behaviour;
-use crate::engine::codes::{event, gid_kind, wc_status};
+use crate::engine::codes::{event, gid_kind, qp_type, wc_status};
 use crate::engine::faults::FaultAction;
 use crate::engine::{Change, Gid};
 use crate::limits::Limits;
@@ -47,12 +47,13 @@ fn two_adapters_of_two_kinds_get_lids_and_gids_of_their_kind() {
 #[test]
 fn a_fault_becomes_a_rule() {
     let config = Config::parse(
-        "[[fault]]\naction = \"status\"\nstatus = \"REM_ACCESS_ERR\"\nnth = 3\n[[fault]]\naction = \"drop\"\nfraction = 0.5\nseed = 7\n",
+        "[[fault]]\naction = \"status\"\nstatus = \"REM_ACCESS_ERR\"\nnth = 3\n[[fault]]\naction = \"drop\"\nfraction = 0.5\nseed = 7\nqp_type = \"ud\"\n",
     )
     .unwrap();
     assert_eq!(config.faults[0].action, FaultAction::Status(wc_status::REM_ACCESS_ERR));
     assert_eq!((config.faults[0].nth, config.faults[0].count), (Some(3), 1));
     assert_eq!((config.faults[1].fraction, config.faults[1].seed), (Some(0.5), 7));
+    assert_eq!((config.faults[0].qp_type, config.faults[1].qp_type), (None, Some(qp_type::UD)));
 }
 
 #[test]
@@ -114,6 +115,8 @@ fn every_number_has_bounds_that_its_error_names() {
         (fault("\"drop\"\nport = 2"), "port = 2: 1 to 1"),
         (fault("\"drop\"\nport = 0"), "port = 0: 1 to 1"),
         (fault("\"drop\"\nto_lid = 9"), "to_lid = 9: no port has this lid"),
+        (fault("\"drop\"\nqp_type = \"rd\""), "qp_type = \"rd\" is unknown; one of RC, UC, UD, XRC_SEND"),
+        (fault("\"registration-error\"\nqp_type = \"ud\""), "qp_type has no meaning with this action"),
         ("[[fault]]\naction = \"drop\"\n".repeat(65), "a fabric has up to 64 faults"),
     ] {
         let error = Config::parse(&text).expect_err(&text).1;

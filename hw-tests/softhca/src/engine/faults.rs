@@ -73,6 +73,8 @@ pub struct FaultRule {
     pub device: Option<usize>,
     /// Only on this port.
     pub port: Option<u8>,
+    /// Only what queue pairs of this type send (`codes::qp_type`).
+    pub qp_type: Option<u32>,
     /// Only packets from this LID.
     pub from_lid: Option<u16>,
     /// Only packets to this LID.
@@ -106,6 +108,7 @@ pub(crate) enum Verdict {
 struct Scene {
     device: u32,
     port: Option<u32>,
+    qp_type: Option<u32>,
     from_lid: Option<u16>,
     to_lid: Option<u16>,
 }
@@ -118,6 +121,7 @@ impl FaultRule {
             action,
             device: None,
             port: None,
+            qp_type: None,
             from_lid: None,
             to_lid: None,
             nth: None,
@@ -131,6 +135,7 @@ impl FaultRule {
         let port_fits = self.port.is_none_or(|port| scene.port.is_none_or(|at| at == u32::from(port)));
         self.device.is_none_or(|device| device == scene.device as usize)
             && port_fits
+            && (self.qp_type.is_none() || self.qp_type == scene.qp_type)
             && (self.from_lid.is_none() || self.from_lid == scene.from_lid)
             && (self.to_lid.is_none() || self.to_lid == scene.to_lid)
     }
@@ -168,7 +173,7 @@ fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) ->
 /// As a rule says.
 #[cold]
 pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
-    let scene = Scene { device: device as u32, port: None, from_lid: None, to_lid: None };
+    let scene = Scene { device: device as u32, port: None, qp_type: None, from_lid: None, to_lid: None };
     match actions(fabric, scene, |action| matches!(action, FaultAction::RegMr(_))).next() {
         Some(FaultAction::RegMr(errno)) => Err(Errno(errno)),
         _ => Ok(()),
@@ -180,7 +185,8 @@ pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
 /// As a rule says.
 #[cold]
 pub(crate) fn on_post(fabric: &Fabric, qp: &QpShared) -> Result<()> {
-    let scene = Scene { device: qp.device.get(), port: Some(qp.port.get()), from_lid: None, to_lid: None };
+    let (device, port, qp_type) = (qp.device.get(), Some(qp.port.get()), Some(qp.kind.get()));
+    let scene = Scene { device, port, qp_type, from_lid: None, to_lid: None };
     match actions(fabric, scene, |action| matches!(action, FaultAction::PostSend(_))).next() {
         Some(FaultAction::PostSend(errno)) => Err(Errno(errno)),
         _ => Ok(()),
@@ -194,8 +200,8 @@ fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
 
 fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
     let (device, port) = (qp.device.get(), qp.port.get());
-    let scene =
-        Scene { device, port: Some(port), from_lid: lid(fabric, device, port), to_lid: lid(fabric, to.0, to.1) };
+    let (from_lid, to_lid) = (lid(fabric, device, port), lid(fabric, to.0, to.1));
+    let scene = Scene { device, port: Some(port), qp_type: Some(qp.kind.get()), from_lid, to_lid };
     let mut ready_ns = link::model(fabric, device, port, len);
     let mut twice = false;
     let is_of_packets = |action: &FaultAction| {
@@ -322,6 +328,15 @@ mod tests {
     use super::*;
 
     const RULE: FaultRule = FaultRule { seed: 7, ..FaultRule::always(FaultAction::Drop) };
+
+    #[test]
+    fn a_rule_of_a_type_of_queue_pair_fits_what_that_type_sends() {
+        use super::super::codes::qp_type::{RC, UD};
+        let scene = |qp_type| Scene { device: 0, port: Some(1), qp_type, from_lid: None, to_lid: None };
+        let rule = FaultRule { qp_type: Some(UD), ..RULE };
+        assert_eq!([Some(UD), Some(RC), None].map(|of| rule.fits(&scene(of))), [true, false, false]);
+        assert!(RULE.fits(&scene(Some(RC))));
+    }
 
     #[test]
     fn the_nth_and_those_after_it_are_taken() {

@@ -4,8 +4,8 @@
 use super::*;
 use crate::connect::Identity;
 use crate::connect::hello::Hello;
-use crate::connect::key::Key;
 use crate::select::address::tests::ethernet;
+use crate::select::key::Key;
 use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
 use crate::transport::connections::handshakes::Ourselves;
@@ -84,7 +84,7 @@ impl Side {
         let identity = Identity { name: PeerName { job: 1, rank }, port: port_number, address };
         let ourselves = Ourselves { identity, key, rd_atomic: (4, 4) };
         let parts = Parts {
-            handshakes: Handshakes::new(script.carriers(), ourselves, tunables),
+            handshakes: Handshakes::new(script.carriers(), ourselves),
             cq,
             rx,
             tx,
@@ -96,6 +96,7 @@ impl Side {
             directory: Box::new(Published(Arc::clone(&published.0), rank)),
             choice: choice(&address),
             source: None,
+            look_pause: 1,
         };
         let mut port = Port::of(parts, tunables);
         published.0.lock().expect("no test failed in it")[rank as usize].push(port.entry());
@@ -185,8 +186,7 @@ impl Pair {
 
     /// The same, of adapters with these atomics.
     pub(super) fn with(atomics: Atomics) -> Self {
-        let (published, tunables) =
-            (Published::default(), Tunables { connect_poll_interval: 1, ..Tunables::default() });
+        let (published, tunables) = (Published::default(), Tunables::default());
         let a = Side::new(0, &published, &tunables, atomics);
         let b = Side::new(1, &published, &tunables, atomics);
         Pair { a, b }

@@ -36,7 +36,7 @@ enum Standing {
 impl Fabrics {
     /// Processes whose ports are in these fabrics; `has_tcp` says whether TCP connects them as well.
     fn new(fabrics: [&str; 2], has_tcp: bool, seed: u64) -> Self {
-        let tunables = Tunables { connect_poll_interval: 1, connect_timeout: 20, ..Tunables::default() };
+        let tunables = Tunables { connect_timeout: 20, ..Tunables::default() };
         let published = Published::default();
         let mut sides = Vec::new();
         for (rank, ports) in fabrics.iter().enumerate() {

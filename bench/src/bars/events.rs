@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What events may cost, and whether they cost no more.
+//!
+//! A bound that the ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions,
+//! allocations and counts of events are exact.
+//!
+//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+
+use super::verdict::{Outcome, Verdict};
+use crate::catalogue::transport::Transport;
+use crate::report::events::Cost;
+use crate::report::ratios::Ratio;
+use crate::run::found::SMALL_BUFFER;
+
+/// Where a change of this much would not be noticed for noise, a bound is not called met.
+const UNNOTICED: f64 = 1.05;
+
+/// How many events a second a thread has to raise and deliver through a buffer.
+const DELIVERIES: f64 = 10e6;
+
+/// What is wanted, and whether it is so.
+pub(super) fn verdicts(cost: &Cost) -> Vec<Verdict> {
+    let (unregistered, callbacks) = (Transport::Unregistered, Transport::Callbacks);
+    vec![
+        at_most(cost, "nobody registered: latency of 8 B", unregistered, 1.01),
+        sites(cost),
+        at_most(cost, "empty callbacks: latency of 8 B", callbacks, 1.05),
+        unchanged(cost, "empty callbacks: latency at 64 KiB and above", "latency"),
+        unchanged(cost, "empty callbacks: bandwidth at 64 KiB and above", "bandwidth"),
+        allocations(cost),
+        deliveries(cost),
+        all_accounted_for(cost),
+        of_matching(cost, "PML, PERUSE: instructions per event", Transport::Peruse, 40.0),
+        of_matching(cost, "PML, MPI_T: instructions per event", Transport::MpiT, 60.0),
+        of_matching(cost, "PML, into a buffer: instructions per event", Transport::Kept, 80.0),
+        matching_in_all(cost),
+    ]
+}
+
+fn of_matching(cost: &Cost, what: &'static str, way: Transport, bound: f64) -> Verdict {
+    verdict(
+        what,
+        format!("at most {bound:.0}"),
+        "more than a message whose listener has no event, the callback among them",
+        cost.added(way, Transport::Watched).as_ref(),
+        |(added, events)| met(added / events <= bound),
+        |(added, events)| (format!("{:.1}", added / events), format!("{added:.0} for the {events} of 8 B")),
+    )
+}
+
+fn matching_in_all(cost: &Cost) -> Verdict {
+    let plain = cost.message(Transport::Ibex).map(|message| message.instructions);
+    let part = cost.added(Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| (added, plain));
+    verdict(
+        "PML, PERUSE: all events of 8 B",
+        "at most 25 %".to_owned(),
+        "of the instructions of a message that nobody listens to",
+        part.as_ref(),
+        |(added, plain)| met(added / plain <= 0.25),
+        |(added, plain)| (format!("{:.0} %", 100.0 * added / plain), format!("{added:.0} of {plain:.0}")),
+    )
+}
+
+fn at_most(cost: &Cost, what: &'static str, transport: Transport, bound: f64) -> Verdict {
+    let ratio = cost.find("latency", transport, Some(8));
+    let judge = |ratio: &Ratio| match ratio {
+        _ if ratio.least > bound => Outcome::NotMet,
+        _ if ratio.median > bound || ratio.greatest > bound * UNNOTICED => Outcome::Unclear,
+        _ => Outcome::Met,
+    };
+    verdict(what, format!("at most {bound:.2} x"), "a build without events", ratio, judge, measured)
+}
+
+fn unchanged(cost: &Cost, what: &'static str, test: &str) -> Verdict {
+    let ratio = cost.find(test, Transport::Callbacks, None);
+    let judge = |ratio: &Ratio| match ratio.slowdown() {
+        (least, _) if least > 1.0 => Outcome::NotMet,
+        (_, most) if most > UNNOTICED => Outcome::Unclear,
+        _ => Outcome::Met,
+    };
+    verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, measured)
+}
+
+fn sites(cost: &Cost) -> Verdict {
+    let judge = |(sites, instructions): &(f64, f64)| met(*instructions <= 2.0 * sites);
+    verdict(
+        "nobody registered: instructions per site",
+        "at most 2".to_owned(),
+        "more than a build without events",
+        cost.sites_of_message().as_ref(),
+        judge,
+        |(sites, instructions)| {
+            let of = format!("{instructions:.1} for the {sites:.1} events of a message of 8 B");
+            (format!("{:.2}", instructions / sites), of)
+        },
+    )
+}
+
+fn allocations(cost: &Cost) -> Verdict {
+    let watched = [Transport::Callbacks, Transport::Buffered].into_iter().filter_map(|way| cost.message(way));
+    let most = watched.map(|message| message.allocations).max_by(f64::total_cmp);
+    verdict(
+        "callbacks, buffered: allocations per message",
+        "0".to_owned(),
+        "in the whole process",
+        most.as_ref(),
+        |allocations| met(*allocations == 0.0),
+        |allocations| (allocations.to_string(), "messages of 8 B".to_owned()),
+    )
+}
+
+fn deliveries(cost: &Cost) -> Verdict {
+    verdict(
+        "through a buffer: events",
+        format!("at least {:.0} M/s", DELIVERIES / 1e6),
+        "raised and delivered by one thread",
+        cost.deliveries_per_second.as_ref(),
+        |rate| met(*rate >= DELIVERIES),
+        |rate| (format!("{:.1} M/s", rate / 1e6), "the engine alone".to_owned()),
+    )
+}
+
+fn all_accounted_for(cost: &Cost) -> Verdict {
+    let lossy = cost.counts.iter().any(|counts| counts.what == SMALL_BUFFER && counts.counts.dropped > 0);
+    let raised: u64 = cost.counts.iter().map(|counts| counts.counts.raised).sum();
+    let dropped: u64 = cost.counts.iter().map(|counts| counts.counts.dropped).sum();
+    let exact = cost.counts.iter().all(|counts| counts.counts.add_up());
+    verdict(
+        "each event: delivered, or lost and told",
+        "every one".to_owned(),
+        "of those raised",
+        lossy.then_some(&raised),
+        |_| met(exact),
+        |raised| (if exact { "all" } else { "not all" }.to_owned(), format!("{raised} raised, {dropped} dropped")),
+    )
+}
+
+/// A ratio as a verdict shows it: the median, and the interval.
+fn measured(ratio: &Ratio) -> (String, String) {
+    (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
+}
+
+fn met(met: bool) -> Outcome {
+    if met { Outcome::Met } else { Outcome::NotMet }
+}
+
+fn verdict<T>(
+    what: &'static str,
+    bound: String,
+    against: &'static str,
+    measured: Option<&T>,
+    judge: impl Fn(&T) -> Outcome,
+    shown: impl Fn(&T) -> (String, String),
+) -> Verdict {
+    let outcome = measured.map_or(Outcome::NotMeasured, judge);
+    Verdict { what, against, bound, measured: measured.map(shown), outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::event_counts::Counts;
+    use crate::programs::measurement::Measurement;
+    use crate::report::events::{BASE, Message, NamedCounts};
+    use crate::report::ratios::tests::rounds;
+    use crate::run::found::Found;
+
+    fn cost(measured: Vec<Measurement>) -> Cost {
+        Cost::new(&Found { measured, ..Found::default() }, None)
+    }
+
+    fn outcome(cost: &Cost, what: &str) -> Outcome {
+        let verdicts = verdicts(cost);
+        let mut wanted = verdicts.iter().filter(|verdict| verdict.what.starts_with(what));
+        let found = wanted.next().expect("there is such a bar").outcome;
+        assert!(wanted.next().is_none(), "several bars are called {what}");
+        found
+    }
+
+    #[test]
+    fn a_bound_inside_the_interval_is_neither_met_nor_missed() {
+        let judged = |ratios: &[f64]| {
+            outcome(&cost(rounds("latency", Transport::Unregistered, 8, ratios)), "nobody registered: latency")
+        };
+        assert_eq!(judged(&[1.0, 1.005, 1.02]), Outcome::Met);
+        assert_eq!(judged(&[1.0, 1.005, 1.2]), Outcome::Unclear);
+        assert_eq!(judged(&[1.0, 1.05, 1.06]), Outcome::Unclear);
+        assert_eq!(judged(&[1.02, 1.05, 1.2]), Outcome::NotMet);
+        assert_eq!(judged(&[]), Outcome::NotMeasured);
+    }
+
+    #[test]
+    fn callbacks_must_not_be_slower_with_large_messages_and_small_ones_do_not_count() {
+        let judged = |large: &[f64]| {
+            let small = rounds("latency", Transport::Callbacks, 4096, &[5.0, 5.0, 5.0]);
+            let large = rounds("latency", Transport::Callbacks, 1 << 20, large);
+            outcome(&cost([small, large].concat()), "empty callbacks: latency at 64 KiB")
+        };
+        assert_eq!((judged(&[0.99, 1.02, 1.03]), judged(&[1.01, 1.02, 1.03])), (Outcome::Met, Outcome::NotMet));
+        assert_eq!(judged(&[0.8, 1.0, 1.2]), Outcome::Unclear);
+    }
+
+    fn message(transport: Transport, instructions: f64, events: f64, allocations: f64) -> Message {
+        let transport = transport.name().to_owned();
+        Message { transport, instructions_of_ibex: instructions, instructions, events, allocations }
+    }
+
+    #[test]
+    fn a_message_has_as_many_sites_as_events_and_each_may_take_two_instructions() {
+        let judged = |unregistered| {
+            let messages = vec![
+                message(BASE, 1000.0, 0.0, 0.0),
+                message(Transport::Unregistered, unregistered, 0.0, 0.0),
+                message(Transport::Callbacks, 3000.0, 5.0, 0.0),
+            ];
+            outcome(&Cost { messages, ..cost(Vec::new()) }, "nobody registered: instructions")
+        };
+        assert_eq!((judged(1010.0), judged(1011.0)), (Outcome::Met, Outcome::NotMet));
+    }
+
+    #[test]
+    fn an_event_of_the_matching_costs_what_it_adds_and_all_together_are_a_part_of_the_message() {
+        let messages = vec![
+            message(Transport::Ibex, 600.0, 0.0, 0.0),
+            message(Transport::Watched, 650.0, 0.0, 0.0),
+            message(Transport::Peruse, 1050.0, 0.0, 0.0),
+            message(Transport::MpiT, 1250.0, 10.02, 0.0),
+            message(Transport::Kept, 1460.0, 10.02, 0.0),
+        ];
+        let cost = Cost { messages, ..cost(Vec::new()) };
+        let outcomes =
+            ["PML, PERUSE: instructions", "PML, MPI_T", "PML, into", "PML, PERUSE: all"].map(|of| outcome(&cost, of));
+        assert_eq!(outcomes, [Outcome::Met, Outcome::Met, Outcome::NotMet, Outcome::NotMet]);
+        assert_eq!(cost.added(Transport::Peruse, Transport::Ibex), Some((450.0, 10.0)));
+        assert_eq!(cost.added(Transport::Delivered, Transport::Ibex), None);
+    }
+
+    #[test]
+    fn one_allocation_of_either_kind_of_delivery_is_too_many() {
+        let of = |buffered| {
+            let messages =
+                vec![message(Transport::Callbacks, 1.0, 1.0, 0.0), message(Transport::Buffered, 1.0, 1.0, buffered)];
+            outcome(&Cost { messages, ..cost(Vec::new()) }, "callbacks, buffered: allocations")
+        };
+        assert_eq!((of(0.0), of(0.001)), (Outcome::Met, Outcome::NotMet));
+    }
+
+    #[test]
+    fn events_that_are_not_accounted_for_are_noticed_and_without_a_loss_nothing_is_shown() {
+        let counts = Counts { raised: 10, delivered: 7, dropped: 2, late: 1, told: 3 };
+        let judged = |counts| {
+            let counts = vec![NamedCounts { what: SMALL_BUFFER.to_owned(), counts }];
+            outcome(&Cost { counts, ..cost(Vec::new()) }, "each event")
+        };
+        assert_eq!(judged(counts), Outcome::Met);
+        assert_eq!(judged(Counts { told: 2, ..counts }), Outcome::NotMet);
+        assert_eq!(judged(Counts { raised: 11, ..counts }), Outcome::NotMet);
+        assert_eq!(judged(Counts { raised: 7, dropped: 0, late: 0, told: 0, ..counts }), Outcome::NotMeasured);
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The speeds ibex is held to, as ratios of two things measured in the same run, and whether a report meets them.
+//!
+//! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as
+//! there an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the
+//! host.
+//!
+//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+
+use super::verdict::{Outcome, Verdict};
+use crate::catalogue::device_kind::Kind;
+use crate::catalogue::transport::Transport;
+use crate::numbers::size;
+use crate::report::Report;
+
+/// One speed that is wanted.
+#[derive(Debug)]
+struct Bar {
+    what: &'static str,
+    against: &'static str,
+    test: &'static str,
+    of: Transport,
+    to: Transport,
+    /// Sizes it holds for, in bytes, inclusive.
+    sizes: (u64, u64),
+    bound: Bound,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+    Below(f64),
+}
+
+const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
+const SHORT: (u64, u64) = (8, 512);
+const FROM_64_KIB: (u64, u64) = (64 << 10, u64::MAX);
+const BETTER_WRITE_OR_READ: &str = "the better of ib_write_bw and ib_read_bw";
+
+static AGAINST_RAW: [Bar; 4] = [
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.15)),
+    Bar::raw(
+        "bandwidth at 1 MiB and above",
+        BETTER_WRITE_OR_READ,
+        "bandwidth",
+        (1 << 20, u64::MAX),
+        Bound::AtLeast(0.95),
+    ),
+    Bar::raw("bandwidth at 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", (64 << 10, 64 << 10), Bound::AtLeast(0.85)),
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(0.9)),
+];
+
+static EMULATED: [Bar; 25] = [
+    Bar::to("instructions per message", Transport::Ucx, "instructions", EVERY_SIZE, Bound::AtMost(0.60)),
+    Bar::to(
+        "instructions per message, nonblocking",
+        Transport::Ucx,
+        "nonblocking_instructions",
+        EVERY_SIZE,
+        Bound::AtMost(0.65),
+    ),
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.05)),
+    Bar::raw("latency from 4 to 64 KiB", "ib_send_lat", "latency", (4 << 10, 64 << 10), Bound::AtMost(1.15)),
+    Bar::to("latency at every size", Transport::Openib, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::to("latency at every size", Transport::Ucx, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::to("latency at every size", Transport::IbexBtl, "latency", EVERY_SIZE, Bound::Below(1.0)),
+    Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, Bound::AtLeast(0.97)),
+    Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), Bound::AtLeast(0.85)),
+    Bar::raw(
+        "bidirectional bandwidth from 64 KiB",
+        "the same with -b",
+        "bidirectional_bandwidth",
+        FROM_64_KIB,
+        Bound::AtLeast(0.97),
+    ),
+    Bar::raw(
+        "bidirectional bandwidth at 16 KiB",
+        "the same with -b",
+        "bidirectional_bandwidth",
+        (16 << 10, 16 << 10),
+        Bound::AtLeast(0.85),
+    ),
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(1.0)),
+    Bar::to("message rate of 8 B, window 64", Transport::Ucx, "message_rate", (8, 8), Bound::AtLeast(1.25)),
+    Bar::to("put of 8 to 512 B", Transport::Openib, "put_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("put of 8 to 512 B", Transport::Ucx, "put_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Transport::Openib, "get_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Transport::Ucx, "get_latency", SHORT, Bound::AtMost(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Openib, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Ucx, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Openib, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Ucx, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
+    Bar::of_btl("BTL: instructions per message", Transport::Openib, "instructions"),
+    Bar::of_btl("BTL: latency at every size", Transport::Openib, "latency"),
+    Bar {
+        what: "adapter: send and receive of 8 B",
+        against: "a flag in shared memory",
+        test: "host_latency",
+        of: Transport::Raw,
+        to: Transport::Memory,
+        sizes: EVERY_SIZE,
+        bound: Bound::AtMost(5.0),
+    },
+    Bar {
+        what: "adapter: RDMA write of 1 MiB",
+        against: "process_vm_writev",
+        test: "host_bandwidth",
+        of: Transport::Raw,
+        to: Transport::Memory,
+        sizes: EVERY_SIZE,
+        bound: Bound::AtLeast(0.8),
+    },
+];
+
+/// What a report says of each bar of such a device.
+pub(super) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
+    let bars: &[Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
+    bars.iter().map(|bar| bar.verdict(report)).collect()
+}
+
+impl Bar {
+    /// ibex beside the raw adapter.
+    const fn raw(
+        what: &'static str,
+        against: &'static str,
+        test: &'static str,
+        sizes: (u64, u64),
+        bound: Bound,
+    ) -> Self {
+        Self { what, against, test, of: Transport::Ibex, to: Transport::Raw, sizes, bound }
+    }
+
+    /// ibex beside another transport of MPI.
+    const fn to(what: &'static str, to: Transport, test: &'static str, sizes: (u64, u64), bound: Bound) -> Self {
+        Self { what, against: to.name(), test, of: Transport::Ibex, to, sizes, bound }
+    }
+
+    /// ibex's BTL under ob1 takes less than another transport.
+    const fn of_btl(what: &'static str, to: Transport, test: &'static str) -> Self {
+        Self { what, against: to.name(), test, of: Transport::IbexBtl, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
+    }
+
+    fn verdict(&self, report: &Report) -> Verdict {
+        let worst = self.worst(report);
+        Verdict {
+            what: self.what,
+            against: self.against,
+            bound: self.bound(),
+            measured: worst.map(|(ratio, bytes)| (format!("{ratio:.2}"), size(bytes))),
+            outcome: worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio)),
+        }
+    }
+
+    fn judge(&self, ratio: f64) -> Outcome {
+        let met = match self.bound {
+            Bound::AtMost(bound) => ratio <= bound,
+            Bound::AtLeast(bound) => ratio >= bound,
+            Bound::Below(bound) => ratio < bound,
+        };
+        if met { Outcome::Met } else { Outcome::NotMet }
+    }
+
+    fn bound(&self) -> String {
+        match self.bound {
+            Bound::AtMost(ratio) => format!("at most {ratio:.2} x"),
+            Bound::AtLeast(ratio) => format!("at least {ratio:.2} x"),
+            Bound::Below(ratio) => format!("below {ratio:.2} x"),
+        }
+    }
+
+    fn worst(&self, report: &Report) -> Option<(f64, u64)> {
+        let sizes = report.sizes(self.test).into_iter().filter(|size| (self.sizes.0..=self.sizes.1).contains(size));
+        let ratios = sizes.filter_map(|size| Some((report.ratio(self.test, self.of, self.to, size)?, size)));
+        match self.bound {
+            Bound::AtMost(_) | Bound::Below(_) => ratios.max_by(|a, b| a.0.total_cmp(&b.0)),
+            Bound::AtLeast(_) => ratios.min_by(|a, b| a.0.total_cmp(&b.0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+    use crate::programs::measurement::tests::measured;
+    use crate::report::summary::summarise;
+
+    #[test]
+    fn a_bar_over_several_sizes_is_judged_by_the_worst() {
+        let mut measurements = Vec::new();
+        for (bytes, ratio) in [(64 << 10, 0.86), (1 << 20, 0.99), (4 << 20, 0.94)] {
+            measurements.push(measured("bandwidth", Transport::Ibex, bytes, 100.0 * ratio));
+            measurements.push(measured("ib_write_bw", Transport::Raw, bytes, 100.0));
+        }
+        let verdicts =
+            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("bandwidth").unwrap()], &measurements));
+        assert_eq!(verdicts[1].measured, Some(("0.94".to_owned(), "4 MiB".to_owned())));
+        assert_eq!(
+            verdicts.iter().map(|verdict| verdict.outcome.word()).collect::<Vec<_>>(),
+            ["not measured", "not met", "met", "not measured"]
+        );
+    }
+
+    #[test]
+    fn a_latency_just_at_its_bound_meets_it() {
+        let measurements =
+            [measured("latency", Transport::Ibex, 8, 115.0), measured("ib_send_lat", Transport::Raw, 8, 100.0)];
+        let verdicts =
+            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements));
+        assert_eq!(verdicts[0].outcome, Outcome::Met);
+        assert_eq!(verdicts[0].bound, "at most 1.15 x");
+    }
+
+    #[test]
+    fn on_emulated_adapters_one_size_at_which_another_is_as_fast_misses_the_bar() {
+        let latency = |transport, eight, large| {
+            [measured("latency", transport, 8, eight), measured("latency", transport, 4096, large)]
+        };
+        let measurements = [
+            latency(Transport::Ibex, 1.0, 3.0),
+            latency(Transport::Openib, 2.0, 4.0),
+            latency(Transport::Ucx, 2.0, 3.0),
+        ];
+        let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
+        let verdicts = verdicts(Kind::SoftHca, &report);
+        let said = |against: &str| {
+            let of = |verdict: &&Verdict| verdict.what == "latency at every size" && verdict.against == against;
+            let verdict = verdicts.iter().find(of).unwrap();
+            (verdict.measured.clone(), verdict.outcome)
+        };
+        let measured = |ratio: &str| Some((ratio.to_owned(), "4 KiB".to_owned()));
+        assert_eq!(said("openib"), (measured("0.75"), Outcome::Met));
+        assert_eq!(said("ucx"), (measured("1.00"), Outcome::NotMet));
+        assert_eq!(said("ibex-btl"), (None, Outcome::NotMeasured));
+    }
+}

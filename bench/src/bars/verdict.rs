@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is wanted, and whether it was measured.
+//!
+//! Grade: setup. Made by the bars, shown by [`crate::output`]. Plain data.
+
+/// What is wanted, and what a report says of it.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// What is measured.
+    pub(crate) what: &'static str,
+    /// What it is compared with.
+    pub(crate) against: &'static str,
+    /// The bound in words: `at most 1.15 x`.
+    pub(crate) bound: String,
+    /// The value, of several sizes the worst, and what it is of (its size); none where nothing was measured.
+    pub(crate) measured: Option<(String, String)>,
+    /// Whether it is so.
+    pub(crate) outcome: Outcome,
+}
+
+/// Whether what is wanted was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was.
+    Met,
+    /// It was not.
+    NotMet,
+    /// What was measured moves too much to say.
+    Unclear,
+    /// Nothing was measured.
+    NotMeasured,
+}
+
+impl Outcome {
+    /// `met`, `not met`, `unclear` or `not measured`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::Unclear => "unclear",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}

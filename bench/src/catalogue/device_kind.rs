@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sorts of devices: what is measured on one, and what its numbers mean.
+//!
+//! Grade: setup. Read by the plan, by what makes command lines, and by the bars. Plain data.
+
+use super::transport::Transport;
+use super::{By, Test};
+
+/// What sort of device is measured: it decides what is worth measuring, and in which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's software adapter in a virtual machine: slow.
+    SoftRoce,
+    /// Emulated adapters: as fast as memory, on any machine.
+    SoftHca,
+    /// An adapter.
+    Adapter,
+}
+
+impl Kind {
+    /// What the numbers of such a device mean.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            Self::SoftRoce => {
+                "These numbers come from a software adapter: use them to compare software overhead, not to \
+                 predict the speed of an adapter."
+            }
+            Self::SoftHca => {
+                "These numbers come from an emulated adapter, which moves data with the processor: use them to compare software \
+                 overhead, not to predict the speed of an adapter."
+            }
+            Self::Adapter => "Both ranks are on this machine.",
+        }
+    }
+
+    /// What is measured unless the arguments say otherwise, as far as it is there ([`crate::available`]).
+    pub(crate) fn transports(self) -> Vec<Transport> {
+        match self {
+            Self::SoftHca => vec![
+                Transport::Ibex,
+                Transport::IbexBtl,
+                Transport::Raw,
+                Transport::Engine,
+                Transport::Openib,
+                Transport::Ucx,
+                Transport::Ofi,
+                Transport::OfiBtl,
+                Transport::UcxPerftest,
+                Transport::Tcp,
+            ],
+            Self::SoftRoce | Self::Adapter => {
+                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Engine, Transport::Tcp]
+            }
+        }
+    }
+
+    /// Whether a test makes sense on such a device: instructions are only counted where a message arrives at once, and
+    /// the host's memory is what only emulated adapters are made of.
+    pub(crate) fn has(self, test: &Test) -> bool {
+        self == Self::SoftHca || matches!(test.by, By::Messages | By::OneSided)
+    }
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can be measured: the tests, and the programs without MPI that each is compared with.
+//!
+//! [`transport`] is what carries a test, [`device_kind`] which tests make sense where. Grade: setup. Read by
+//! [`crate::plan`] and by all forms of the report. Tests: at the end of this file.
+
+pub(crate) mod device_kind;
+pub(crate) mod transport;
+
+use transport::Transport;
+
+/// One test, and what it is compared with.
+#[derive(Debug)]
+pub(crate) struct Test {
+    /// Its name in the program that measures it and in the report.
+    pub(crate) name: &'static str,
+    /// Its name for a reader.
+    pub(crate) title: &'static str,
+    /// What exactly is measured.
+    pub(crate) note: &'static str,
+    /// What that is over transports without MPI.
+    pub(crate) compared: &'static [(Transport, &'static str)],
+    /// What its value is.
+    pub(crate) metric: Metric,
+    /// What measures it.
+    pub(crate) by: By,
+    /// The programs of perftest it is compared with: the better of them counts.
+    pub(crate) raw: &'static [&'static str],
+    /// How `ucx_perftest` measures the same, where it can.
+    pub(crate) ucx: Option<UcxTest>,
+    /// The sizes it has, inclusive.
+    pub(crate) sizes: (u64, u64),
+}
+
+/// What measures a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// `ibex_mpi_bench`, two-sided.
+    Messages,
+    /// `ibex_mpi_bench`, one-sided.
+    OneSided,
+    /// `ibex_mpi_instructions` under an instruction counter.
+    InstructionCounter(Calls),
+    /// `host_memory_ratios`, without MPI.
+    HostMemory,
+}
+
+/// The calls whose instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Calls {
+    /// `MPI_Send` and `MPI_Recv`.
+    Blocking,
+    /// `MPI_Isend`, `MPI_Irecv` and a wait for each.
+    Nonblocking,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Metric {
+    /// Half the time of a message there and one back.
+    HalfRoundTrip,
+    /// A put or a get, until it is complete.
+    Completion,
+    /// Bytes per time.
+    Bandwidth,
+    /// Messages per time.
+    MessageRate,
+    /// User-space instructions of sending and receiving a message.
+    Instructions,
+}
+
+impl Metric {
+    /// Its name in the report.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HalfRoundTrip => "half_round_trip",
+            Self::Completion => "completion",
+            Self::Bandwidth => "bandwidth",
+            Self::MessageRate => "message_rate",
+            Self::Instructions => "instructions",
+        }
+    }
+
+    /// Its unit in the report.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::HalfRoundTrip | Self::Completion => "us",
+            Self::Bandwidth => "MB/s",
+            Self::MessageRate => "msg/s",
+            Self::Instructions => "instructions",
+        }
+    }
+
+    /// The best of some values, with what belongs to it.
+    pub(crate) fn better<T>(self, values: impl Iterator<Item = (T, f64)>) -> Option<(T, f64)> {
+        match self {
+            Self::Bandwidth | Self::MessageRate => values.max_by(|a, b| a.1.total_cmp(&b.1)),
+            Self::HalfRoundTrip | Self::Completion | Self::Instructions => values.min_by(|a, b| a.1.total_cmp(&b.1)),
+        }
+    }
+}
+
+/// One way to run a program of perftest.
+#[derive(Debug)]
+pub(crate) struct RawProgram {
+    /// Its name in the report.
+    pub(crate) name: &'static str,
+    /// The program.
+    pub(crate) program: &'static str,
+    /// Its options beyond device, size and iterations.
+    pub(crate) options: &'static [&'static str],
+    /// What is taken from its table.
+    pub(crate) reads: Reads,
+}
+
+/// What is taken from a table of perftest, or of `ucx_perftest`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// The typical latency: the median.
+    TypicalLatency,
+    /// The average bandwidth.
+    Bandwidth,
+    /// The message rate.
+    MessageRate,
+    /// The time of one message, with one at a time: the inverse of the message rate.
+    TimePerMessage,
+}
+
+impl Reads {
+    /// Whether the next message waits for the one before.
+    pub(crate) fn one_at_a_time(self) -> bool {
+        matches!(self, Self::TypicalLatency | Self::TimePerMessage)
+    }
+}
+
+/// One test of `ucx_perftest`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UcxTest {
+    /// Its options beyond size and iterations.
+    pub(crate) options: &'static str,
+    /// What is taken from its table.
+    pub(crate) reads: Reads,
+}
+
+/// What the engine sends.
+const BEHIND: &str = "messages; above 12 KiB a put each, and a message behind it";
+
+const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
+
+/// All tests, in the order of the report.
+pub(crate) static TESTS: [Test; 12] = [
+    Test {
+        name: "latency",
+        title: "Latency",
+        note: "half a round trip of MPI_Send and MPI_Recv",
+        compared: &[
+            (Transport::Raw, "ib_send_lat, typical"),
+            (Transport::Engine, BEHIND),
+            (Transport::UcxPerftest, "tag_lat"),
+        ],
+        metric: Metric::HalfRoundTrip,
+        by: By::Messages,
+        raw: &["ib_send_lat"],
+        ucx: Some(UcxTest { options: "-t tag_lat", reads: Reads::TypicalLatency }),
+        sizes: (0, 4 << 20),
+    },
+    Test {
+        name: "bandwidth",
+        title: "Bandwidth",
+        note: "messages one way, 64 in flight",
+        compared: &[
+            (Transport::Raw, "the better of ib_write_bw and ib_read_bw"),
+            (Transport::Engine, BEHIND),
+            (Transport::UcxPerftest, "tag_bw"),
+        ],
+        metric: Metric::Bandwidth,
+        by: By::Messages,
+        raw: &["ib_write_bw", "ib_read_bw"],
+        ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::Bandwidth }),
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "bidirectional_bandwidth",
+        title: "Bidirectional bandwidth",
+        note: "messages both ways at once, the sum",
+        compared: &[(Transport::Raw, "the better of ib_write_bw -b and ib_read_bw -b")],
+        metric: Metric::Bandwidth,
+        by: By::Messages,
+        raw: &["ib_write_bw -b", "ib_read_bw -b"],
+        ucx: None,
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "message_rate",
+        title: "Message rate",
+        note: "small messages one way, 64 in flight",
+        compared: &[(Transport::Raw, "ib_send_bw, message rate"), (Transport::UcxPerftest, "tag_bw, message rate")],
+        metric: Metric::MessageRate,
+        by: By::Messages,
+        raw: &["ib_send_bw"],
+        ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::MessageRate }),
+        sizes: (0, 4096),
+    },
+    Test {
+        name: "put_latency",
+        title: "One-sided put, latency",
+        note: "one MPI_Put and MPI_Win_flush",
+        compared: &[(Transport::Raw, "ib_write_bw with one write at a time")],
+        metric: Metric::Completion,
+        by: By::OneSided,
+        raw: &["ib_write_bw -t 1"],
+        ucx: None,
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "get_latency",
+        title: "One-sided get, latency",
+        note: "one MPI_Get and MPI_Win_flush",
+        compared: &[(Transport::Raw, "ib_read_lat, typical"), (Transport::UcxPerftest, "ucp_get, one at a time")],
+        metric: Metric::Completion,
+        by: By::OneSided,
+        raw: &["ib_read_lat"],
+        ucx: Some(UcxTest { options: "-t ucp_get -O 1", reads: Reads::TypicalLatency }),
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "put_bandwidth",
+        title: "One-sided put, bandwidth",
+        note: "MPI_Put, 64 before a flush",
+        compared: &[(Transport::Raw, "ib_write_bw"), (Transport::UcxPerftest, "ucp_put_bw")],
+        metric: Metric::Bandwidth,
+        by: By::OneSided,
+        raw: &["ib_write_bw"],
+        ucx: Some(UcxTest { options: "-t ucp_put_bw -O 64", reads: Reads::Bandwidth }),
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "get_bandwidth",
+        title: "One-sided get, bandwidth",
+        note: "MPI_Get, 64 before a flush",
+        compared: &[(Transport::Raw, "ib_read_bw"), (Transport::UcxPerftest, "ucp_get")],
+        metric: Metric::Bandwidth,
+        by: By::OneSided,
+        raw: &["ib_read_bw"],
+        ucx: Some(UcxTest { options: "-t ucp_get -O 64", reads: Reads::Bandwidth }),
+        sizes: UP_TO_4_MIB,
+    },
+    Test {
+        name: "instructions",
+        title: "Instructions per message",
+        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; the message has always arrived (ucx_perftest cannot take turns, and is left out)",
+        compared: &[],
+        metric: Metric::Instructions,
+        by: By::InstructionCounter(Calls::Blocking),
+        raw: &[],
+        ucx: None,
+        sizes: (8, 512),
+    },
+    Test {
+        name: "nonblocking_instructions",
+        title: "Instructions per message, nonblocking",
+        note: "the same of one MPI_Isend, one MPI_Irecv and an MPI_Wait for each",
+        compared: &[],
+        metric: Metric::Instructions,
+        by: By::InstructionCounter(Calls::Nonblocking),
+        raw: &[],
+        ucx: None,
+        sizes: (8, 8),
+    },
+    Test {
+        name: "host_latency",
+        title: "The emulated adapter beside the host's memory, latency",
+        note: "half a round trip between two processes",
+        compared: &[(Transport::Raw, "send and receive over verbs"), (Transport::Memory, "a flag in shared memory")],
+        metric: Metric::HalfRoundTrip,
+        by: By::HostMemory,
+        raw: &[],
+        ucx: None,
+        sizes: (8, 8),
+    },
+    Test {
+        name: "host_bandwidth",
+        title: "The emulated adapter beside the host's memory, bandwidth",
+        note: "into another process's memory",
+        compared: &[(Transport::Raw, "an RDMA write"), (Transport::Memory, "process_vm_writev")],
+        metric: Metric::Bandwidth,
+        by: By::HostMemory,
+        raw: &[],
+        ucx: None,
+        sizes: (1 << 20, 1 << 20),
+    },
+];
+
+/// All programs of perftest.
+pub(crate) static RAW: [RawProgram; 8] = [
+    RawProgram { name: "ib_send_lat", program: "ib_send_lat", options: &[], reads: Reads::TypicalLatency },
+    RawProgram { name: "ib_write_bw", program: "ib_write_bw", options: &[], reads: Reads::Bandwidth },
+    RawProgram { name: "ib_read_bw", program: "ib_read_bw", options: &[], reads: Reads::Bandwidth },
+    RawProgram { name: "ib_write_bw -b", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth },
+    RawProgram { name: "ib_read_bw -b", program: "ib_read_bw", options: &["-b"], reads: Reads::Bandwidth },
+    RawProgram { name: "ib_send_bw", program: "ib_send_bw", options: &[], reads: Reads::MessageRate },
+    RawProgram {
+        name: "ib_write_bw -t 1",
+        program: "ib_write_bw",
+        options: &["-t", "1"],
+        reads: Reads::TimePerMessage,
+    },
+    RawProgram { name: "ib_read_lat", program: "ib_read_lat", options: &[], reads: Reads::TypicalLatency },
+];
+
+/// The test of that name.
+pub(crate) fn test(name: &str) -> Option<&'static Test> {
+    TESTS.iter().find(|test| test.name == name)
+}
+
+/// The names of all tests.
+pub fn test_names() -> impl Iterator<Item = &'static str> {
+    TESTS.iter().map(|test| test.name)
+}
+
+/// The raw programs the tests are compared with, each once.
+pub(crate) fn raw_programs(tests: &[&'static Test]) -> Vec<&'static str> {
+    let wanted = |raw: &&RawProgram| tests.iter().any(|test| test.raw.contains(&raw.name));
+    RAW.iter().filter(wanted).map(|raw| raw.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_raw_program_that_a_test_names_exists_once() {
+        for raw in TESTS.iter().flat_map(|test| test.raw) {
+            assert_eq!(RAW.iter().filter(|program| program.name == *raw).count(), 1, "{raw}");
+        }
+    }
+
+    #[test]
+    fn the_better_bandwidth_is_the_larger_and_the_better_latency_the_smaller() {
+        let values = || [("a", 2.0), ("b", 1.0)].into_iter();
+        assert_eq!(Metric::Bandwidth.better(values()), Some(("a", 2.0)));
+        assert_eq!(Metric::HalfRoundTrip.better(values()), Some(("b", 1.0)));
+    }
+}

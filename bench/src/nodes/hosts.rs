@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two hosts: how a program is started on either, whether they have what a bench needs, and the two sides of a program
+//! that has a server.
+//!
+//! MPI is started by `mpirun`'s own launcher. Everything else goes through ssh (or what `plm_rsh_agent` names, as
+//! `mpirun` takes it), in a Slurm allocation through `srun`; on this host through nothing. The server ends when its
+//! standard input does, which is a pipe from here: whatever ends this program, no server is left.
+//!
+//! The server is on the first host. Grade: setup. Called by [`crate::run`] and `ibex bench`. Tests: at the
+//! end of this file, with made launchers.
+
+use super::here::{Here, Started};
+use super::job::{Job, Nodes, Outcome};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use std::{env, fs};
+use which::which;
+
+/// Two hosts.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    names: [String; 2],
+    launcher: Launcher,
+}
+
+/// What starts a program on another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Launcher {
+    /// These words, the host, and a line for its shell.
+    Remote(Vec<String>),
+    /// A step of the allocation.
+    Srun,
+}
+
+/// The two sides of a program, which meet at a port.
+pub(crate) struct Sides<'a> {
+    /// The command line of the server; the client's has the server's host behind it.
+    pub(crate) line: &'a str,
+    /// What the shell does before, on either host, and after.
+    pub(crate) before: &'a str,
+    pub(crate) after: &'a str,
+    /// Of both.
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) port: u16,
+}
+
+/// What a server's shell prints when the server listens.
+const LISTENS: &str = "ibex-bench: it listens";
+
+/// How long a host may take to answer; ssh gives up by itself, and sooner, where there is none.
+const ANSWER: Duration = Duration::from_mins(5);
+
+/// How long a side of a measurement may take.
+const SIDE: Duration = Duration::from_mins(5);
+
+/// How long a server may run on after its client, and after one that failed.
+const AFTER: Duration = Duration::from_secs(10);
+const AT_ONCE: Duration = Duration::from_millis(500);
+
+/// The programs that are looked for on a host.
+const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
+
+/// What mpirun starts on a host: that of Open MPI 4.1, and that of 5.
+const DAEMONS: [&str; 2] = ["orted", "prted"];
+
+impl Hosts {
+    /// Hosts that ssh reaches, or what `plm_rsh_agent` names.
+    #[must_use]
+    pub fn by_ssh(names: [String; 2]) -> Self {
+        let agent = env::var("OMPI_MCA_plm_rsh_agent").ok();
+        let agent = agent.map(|agent| agent.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let ssh = || ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"].map(str::to_owned).into();
+        Self { names, launcher: Launcher::Remote(agent.unwrap_or_else(ssh)) }
+    }
+
+    /// Hosts of the Slurm allocation that this program runs in.
+    #[must_use]
+    pub fn by_srun(names: [String; 2]) -> Self {
+        Self { names, launcher: Launcher::Srun }
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(&self) -> &[String; 2] {
+        &self.names
+    }
+
+    /// What `mpirun` has to be told.
+    pub(crate) fn mpirun(&self) -> Vec<String> {
+        let [first, second] = &self.names;
+        let mut words = vec!["--host".to_owned(), format!("{first}:1,{second}:1")];
+        if let Some(prefix) = prefix_of_mpirun() {
+            words.extend(["--prefix".to_owned(), prefix.display().to_string()]);
+        }
+        words
+    }
+
+    /// The command that has a host's shell run a script of one line.
+    fn words(&self, host: usize, script: &str) -> Vec<String> {
+        let name = self.names[host].as_str();
+        let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        match &self.launcher {
+            _ if is_here(name) => plain(&["sh", "-c", script]),
+            Launcher::Remote(agent) => {
+                // A shell that is not started by a login may not know where Open MPI or perftest is.
+                let path = env::var("PATH").unwrap_or_default();
+                let script = format!("PATH=$PATH:{}; export PATH; {script}", quoted(&path));
+                [agent.clone(), plain(&[name, &format!("sh -c {}", quoted(&script))])].concat()
+            }
+            Launcher::Srun => {
+                let step = ["srun", "--quiet", "--nodes=1", "--ntasks=1", "--mpi=none"];
+                [plain(&step), plain(&[&format!("--nodelist={name}"), "sh", "-c", script])].concat()
+            }
+        }
+    }
+
+    fn job(&self, host: usize, script: &str) -> Job {
+        let mut job = Job::new(self.words(host, script));
+        // Beside the step of mpirun, or of the shell that this program runs in; older versions know no such thing.
+        job.env.push(("SLURM_OVERLAP".to_owned(), "1".to_owned()));
+        job
+    }
+
+    /// Asks both hosts, and gives the programs that both have.
+    ///
+    /// # Errors
+    /// A host that cannot be asked, or on which the bench's programs or the adapter are missing, or that has another
+    /// Open MPI.
+    pub fn look(&self, program: &Path, device: &str) -> Result<BTreeSet<String>> {
+        let answers = [0, 1].map(|host| self.ask(host, program, device));
+        let [first, second] = answers;
+        let (first, second) = (first?, second?);
+        if first.openmpi != second.openmpi {
+            bail!(
+                "{} has {}, and {} has {}: MPI needs the same on both",
+                self.names[0],
+                first.openmpi,
+                self.names[1],
+                second.openmpi
+            );
+        }
+        Ok(first.tools.intersection(&second.tools).cloned().collect())
+    }
+
+    fn ask(&self, host: usize, program: &Path, device: &str) -> Result<Answer> {
+        let name = &self.names[host];
+        let script = format!(
+            "for tool in {}; do if command -v $tool >/dev/null; then echo tool $tool; fi; done; \
+             if test -x {}; then echo program; fi; for one in /sys/class/infiniband/*; do echo device ${{one##*/}}; done; \
+             echo version $(mpirun --version 2>/dev/null | head -n 1)",
+            TOOLS.join(" "),
+            quoted(&program.display().to_string())
+        );
+        let outcome = Here.run(&self.job(host, &script).limit(ANSWER), &mut |_, _| {})?;
+        if !outcome.success {
+            let said = if outcome.stderr.trim().is_empty() { &outcome.shown } else { &outcome.stderr };
+            bail!("{name} cannot be asked: {}\n{}", said.trim(), self.remedy(name));
+        }
+        let answer = Answer::read(&outcome.stdout);
+        if !answer.has_program {
+            bail!(
+                "{name} has no {}: ibex has to be installed at the same place on both hosts; `cargo xtask install --prefix DIR` \
+                 puts it into a folder that both mount",
+                program.display()
+            );
+        }
+        if !answer.devices.is_empty() && !answer.devices.contains(device) {
+            let there: Vec<&str> = answer.devices.iter().map(String::as_str).collect();
+            bail!("{name} has no adapter {device}, but {}; --device names one that both have", there.join(", "));
+        }
+        if !DAEMONS.iter().any(|daemon| answer.tools.contains(*daemon)) && prefix_of_mpirun().is_none() {
+            bail!(
+                "{name} has no Open MPI in PATH (there is no {}, which mpirun starts there)",
+                DAEMONS.join(" and no ")
+            );
+        }
+        Ok(answer)
+    }
+
+    fn remedy(&self, name: &str) -> String {
+        match &self.launcher {
+            Launcher::Srun => format!("`srun --nodelist={name} true` must work in this allocation"),
+            Launcher::Remote(agent) => format!(
+                "`{} {name} true` must work without a password or a question; where there is no key yet: `ssh-keygen`, then \
+                 `ssh-copy-id {name}`, and `ssh {name}` once, to accept its host key",
+                agent.join(" ")
+            ),
+        }
+    }
+
+    /// Runs a server on the first host and its client on the second; the outcome is the client's, with what the server
+    /// said behind what it says on standard error.
+    ///
+    /// # Errors
+    /// A side that cannot be started, or a server that does not listen.
+    pub(crate) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
+        let server = self.job(0, &server_script(sides)).limit(2 * SIDE);
+        let mut server = Started::new(&server, Stdio::piped())?;
+        server.tell("held\n");
+        if !server.prints(LISTENS) {
+            bail!("the server on {} did not come to listen: {}", self.names[0], server.wait(&mut |_, _| {}).shown);
+        }
+        let address = if is_here(&self.names[0]) { here() } else { self.names[0].clone() };
+        let script = client_script(sides, &address);
+        let mut client = Here.run(&self.job(1, &script).limit(SIDE), &mut |_, _| {})?;
+        server.ends_within(if client.success { AFTER } else { AT_ONCE });
+        let server = server.wait(&mut |_, _| {});
+        for said in [&server.stdout, &server.stderr] {
+            client.stderr += said;
+        }
+        if !client.success {
+            client.shown = client.shown + "\nthe server: " + &server.shown;
+        }
+        Ok(client)
+    }
+}
+
+/// What a host said of itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Answer {
+    tools: BTreeSet<String>,
+    devices: BTreeSet<String>,
+    has_program: bool,
+    openmpi: String,
+}
+
+impl Answer {
+    fn read(text: &str) -> Self {
+        let mut answer = Self::default();
+        for line in text.lines() {
+            match line.split_once(' ').unwrap_or((line, "")) {
+                ("tool", name) => drop(answer.tools.insert(name.to_owned())),
+                // A folder without a file gives the pattern itself.
+                ("device", name) if name != "*" => drop(answer.devices.insert(name.to_owned())),
+                ("program", _) => answer.has_program = true,
+                ("version", text) => text.trim().clone_into(&mut answer.openmpi),
+                _ => {}
+            }
+        }
+        answer
+    }
+}
+
+/// Both in one line: a login shell that is a csh takes no other. What reads nothing has no pipe to be held by.
+fn server_script(sides: &Sides) -> String {
+    let Sides { line, before, after, port, .. } = sides;
+    let variables = variables(sides);
+    format!(
+        "{before} exec 3<&0; {variables}{line} 3<&- & server=$!; \
+         if read -r held; then {{ cat <&3; kill $server; }} >/dev/null 2>&1 & watch=$!; fi; \
+         until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do \
+         kill -0 $server 2>/dev/null || {{ wait $server; status=$?; {after} exit $status; }}; sleep 0.05; done; echo {}; \
+         wait $server; status=$?; kill $watch 2>/dev/null; {after} exit $status",
+        quoted(LISTENS)
+    )
+}
+
+fn client_script(sides: &Sides, address: &str) -> String {
+    let Sides { line, before, after, .. } = sides;
+    format!("{before} {}{line} {}; status=$?; {after} exit $status", variables(sides), quoted(address))
+}
+
+fn variables(sides: &Sides) -> String {
+    sides.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect::<Vec<_>>().concat()
+}
+
+/// A word that a shell takes as it is.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// This host's name.
+fn here() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// Whether that is this host's name, with or without its domain.
+#[must_use]
+pub fn is_here(name: &str) -> bool {
+    let here = here();
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    name == "localhost" || name == here || (short(name) == short(&here) && !(name.contains('.') && here.contains('.')))
+}
+
+/// The folder of an Open MPI that is not the system's: shells of other hosts do not find it by themselves.
+fn prefix_of_mpirun() -> Option<PathBuf> {
+    let mpirun = which("mpirun").ok()?;
+    let folder = mpirun.parent()?;
+    let is_of_system = [Path::new("/usr/bin"), Path::new("/bin")].contains(&folder);
+    (!is_of_system && folder.ends_with("bin")).then(|| folder.parent().map(Path::to_path_buf))?
+}
+
+/// The hosts of the Slurm allocation that this program runs in; none where it runs in none.
+///
+/// # Errors
+/// `scontrol`, which knows their names, fails.
+pub fn of_allocation() -> Result<Vec<String>> {
+    match env::var("SLURM_JOB_NODELIST") {
+        Ok(list) if !list.is_empty() => hosts_of("scontrol", &list),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn hosts_of(scontrol: &str, list: &str) -> Result<Vec<String>> {
+    let outcome = Here.run(&Job::new([scontrol, "show", "hostnames", list]).limit(ANSWER), &mut |_, _| {})?;
+    let outcome =
+        outcome.checked().context("this is a Slurm allocation whose hosts cannot be told; --host names two")?;
+    Ok(outcome.stdout.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests;

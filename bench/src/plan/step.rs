@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One start of a program: what is measured by it, over what.
+//!
+//! Grade: setup. Made by [`super::round`], carried out by [`crate::run`]. Plain data.
+
+use crate::catalogue::transport::Transport;
+use crate::catalogue::{RawProgram, Test};
+use crate::numbers::size;
+use crate::programs::instructions::Count;
+
+/// One start of a program.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The MPI program over a transport.
+    Mpi { transport: Transport, tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
+    /// A raw program with one size.
+    Raw { program: &'static RawProgram, bytes: u64 },
+    /// `ucx_perftest`, each test with each of its sizes.
+    UcxPerftest { runs: Vec<(&'static Test, u64)> },
+    /// The engine of ibex without MPI.
+    Engine { tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
+    /// Counts instructions over a transport.
+    Instructions(Count),
+    /// The adapter beside the host's memory.
+    HostMemory,
+    /// Events through a buffer that is too small.
+    SmallBuffer,
+}
+
+impl Step {
+    /// Its name for a reader.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Step::Mpi { transport, tests, .. } => {
+                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+                format!("MPI over {}: {}", transport.name(), names.join(", "))
+            }
+            Step::SmallBuffer => "events through a buffer that is too small".to_owned(),
+            Step::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
+            Step::UcxPerftest { runs } => format!("ucx_perftest, {} runs", runs.len()),
+            Step::Engine { tests, .. } => {
+                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+                format!("the engine without MPI: {}", names.join(", "))
+            }
+            Step::Instructions(count) => {
+                format!("{}, {}, of MPI over {}", count.test(), size(count.bytes), count.transport.name())
+            }
+            Step::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a user asks for, and the plan of it.
+//!
+//! Grade: setup. Called by [`super::available`]. Tests: at the end of this file.
+
+use super::Plan;
+use crate::catalogue::device_kind::Kind;
+use crate::catalogue::transport::Transport;
+use crate::catalogue::{self, By, Test};
+use anyhow::{Result, bail};
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Fewer sizes and rounds.
+    pub quick: bool,
+    /// These tests alone, by name; none: all that the device has.
+    pub tests: Vec<String>,
+    /// These transports alone; none: those of the kind of device.
+    pub transports: Vec<Transport>,
+    /// What events cost, over ibex.
+    pub events: bool,
+    /// These sizes of messages, in bytes, of those that a test has; none: those of the kind of device.
+    pub sizes: Vec<u64>,
+    /// So many rounds, of everything but instructions; none: as the kind of device needs.
+    pub rounds: Option<usize>,
+}
+
+/// What is measured of events unless the tests are named.
+const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
+
+/// The tests to run, in the order of the report.
+fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
+    let tests = catalogue::TESTS.iter();
+    if names.is_empty() {
+        return Ok(tests.filter(|test| kind.has(test)).collect());
+    }
+    let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
+    if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
+        bail!("the test {} needs emulated adapters: --device softhca", test.name);
+    }
+    Ok(tests)
+}
+
+/// The same of events: messages alone.
+fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+    let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
+    let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
+    let tests = tests(kind, &names)?;
+    if let Some(test) = tests.iter().find(|test| !matches!(test.by, By::Messages | By::InstructionCounter(_))) {
+        bail!("the test {} is not among those of --events", test.name);
+    }
+    Ok(tests)
+}
+
+impl Plan {
+    /// The plan for what is asked for.
+    ///
+    /// # Errors
+    /// A test that such a device does not have.
+    pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
+        let mut plan = if wanted.events {
+            Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?)
+        } else {
+            let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
+            Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports)
+        };
+        if !wanted.sizes.is_empty() {
+            plan.sizes.clone_from(&wanted.sizes);
+            plan.sizes.sort_unstable();
+            plan.sizes.dedup();
+        }
+        if let Some(rounds) = wanted.rounds {
+            (plan.rounds, plan.rounds_of_the_rest) = (rounds, rounds);
+        }
+        if plan.values() == 0 {
+            bail!(
+                "none of these tests has one of these sizes over one of these transports: there is nothing to measure"
+            );
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_rounds_that_are_asked_for_are_measured_and_a_plan_of_nothing_is_refused() {
+        let wanted = Wanted { sizes: vec![64, 8, 64], rounds: Some(1), ..Wanted::default() };
+        let plan = Plan::chosen(Kind::Adapter, &wanted).unwrap();
+        assert_eq!((&plan.sizes[..], plan.rounds(), plan.round(2).len()), (&[8, 64][..], 1, 0));
+        let nothing = Wanted { tests: vec!["message_rate".to_owned()], sizes: vec![1 << 20], ..wanted };
+        assert!(Plan::chosen(Kind::Adapter, &nothing).unwrap_err().to_string().contains("nothing to measure"));
+    }
+}

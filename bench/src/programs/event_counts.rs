@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What became of events, by the lines that the tool `every_event` prints at the end of each rank.
+//!
+//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+
+use serde::{Deserialize, Serialize};
+
+/// What became of events, as the transport counts, and what the handler for lost ones was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) raised: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: u64,
+    pub(crate) late: u64,
+    pub(crate) told: u64,
+}
+
+impl Counts {
+    /// What a rank's tool printed at its end; none where a line is something else.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("every_event: rank ")?.split(' ').skip(1);
+        let mut count = |name: &str| (words.next()? == name).then(|| words.next()?.parse().ok())?;
+        Some(Self {
+            raised: count("raised")?,
+            delivered: count("delivered")?,
+            dropped: count("dropped")?,
+            late: count("late")?,
+            told: count("told")?,
+        })
+    }
+
+    /// What the tools of all ranks printed.
+    pub(crate) fn of_all(output: &str) -> Self {
+        let mut all = Self::default();
+        output.lines().filter_map(Self::parse).for_each(|counts| all.add(counts));
+        all
+    }
+
+    /// The sum of both.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.raised += other.raised;
+        self.delivered += other.delivered;
+        self.dropped += other.dropped;
+        self.late += other.late;
+        self.told += other.told;
+    }
+
+    /// Whether each event was delivered or lost, and each loss told.
+    pub(crate) fn add_up(self) -> bool {
+        self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_all_counts_is_read_and_every_other_is_something_else() {
+        let line = "every_event: rank 1 raised 10 delivered 7 dropped 2 late 1 told 3";
+        let counts = Counts { raised: 10, delivered: 7, dropped: 2, late: 1, told: 3 };
+        assert_eq!(Counts::parse(line), Some(counts));
+        assert_eq!(Counts::parse("every_event: rank 1 raised 10"), None);
+        assert_eq!(Counts::parse("raised 10"), None);
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The emulated adapter beside the bare memory of the host: runs `host_memory_ratios`, and reads what it prints.
+//!
+//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+
+use super::measurement::Measurement;
+use crate::catalogue;
+use crate::catalogue::transport::Transport;
+use crate::nodes::place::Where;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The program's rounds in one start; all of them count as one of the bench's.
+const ROUNDS: usize = 5;
+
+/// The command.
+pub(crate) fn command(place: Where) -> Vec<String> {
+    let mut words = vec![place.programs.join("host_memory_ratios").display().to_string()];
+    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    option("--device", place.device.to_owned());
+    option("--rounds", ROUNDS.to_string());
+    if let Some([first, second]) = place.processors {
+        option("--processors", format!("{first},{second}"));
+    }
+    words
+}
+
+#[derive(Deserialize)]
+struct Line {
+    test: String,
+    transport: String,
+    bytes: u64,
+    unit: String,
+    value: f64,
+    spread: f64,
+}
+
+/// What the program printed.
+///
+/// # Errors
+/// When a line cannot be read, is of another test or unit, or one is missing.
+pub(crate) fn parse(output: &str) -> Result<Vec<Measurement>> {
+    let found = output.lines().map(measurement).collect::<Result<Vec<_>>>()?;
+    let expected = ROUNDS * 4;
+    if found.len() != expected {
+        bail!("host_memory_ratios printed {} values, and {expected} were expected:\n{output}", found.len());
+    }
+    Ok(found)
+}
+
+fn measurement(line: &str) -> Result<Measurement> {
+    let Line { test, transport, bytes, unit, value, spread } =
+        serde_json::from_str(line).with_context(|| format!("host_memory_ratios printed: {line}"))?;
+    let transport = match transport.as_str() {
+        "raw" => Transport::Raw,
+        "memory" => Transport::Memory,
+        _ => bail!("host_memory_ratios measured {transport}, which is unknown"),
+    };
+    if catalogue::test(&test).is_none_or(|test| test.metric.unit() != unit) || !value.is_normal() {
+        bail!("host_memory_ratios gives {test} as {value} {unit}");
+    }
+    Ok(Measurement { test, transport, bytes, value, spread })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::place::tests::place;
+
+    const LINES: [&str; 4] = [
+        r#"{"test":"host_latency","transport":"memory","bytes":8,"unit":"us","value":0.17,"spread":0.002}"#,
+        r#"{"test":"host_latency","transport":"raw","bytes":8,"unit":"us","value":0.28,"spread":0.01}"#,
+        r#"{"test":"host_bandwidth","transport":"memory","bytes":1048576,"unit":"MB/s","value":17000,"spread":300}"#,
+        r#"{"test":"host_bandwidth","transport":"raw","bytes":1048576,"unit":"MB/s","value":16800,"spread":300}"#,
+    ];
+
+    #[test]
+    fn each_value_is_read_and_one_that_is_missing_is_an_error() {
+        let all = LINES.repeat(ROUNDS).join("\n");
+        let found = parse(&all).unwrap();
+        assert_eq!((found[1].transport, found[1].value), (Transport::Raw, 0.28));
+        assert!(parse(LINES[0]).unwrap_err().to_string().contains("were expected"));
+        assert!(parse(&all.replace("MB/s", "MiB/s")).is_err());
+        assert!(parse(&all.replace("0.28", "0.0")).is_err());
+    }
+
+    #[test]
+    fn the_processes_get_the_processors_that_were_chosen() {
+        let place = Where { processors: Some([0, 2]), ..place() };
+        assert!(command(place).join(" ").ends_with("--processors 0,2"));
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and tells the
+//! adapter's instructions from those of everything above it. What the adapter has other libraries do (`memcpy`) is the
+//! adapter's.
+//!
+//! The two ranks take turns, so that nothing is polled for in vain and the counts repeat; see the program.
+//!
+//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+
+use super::callgrind::Profile;
+use super::event_counts::Counts;
+use super::mpi;
+use crate::catalogue::Calls;
+use crate::catalogue::transport::Transport;
+use crate::nodes::place::Where;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// What is counted: these calls with messages of this many bytes over a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Count {
+    /// What carries the messages.
+    pub(crate) transport: Transport,
+    /// The calls.
+    pub(crate) calls: Calls,
+    /// The size of each message.
+    pub(crate) bytes: u64,
+}
+
+impl Count {
+    /// The one of which the report shows where the instructions go.
+    pub(crate) fn of_short_blocking(transport: Transport) -> Self {
+        Self { transport, calls: Calls::Blocking, bytes: 8 }
+    }
+
+    /// Its test's name in the report.
+    pub(crate) fn test(self) -> &'static str {
+        match self.calls {
+            Calls::Blocking => "instructions",
+            Calls::Nonblocking => "nonblocking_instructions",
+        }
+    }
+}
+
+/// Messages of which the instructions are counted: each sent and each received.
+const MESSAGES: u64 = 1000;
+
+/// Messages before them (`MESSAGES_BEFORE` of the program).
+const MESSAGES_BEFORE: u64 = 500;
+
+/// Each sends so many, and receives so many.
+const RANKS: u64 = 2;
+
+const PROGRAM: &str = "ibex_mpi_instructions";
+
+/// The program in tables.
+const PROGRAM_NAME: &str = "the program";
+
+/// What the adapter has other libraries do.
+const CALLED_BY_ADAPTER: &str = "called by it";
+
+/// The instructions of one object, for a message sent and received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OfObject {
+    /// Its file name, without what follows `.so`.
+    pub(crate) object: String,
+    /// Whether it belongs to the adapter.
+    pub(crate) adapter: bool,
+    /// Instructions.
+    pub(crate) per_message: f64,
+}
+
+/// What was counted for a message sent and received.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Counted {
+    /// Its instructions, of each object.
+    pub(crate) objects: Vec<OfObject>,
+    /// Events raised, where a tool counted them; those of the start of the job are among them, a few in thousands.
+    pub(crate) events: f64,
+    /// How often memory was allocated, at the most.
+    pub(crate) allocations: f64,
+}
+
+/// Between callgrind's options and the program.
+const END_OF_OPTIONS: &str = "--";
+/// Rank 0 runs the program with callgrind and its options, the other one without. Not as two programs of one job: Debian
+/// 13's `mpirun` crashes on these.
+const FIRST_UNDER_CALLGRIND: &str = "\
+    if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then exec valgrind --quiet --tool=callgrind \"$@\"; fi
+    until [ \"$1\" = -- ]; do shift; done
+    shift
+    exec \"$@\"";
+
+/// The functions of the C library that allocate.
+const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
+
+/// The command that counts over a transport, and the file that it leaves.
+///
+/// # Errors
+/// Those of [`mpi::mpirun`].
+pub(crate) fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
+    let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
+    let mut program =
+        vec![place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
+    let counted = match count.calls {
+        Calls::Blocking => ["--toggle-collect=counted_send", "--toggle-collect=counted_recv"],
+        Calls::Nonblocking => {
+            program.push("nonblocking".to_owned());
+            ["--toggle-collect=counted_isend", "--toggle-collect=counted_irecv"]
+        }
+    };
+    let mut words = mpi::mpirun(place, count.transport)?;
+    words.extend(["-n", "2", "sh", "-c", FIRST_UNDER_CALLGRIND, "sh"].map(str::to_owned));
+    words.extend(counted.map(str::to_owned));
+    words.extend([format!("--callgrind-out-file={}", file.display()), END_OF_OPTIONS.to_owned()]);
+    words.extend(program);
+    Ok((words, file))
+}
+
+/// What a file of callgrind says, and what tools counted in all ranks.
+///
+/// # Errors
+/// When it cannot be read, or has no instruction of an adapter: something else was counted then.
+pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
+    let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
+    let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
+    let objects = of_objects(&profile);
+    if !objects.iter().any(|object| object.adapter) {
+        bail!("no instruction of the emulated adapter is among those counted: {objects:?}");
+    }
+    Ok(Counted {
+        objects,
+        events: events.raised as f64 / (RANKS * (MESSAGES + MESSAGES_BEFORE)) as f64,
+        allocations: profile.calls(&ALLOCATING) as f64 / MESSAGES as f64,
+    })
+}
+
+/// Instructions per message of MPI and of what is below it: without the adapter's, and without those of the program.
+pub(crate) fn of_mpi(objects: &[OfObject]) -> f64 {
+    let of_mpi = |object: &&OfObject| !object.adapter && object.object != PROGRAM_NAME;
+    objects.iter().filter(of_mpi).map(|object| object.per_message).sum()
+}
+
+/// Instructions per message of ibex alone.
+pub(crate) fn of_ibex(objects: &[OfObject]) -> f64 {
+    objects.iter().filter(|object| object.object == "libibex").map(|object| object.per_message).sum()
+}
+
+/// Whether two counts of the same agree, to 1 %.
+pub(crate) fn repeats(count: f64, other: f64) -> bool {
+    (count - other).abs() <= 0.01 * other
+}
+
+/// Of each object, what it did for the adapter aside: that is one more entry, of the adapter's.
+fn of_objects(profile: &Profile) -> Vec<OfObject> {
+    let mut counts = profile.objects.clone();
+    let mut for_adapter = 0;
+    for ((called, caller), count) in &profile.on_behalf {
+        if is_adapter(object_name(caller)) && !is_adapter(object_name(called)) {
+            let own = counts.entry(called.clone()).or_default();
+            // Nested calls are counted at every level; no object did more for others than it did.
+            let moved = (*count).min(*own);
+            *own -= moved;
+            for_adapter += moved;
+        }
+    }
+    let mut objects: Vec<_> = counts.iter().map(|(file, count)| of_object(file, *count)).collect();
+    if for_adapter > 0 {
+        let per_message = for_adapter as f64 / MESSAGES as f64;
+        objects.push(OfObject { object: CALLED_BY_ADAPTER.to_owned(), adapter: true, per_message });
+    }
+    objects
+}
+
+fn of_object(file: &str, count: u64) -> OfObject {
+    let object = object_name(file);
+    OfObject { object: object.to_owned(), adapter: is_adapter(object), per_message: count as f64 / MESSAGES as f64 }
+}
+
+fn object_name(file: &str) -> &str {
+    match file.split(".so").next() {
+        Some(PROGRAM) => PROGRAM_NAME,
+        Some("???") | None => "unknown",
+        Some(name) => name,
+    }
+}
+
+fn is_adapter(object: &str) -> bool {
+    ["libsofthca", "libibverbs"].contains(&object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::place::tests::place;
+    use std::process::Command;
+
+    #[test]
+    fn one_rank_is_counted_and_the_other_is_not() {
+        let (words, file) = command(place(), Count::of_short_blocking(Transport::Openib)).unwrap();
+        let line = words.join(" ");
+        assert_eq!(line.matches("valgrind").count(), 1, "{line}");
+        assert!(line.ends_with(" -- /t/mpi/ibex_mpi_instructions 1000 8"), "{line}");
+        assert!(line.contains(&format!("--callgrind-out-file={} ", file.display())), "{line}");
+        let of_rank = |rank: &str| {
+            let echo = FIRST_UNDER_CALLGRIND.replace("exec ", "echo ").replace("; fi", "; exit; fi");
+            let mut shell = Command::new("sh");
+            shell
+                .args(["-c", &echo, "sh", "--option", END_OF_OPTIONS, "program", "8"])
+                .env("OMPI_COMM_WORLD_RANK", rank);
+            String::from_utf8(shell.output().unwrap().stdout).unwrap()
+        };
+        assert_eq!(of_rank("0"), "valgrind --quiet --tool=callgrind --option -- program 8\n");
+        assert_eq!(of_rank("1"), "program 8\n");
+    }
+
+    #[test]
+    fn both_ranks_make_the_calls_that_are_counted() {
+        let count = Count { transport: Transport::Ucx, calls: Calls::Nonblocking, bytes: 64 };
+        let line = command(place(), count).unwrap().0.join(" ");
+        assert!(line.ends_with("ibex_mpi_instructions 1000 64 nonblocking") && line.contains(" -n 2 "), "{line}");
+        assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
+    }
+
+    #[test]
+    fn counts_repeat_within_one_percent() {
+        assert!(repeats(1606.0, 1604.0) && repeats(100.0, 101.0));
+        assert!(!repeats(100.0, 102.0) && !repeats(102.0, 100.0));
+    }
+
+    #[test]
+    fn what_the_adapter_has_others_do_is_the_adapters() {
+        let named = |names: [&str; 2]| names.map(str::to_owned).into();
+        let profile = Profile {
+            objects: [("libsofthca.so", 500_000), ("libc.so.6", 184_000), ("libibex.so", 429_000)]
+                .map(|(file, count)| (file.to_owned(), count))
+                .into(),
+            on_behalf: [
+                (named(["libc.so.6", "libsofthca.so"]), 172_000),
+                (named(["libc.so.6", "libibex.so"]), 12_000),
+                (named(["libsofthca.so", "libibex.so"]), 672_000),
+            ]
+            .into(),
+            ..Profile::default()
+        };
+        let counted = of_objects(&profile);
+        let of = |name: &str| counted.iter().find(|object| object.object == name).map(|object| object.per_message);
+        assert_eq!([of("libc"), of(CALLED_BY_ADAPTER), of("libsofthca")], [Some(12.0), Some(172.0), Some(500.0)]);
+        assert!((of_mpi(&counted) - 441.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_instructions_of_the_adapter_and_of_the_program_are_told_from_the_rest() {
+        let objects =
+            [("libsofthca.so", 1_500_000), ("mca_pml_ob1.so", 600_000), (PROGRAM, 22_000), ("libc.so.6", 180_000)]
+                .map(|(file, count)| of_object(file, count));
+        assert!((of_mpi(&objects) - 780.0).abs() < 1e-9);
+        assert_eq!(objects.map(|object| object.object), ["libsofthca", "mca_pml_ob1", "the program", "libc"]);
+    }
+}

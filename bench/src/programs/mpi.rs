@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! MPI between two ranks, of one node or of two: the command line over a transport, and the lines `ibex_mpi_bench` prints.
+//!
+//! `--mca btl` and `--mca osc` leave one way for a message: what a transport cannot carry fails, and takes no other.
+//!
+//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+
+use super::measurement::Measurement;
+use crate::catalogue::Test;
+use crate::catalogue::device_kind::Kind;
+use crate::catalogue::transport::Transport;
+use crate::nodes::place::Where;
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// The command that measures the tests over a transport.
+///
+/// # Errors
+/// Those of [`mpirun`].
+pub(crate) fn command(
+    place: Where,
+    transport: Transport,
+    tests: &[&Test],
+    sizes: &[u64],
+    seconds_per_row: f64,
+) -> Result<Vec<String>> {
+    let mut words = mpirun(place, transport)?;
+    words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join("ibex_mpi_bench").display().to_string()]);
+    let list = |items: Vec<String>| items.join(",");
+    words.extend(["--tests".to_owned(), list(tests.iter().map(|test| test.name.to_owned()).collect())]);
+    words.extend(["--sizes".to_owned(), list(sizes.iter().map(u64::to_string).collect())]);
+    words.extend(["--seconds-per-row".to_owned(), seconds_per_row.to_string()]);
+    Ok(words)
+}
+
+/// `mpirun` and its parameters, without ranks: one way for a message, and no other.
+///
+/// # Errors
+/// For TCP over a device without a network interface, and for a transport that has no MPI.
+pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
+    let mut words = vec!["mpirun".to_owned()];
+    if let Some(hosts) = place.hosts {
+        words.extend(hosts.mpirun());
+        // Open MPI's own variables reach the other host by themselves.
+        let exported = match transport {
+            Transport::Ucx => ucx_environment(place),
+            _ if transport.is_ofi() => ofi_environment(place).to_vec(),
+            _ => Vec::new(),
+        };
+        words.extend(exported.into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]));
+    }
+    if place.kind == Kind::SoftRoce {
+        // perftest's processes are not bound either.
+        words.extend(["--bind-to", "none"].map(str::to_owned));
+    }
+    let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
+    if place.kind == Kind::SoftRoce {
+        // Two ranks that spin would leave the kernel no processor for the adapter's work; Open MPI sees for itself only
+        // that there are not too many ranks.
+        parameter("mpi_yield_when_idle", "1");
+    }
+    match transport {
+        _ if transport.is_ibex() => {
+            parameter("pml", if transport.is_pml() { "ibex" } else { "ob1" });
+            parameter("btl", "self,ibex");
+            parameter("btl_ibex_if_include", place.device);
+            parameter("osc", "rdma");
+            if transport == Transport::Buffered {
+                parameter("btl_ibex_event_buffered", "1");
+            }
+            // Of the ranks alone: mpirun is not watched.
+            if let Some(tool) = tool(place, transport) {
+                let way = transport.way_of_matching().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
+                parameter("mca_base_env_list", &format!("LD_PRELOAD={}{way}", tool.display()));
+            }
+        }
+        Transport::Openib => {
+            parameter("pml", "ob1");
+            parameter("btl", "self,openib");
+            parameter("btl_openib_if_include", place.device);
+            // Without this openib leaves InfiniBand to UCX; without the other it remarks that it does not know the
+            // device.
+            parameter("btl_openib_allow_ib", "1");
+            parameter("btl_openib_warn_no_device_params_found", "0");
+            parameter("osc", "rdma");
+        }
+        Transport::Ucx => {
+            parameter("pml", "ucx");
+            parameter("osc", "ucx");
+            // By default the component declines what it takes for no high-speed network.
+            parameter("pml_ucx_tls", "any");
+            parameter("pml_ucx_devices", "any");
+        }
+        Transport::Ofi | Transport::OfiBtl => {
+            // One-sided operations go by the BTL under either.
+            parameter("btl", "self,ofi");
+            parameter("osc", "rdma");
+            if transport == Transport::Ofi {
+                parameter("pml", "cm");
+                parameter("mtl", "ofi");
+            } else {
+                parameter("pml", "ob1");
+                // Messages, too, and not one-sided operations alone.
+                parameter("btl_ofi_mode", "2");
+            }
+        }
+        Transport::Tcp => {
+            if place.interface.is_empty() && place.hosts.is_none() {
+                bail!(
+                    "{} has no network interface, so there is no TCP to compare with; leave tcp out of --transports",
+                    place.device
+                );
+            }
+            parameter("pml", "ob1");
+            parameter("btl", "self,tcp");
+            if !place.interface.is_empty() {
+                parameter("btl_tcp_if_include", place.interface);
+            }
+            // What is left makes windows of messages, or in Open MPI 5 of what any BTL does.
+            parameter("osc", "^ucx,sm");
+        }
+        _ => bail!("there is no MPI over {}", transport.name()),
+    }
+    Ok(words)
+}
+
+/// The tool that watches the ranks.
+fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
+    match transport {
+        Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
+        _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
+        Transport::Logger | Transport::Recorded => Some(place.components?.with_file_name("libibex-log.so")),
+        _ => None,
+    }
+}
+
+/// The file a rank's log goes to.
+pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
+    place.reports.join(format!("events.{rank}"))
+}
+
+/// The folder a trace goes to.
+pub(crate) fn trace(place: Where) -> PathBuf {
+    place.reports.join("events.trace")
+}
+
+/// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
+/// would hide all other components, and over the other transports it need not be.
+pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, String)> {
+    let variable = |name: &str, value: String| (name.to_owned(), value);
+    let mut variables = vec![
+        variable("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
+        variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
+    ];
+    if transport.is_ibex() {
+        let without = transport == Transport::WithoutEvents;
+        let components = if without { place.without_events } else { place.components };
+        if let Some(components) = components {
+            let path = format!("{}:SYSTEM_DEFAULT", components.display());
+            variables.push(variable("OMPI_MCA_mca_base_component_path", path));
+            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own; so PMIx gets a
+            // folder without files. Of an empty name mpirun would crash when it starts processes on another host.
+            variables.push(variable("PMIX_MCA_mca_base_component_path", "/sys".to_owned()));
+        }
+    }
+    if transport == Transport::Ucx {
+        variables.extend(ucx_environment(place));
+    }
+    if transport.is_ofi() {
+        variables.extend(ofi_environment(place));
+    }
+    if transport == Transport::Logger {
+        variables.push(variable("IBEX_LOG_EVENTS", "all".to_owned()));
+        variables.push(variable("IBEX_LOG_FILE", place.reports.join("events").display().to_string()));
+    }
+    if transport == Transport::Recorded {
+        variables.push(variable("IBEX_TRACE_EVENTS", "all".to_owned()));
+        variables.push(variable("IBEX_TRACE", trace(place).display().to_string()));
+    }
+    variables
+}
+
+/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams. On an adapter it
+/// may use what it has for that adapter beyond verbs, as it would by itself.
+pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
+    let transports = if place.kind == Kind::Adapter { "rc,ud,self" } else { "rc_verbs,ud_verbs,self" };
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    vec![
+        variable("UCX_TLS", transports),
+        variable("UCX_NET_DEVICES", &format!("{}:1", place.device)),
+        variable("UCX_LOG_LEVEL", "error"),
+    ]
+}
+
+/// What leaves libfabric one way: this device, by what it has for verbs. Where there is no `rdma_cm`, as on emulated
+/// adapters, these are datagrams.
+fn ofi_environment(place: Where) -> [(String, String); 2] {
+    [("FI_PROVIDER", "verbs"), ("FI_VERBS_DEVICE_NAME", place.device)].map(|(name, value)| (name.into(), value.into()))
+}
+
+/// One line of `ibex_mpi_bench`; it has more fields than are read here.
+#[derive(Deserialize)]
+struct Line {
+    test: String,
+    bytes: u64,
+    unit: String,
+    value: f64,
+    spread: f64,
+}
+
+/// The measurement a line of output is; none where it is something else, which programs under mpirun may print.
+///
+/// # Errors
+/// When it is a measurement of a test that was not asked for, or in another unit.
+pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> Result<Option<Measurement>> {
+    if !line.starts_with('{') {
+        return Ok(None);
+    }
+    let line: Line = serde_json::from_str(line)
+        .with_context(|| format!("ibex_mpi_bench printed a line that cannot be read: {line}"))?;
+    let Some(test) = tests.iter().find(|test| test.name == line.test) else {
+        bail!("ibex_mpi_bench measured {}, which was not asked for", line.test);
+    };
+    if line.unit != test.metric.unit() {
+        bail!("ibex_mpi_bench gives {} in {}, and {} was expected", line.test, line.unit, test.metric.unit());
+    }
+    if line.value <= 0.0 || !line.value.is_finite() {
+        bail!("ibex_mpi_bench gives {} for {} of {} bytes", line.value, line.test, line.bytes);
+    }
+    Ok(Some(Measurement { test: line.test, transport, bytes: line.bytes, value: line.value, spread: line.spread }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{self, transport};
+    use crate::nodes::hosts::Hosts;
+    use crate::nodes::place::tests::place;
+
+    fn line(place: Where, transport: Transport) -> String {
+        command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ")
+    }
+
+    #[test]
+    fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
+        let on = |kind| line(Where { kind, ..place() }, Transport::Ibex);
+        assert!(on(Kind::SoftRoce).contains("--mca mpi_yield_when_idle 1"));
+        assert!(!on(Kind::SoftHca).contains("mpi_yield_when_idle"));
+        assert!(!on(Kind::Adapter).contains("mpi_yield_when_idle"));
+    }
+
+    #[test]
+    fn over_ibex_there_is_no_other_way_for_a_message() {
+        assert_eq!(
+            line(place(), Transport::Ibex),
+            "mpirun --mca pml ibex --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
+             /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8 --seconds-per-row 0.5"
+        );
+        assert!(line(place(), Transport::IbexBtl).contains("--mca pml ob1 --mca btl self,ibex"));
+    }
+
+    #[test]
+    fn over_openib_ucx_and_libfabric_messages_take_the_device_that_is_measured() {
+        let openib = line(place(), Transport::Openib);
+        assert!(openib.contains("--mca btl self,openib --mca btl_openib_if_include rxe0"), "{openib}");
+        let ucx = line(place(), Transport::Ucx);
+        assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
+        let variables = environment(place(), Transport::Ucx);
+        assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
+        let (ofi, under_ob1) = (line(place(), Transport::Ofi), line(place(), Transport::OfiBtl));
+        assert!(ofi.contains("--mca pml cm --mca mtl ofi"), "{ofi}");
+        assert!(under_ob1.contains("--mca btl self,ofi") && under_ob1.contains("--mca btl_ofi_mode 2"), "{under_ob1}");
+        let variables = environment(place(), Transport::Ofi);
+        assert!(variables.contains(&("FI_VERBS_DEVICE_NAME".to_owned(), "rxe0".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn between_two_hosts_each_has_a_rank_and_they_know_what_ucx_is_told() {
+        let hosts = Hosts::by_ssh(["a", "b"].map(str::to_owned));
+        let on = |transport| line(Where { hosts: Some(&hosts), interface: "10.0.0.0/24", ..place() }, transport);
+        assert!(on(Transport::Ibex).contains("--host a:1,b:1") && !on(Transport::Ibex).contains("-x"));
+        assert!(on(Transport::Ucx).contains("-x UCX_TLS -x UCX_NET_DEVICES"), "{}", on(Transport::Ucx));
+        assert!(on(Transport::Tcp).contains("--mca btl_tcp_if_include 10.0.0.0/24"));
+        let without = Where { hosts: Some(&hosts), interface: "", ..place() };
+        assert!(!line(without, Transport::Tcp).contains("if_include"));
+    }
+
+    #[test]
+    fn an_installation_that_open_mpi_finds_by_itself_needs_no_variable() {
+        let variables = environment(Where { components: None, ..place() }, Transport::Ibex);
+        assert!(!format!("{variables:?}").contains("component_path"), "{variables:?}");
+    }
+
+    #[test]
+    fn only_over_ibex_is_its_folder_looked_at() {
+        let names = |transport| format!("{:?}", environment(place(), transport));
+        assert!(names(Transport::Ibex).contains("mca_base_component_path"));
+        for other in [Transport::Openib, Transport::Ucx, Transport::Tcp] {
+            assert!(!names(other).contains("mca_base_component_path"), "{}", other.name());
+        }
+    }
+
+    #[test]
+    fn only_those_that_watch_have_a_tool_and_only_one_build_has_no_events() {
+        let lines = transport::EVENTS.map(|transport| line(place(), transport));
+        let tools = lines.each_ref().map(|line| line.split(' ').find_map(|word| word.strip_prefix("LD_PRELOAD=")));
+        let (empty, logger) = ("/t/mpi/every_event.so", "/t/lib/libibex-log.so");
+        assert_eq!(tools, [None, None, Some(empty), Some(empty), Some(logger), Some(logger)]);
+        let buffered = lines.each_ref().map(|line| line.contains("--mca btl_ibex_event_buffered 1"));
+        assert_eq!(buffered, [false, false, false, true, false, false]);
+        for transport in transport::EVENTS {
+            let variables = format!("{:?}", environment(place(), transport));
+            assert_eq!(variables.contains("/t/without/"), transport == Transport::WithoutEvents, "{variables}");
+            assert_eq!(variables.contains("IBEX_LOG"), transport == Transport::Logger, "{variables}");
+            assert_eq!(variables.contains("IBEX_TRACE"), transport == Transport::Recorded, "{variables}");
+        }
+    }
+
+    #[test]
+    fn over_the_pml_the_tool_is_told_how_to_listen() {
+        let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING.map(|transport| line(place(), transport));
+        assert!(!plain.contains("LD_PRELOAD"), "{plain}");
+        for (line, way) in ways.iter().zip(["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"]) {
+            let tool = format!("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT={way} ");
+            assert!(line.contains("--mca pml ibex") && line.contains(&tool), "{line}");
+        }
+    }
+
+    #[test]
+    fn tcp_goes_over_the_interface_of_the_device_or_nowhere() {
+        assert!(line(place(), Transport::Tcp).contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"));
+        let without = Where { interface: "", ..place() };
+        assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
+    }
+
+    #[test]
+    fn a_line_of_the_program_is_a_measurement_and_other_lines_are_not() {
+        let tests = [catalogue::test("latency").unwrap()];
+        let line = r#"{"test":"latency","bytes":8,"metric":"half_round_trip","unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1}"#;
+        let measured = measurement(line, Transport::Tcp, &tests).unwrap().unwrap();
+        assert_eq!((measured.bytes, measured.value, measured.spread), (8, 46.5, 1.25));
+        assert_eq!(measurement("[host:1] a remark", Transport::Tcp, &tests).unwrap(), None);
+        assert!(measurement("{half a line", Transport::Tcp, &tests).is_err());
+        assert!(measurement(&line.replace("us", "ms"), Transport::Tcp, &tests).is_err());
+        assert!(measurement(&line.replace("46.5", "0.00"), Transport::Tcp, &tests).is_err());
+        assert!(measurement(line, Transport::Tcp, &[catalogue::test("bandwidth").unwrap()]).is_err());
+    }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The raw adapter: runs the two sides of a perftest program on one node, and reads its table.
+//!
+//! perftest's MB is 2^20 bytes, its latencies are microseconds; what leaves this file is in the units of the report.
+//!
+//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
+
+use crate::catalogue::device_kind::Kind;
+use crate::catalogue::{RawProgram, Reads};
+use crate::nodes::job::Outcome;
+use crate::nodes::place::Where;
+use anyhow::{Context, Result, bail};
+
+/// What one run measured, in the unit of the report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Value {
+    /// The value.
+    pub(crate) value: f64,
+    /// What perftest itself says of the spread, 0 where it says nothing.
+    pub(crate) spread: f64,
+}
+
+/// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
+/// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
+pub(crate) fn command(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
+    vec![
+        "sh".into(),
+        "-c".into(),
+        both_sides(&line(program, place, bytes, iterations, port), place.processors, port, ""),
+    ]
+}
+
+/// The command line of either side.
+pub(crate) fn line(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> String {
+    let options = program.options.join(" ");
+    format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device)
+}
+
+/// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line
+/// as its client; each on a processor of its own where two are given. `after` ends it. Where the server could not
+/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says. A server
+/// in the background does not hear an interrupt from the keyboard, and is ended by the script.
+pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
+    let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
+    let (client, server) = (on(0), on(1));
+    format!(
+        "log=$(mktemp)\n\
+         {server}{line} >$log 2>&1 & server=$!\n\
+         trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
+         until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
+             kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
+             sleep 0.02\n\
+         done\n\
+         {client}{line} 127.0.0.1; status=$?\n\
+         if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
+         wait $server; grep -F '{NO_CLOCK}' $log; rm -f $log; {after}\n\
+         exit $status\n"
+    )
+}
+
+/// So many that a run takes some tenths of a second (on emulated adapters some hundredths): of messages, or of bytes,
+/// whichever is less.
+pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
+    let (least, most, bytes_in_all): (u64, u64, u64) = match (kind, reads.one_at_a_time()) {
+        (Kind::SoftRoce, true) => (10, 1000, 12 << 20),
+        (Kind::SoftRoce, false) => (20, 5000, 40 << 20),
+        (Kind::SoftHca, true) => (100, 50_000, 256 << 20),
+        (Kind::SoftHca, false) => (200, 100_000, 1 << 30),
+        (Kind::Adapter, true) => (200, 10_000, 1 << 30),
+        (Kind::Adapter, false) => (500, 200_000, 16 << 30),
+    };
+    (bytes_in_all / bytes.max(1)).clamp(least, most) as u32
+}
+
+/// Whether perftest failed to find out how fast the processor's clock runs, which it tries at the end of each run, for
+/// a fifth of a second, and cannot on a machine that is busy with something else. With `-F` it goes on, and prints
+/// nonsense.
+pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
+    [&outcome.stdout, &outcome.stderr].into_iter().any(|text| text.contains(NO_CLOCK))
+}
+
+const NO_CLOCK: &str = "Correlation coefficient r^2";
+
+/// Takes the value out of what the client printed.
+///
+/// # Errors
+/// When there is no table, or its line is not of that size.
+pub(crate) fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Value> {
+    let (header, line) = table(output)?;
+    let cells: Vec<f64> = line.split_whitespace().map_while(|cell| cell.parse().ok()).collect();
+    if cells.first() != Some(&(bytes as f64)) {
+        bail!("perftest's table is not of {bytes} bytes: {line}");
+    }
+    // Names of columns may hold a space ("BW peak[MB/sec]"), so each is found by the units, which hold none.
+    let column = |name: &str| {
+        let at = header
+            .split(']')
+            .position(|title| title.contains(name))
+            .with_context(|| format!("perftest's table has no {name}: {header}"))?;
+        cells.get(at + COLUMNS_WITHOUT_UNIT).copied().with_context(|| format!("perftest's line is too short: {line}"))
+    };
+    let value = if reads == Reads::TypicalLatency {
+        Value { value: column("t_typical")?, spread: column("t_stdev").unwrap_or(0.0) }
+    } else {
+        let per_microsecond = messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?);
+        let value = match reads {
+            Reads::Bandwidth => bytes as f64 * per_microsecond,
+            Reads::MessageRate => per_microsecond * 1e6,
+            Reads::TimePerMessage | Reads::TypicalLatency => 1.0 / per_microsecond,
+        };
+        Value { value, spread: 0.0 }
+    };
+    if !value.value.is_normal() || value.value < 0.0 {
+        bail!("perftest measured nothing, or its numbers are too small to print: {line}");
+    }
+    Ok(value)
+}
+
+/// perftest prints the rate with six digits after the point and the average with two: of the two, the one that has
+/// more digits left. `average` is in perftest's MB per second, `rate` in millions of messages per second.
+fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
+    if rate * 1e4 > average { rate } else { average * MEGABYTES_OF_PERFTEST / bytes as f64 }
+}
+
+/// `#bytes` and `#iterations` come first and have no unit.
+const COLUMNS_WITHOUT_UNIT: usize = 2;
+
+/// Of the tools that take it for 2^20 bytes.
+pub(crate) const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
+
+/// The header of the table and its first line.
+fn table(output: &str) -> Result<(&str, &str)> {
+    let mut lines = output.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
+    let header = lines.next().with_context(|| format!("perftest printed no table:\n{output}"))?;
+    let starts_with_digit = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+    let line = lines.find(starts_with_digit).with_context(|| format!("perftest's table is empty:\n{output}"))?;
+    Ok((header, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::place::tests::place;
+
+    const SEND_LAT: &str = include_str!("perftest-4.5/ib_send_lat.txt");
+    const WRITE_BW: &str = include_str!("perftest-4.5/ib_write_bw.txt");
+    const READ_BW_BOTH_WAYS: &str = include_str!("perftest-4.5/ib_read_bw-b.txt");
+    const WRITE_BW_ONE: &str = include_str!("perftest-4.5/ib_write_bw-t1.txt");
+
+    fn close(value: Value, expected: f64) {
+        assert!((value.value / expected - 1.0).abs() < 1e-9, "{value:?} is not {expected}");
+    }
+
+    #[test]
+    fn the_typical_latency_is_the_third_of_the_latencies() {
+        let value = parse(SEND_LAT, Reads::TypicalLatency, 8).unwrap();
+        assert_eq!(value, Value { value: 76.31, spread: 1624.15 });
+    }
+
+    #[test]
+    fn a_small_bandwidth_is_taken_from_the_rate_which_has_more_digits() {
+        close(parse(WRITE_BW, Reads::Bandwidth, 8).unwrap(), 0.007955 * 8.0);
+        close(parse(WRITE_BW, Reads::MessageRate, 8).unwrap(), 7955.0);
+    }
+
+    #[test]
+    fn a_large_bandwidth_is_taken_from_the_average_and_counts_millions_of_bytes() {
+        close(parse(READ_BW_BOTH_WAYS, Reads::Bandwidth, 1 << 20).unwrap(), 27.45 * 1.048576);
+    }
+
+    #[test]
+    fn the_time_of_one_message_is_the_inverse_of_the_rate() {
+        close(parse(WRITE_BW_ONE, Reads::TimePerMessage, 8).unwrap(), 1.0 / 0.000151);
+    }
+
+    #[test]
+    fn a_table_of_another_size_or_none_is_an_error() {
+        assert!(parse(WRITE_BW, Reads::Bandwidth, 64).unwrap_err().to_string().contains("not of 64 bytes"));
+        let error = parse("Couldn't connect to 127.0.0.1:18600\n", Reads::Bandwidth, 8).unwrap_err().to_string();
+        assert!(error.contains("no table") && error.contains("Couldn't connect"), "{error}");
+        let without_rate = WRITE_BW.replace("MsgRate", "Rate");
+        assert!(parse(&without_rate, Reads::MessageRate, 8).unwrap_err().to_string().contains("no MsgRate"));
+    }
+
+    #[test]
+    fn a_zero_and_an_infinity_are_no_measurements() {
+        let zero = WRITE_BW.replace("0.007955", "0.000000").replace("0.06", "0.00");
+        for (text, reads) in [(zero.as_str(), Reads::Bandwidth), (&zero, Reads::TimePerMessage)] {
+            assert!(parse(text, reads, 8).unwrap_err().to_string().contains("nothing"), "{text}");
+        }
+        let infinite = SEND_LAT.replace("76.31", "inf");
+        assert!(parse(&infinite, Reads::TypicalLatency, 8).unwrap_err().to_string().contains("nothing"), "{infinite}");
+    }
+
+    #[test]
+    fn a_failed_calibration_is_recognised_and_another_failure_is_not() {
+        let outcome = |stderr: &str| Outcome {
+            success: true,
+            shown: String::new(),
+            stdout: SEND_LAT.to_owned(),
+            stderr: stderr.to_owned(),
+        };
+        assert!(was_disturbed(&outcome("Correlation coefficient r^2: 0.81 < 0.9\n")));
+        assert!(!was_disturbed(&outcome("Couldn't connect to 127.0.0.1:18600\n")));
+    }
+
+    #[test]
+    fn both_sides_meet_at_the_same_port_and_get_the_same_options() {
+        let program = RawProgram { name: "x", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth };
+        let script = command(&program, place(), 64, 1000, 18600).pop().unwrap();
+        assert_eq!(script.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{script}");
+        assert!(script.contains(":48A8 ") && !script.contains("taskset"), "{script}");
+        let bound = Where { processors: Some([0, 2]), ..place() };
+        let script = command(&program, bound, 64, 1000, 18600).pop().unwrap();
+        assert!(script.contains("taskset -c 2 ib_write_bw") && script.contains("taskset -c 0 ib_write_bw"), "{script}");
+    }
+
+    #[test]
+    fn small_messages_are_counted_and_large_ones_are_measured_by_their_bytes() {
+        assert_eq!(iterations(Reads::TypicalLatency, 8, Kind::SoftRoce), 1000);
+        assert_eq!(iterations(Reads::Bandwidth, 1 << 20, Kind::SoftRoce), 40);
+        assert_eq!(iterations(Reads::Bandwidth, 4 << 20, Kind::SoftRoce), 20);
+        assert!(iterations(Reads::MessageRate, 8, Kind::Adapter) > iterations(Reads::MessageRate, 8, Kind::SoftRoce));
+    }
+}

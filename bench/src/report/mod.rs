@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The result of a bench, `report.json`: one row per test, transport and size.
+//!
+//! This file has the report itself. [`summary`] makes its rows of the measurements of all rounds; [`parts`] says where
+//! the instructions of a message go, [`events`] what events cost, by [`ratios`].
+//!
+//! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
+//!
+//! Grade: setup. Called by the bench; read by [`crate::output`] and [`crate::bars`]. Tests: in [`summary`].
+
+pub(crate) mod events;
+pub(crate) mod parts;
+pub(crate) mod ratios;
+pub(crate) mod summary;
+
+use crate::catalogue::transport::{self, Transport};
+use crate::catalogue::{self, Test};
+use crate::plan::LeftOut;
+use crate::programs::measurement::Measurement;
+use crate::run::found::Failure;
+use events::{BASE, Cost};
+use parts::Part;
+use ratios::Ratio;
+use serde::{Deserialize, Serialize};
+
+/// `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// The device all of it ran on.
+    pub(crate) device: String,
+    /// In the order of the plan, sizes ascending.
+    pub(crate) rows: Vec<Row>,
+    /// Where the instructions of a message go; empty where they were not counted.
+    pub(crate) instructions: Vec<Part>,
+    /// What events cost, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<Cost>,
+    /// What could not be measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failures: Vec<Failure>,
+    /// What this machine does not have, so that it was not tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// One value of `report.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// Name of the test, or of the raw program.
+    pub(crate) test: String,
+    /// What carried it: `ibex`, `raw`, `engine`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
+    /// `without`, `unregistered`, `callbacks`, `buffered` or `logger`.
+    pub(crate) transport: String,
+    /// Message size.
+    pub(crate) bytes: u64,
+    /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
+    pub(crate) metric: String,
+    /// Unit of value and spread.
+    pub(crate) unit: String,
+    /// Median over the rounds.
+    pub(crate) value: f64,
+    /// Interquartile range over the rounds.
+    pub(crate) spread: f64,
+    /// This value over the raw one of the same test and size; none where there is no raw one.
+    pub(crate) ratio_to_raw: Option<f64>,
+}
+
+impl Report {
+    /// The row of a test, transport and size.
+    pub(crate) fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
+    }
+
+    /// Adds what could not be measured, and whether other rounds made up for it.
+    pub(crate) fn lacks(&mut self, failures: &[Failure], measured: &[Measurement]) {
+        let has = |failure: &Failure, (name, bytes): &(String, u64)| {
+            let of = |one: &&Measurement| one.transport.name() == failure.transport && one.test == *name;
+            measured.iter().filter(of).any(|one| one.bytes == *bytes)
+        };
+        let judged = |failure: &Failure| Failure {
+            missing: failure.values.iter().any(|value| !has(failure, value)),
+            ..failure.clone()
+        };
+        self.failures = failures.iter().map(judged).collect();
+    }
+
+    /// Whether all that was tried was measured, and nothing failed but for a machine that was busy for a time.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failures.iter().all(|failure| failure.busy && !failure.missing)
+    }
+
+    /// The failures of a test.
+    fn failed(&self, test: &str) -> impl Iterator<Item = &Failure> {
+        self.failures.iter().filter(move |failure| failure.missing && failure.tests.iter().any(|name| name == test))
+    }
+
+    /// The sizes a test was to be measured with, ascending.
+    pub(crate) fn sizes(&self, test: &str) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
+        let of_test = |name: &str| name == test || catalogue::test(test).is_some_and(|test| test.raw.contains(&name));
+        let values = self.failed(test).flat_map(|failure| &failure.values).filter(|(name, _)| of_test(name));
+        sizes.extend(values.map(|(_, bytes)| *bytes));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// The transports a test was to be measured over, in the order of tables.
+    pub(crate) fn transports(&self, test: &str) -> Vec<Transport> {
+        let measured = |name: &str| self.rows.iter().any(|row| row.test == test && row.transport == name);
+        let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
+        let tried = |transport: &Transport| measured(transport.name()) || failed(transport.name());
+        transport::ALL.into_iter().filter(tried).collect()
+    }
+
+    /// Whether a test has a value.
+    pub(crate) fn has_rows(&self, test: &str) -> bool {
+        self.rows.iter().any(|row| row.test == test)
+    }
+
+    /// What a test gives over a transport, over what it gives over another.
+    pub(crate) fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
+        let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
+        Some(value(of)? / value(to)?)
+    }
+
+    /// What events cost, as rows of their own, in percent, to be drawn.
+    pub(crate) fn percentages(&self) -> Option<Self> {
+        let row = |ratio: &Ratio| {
+            Some(Row {
+                test: ratio.test.clone(),
+                transport: ratio.transport.clone(),
+                bytes: ratio.bytes?,
+                metric: "ratio".to_owned(),
+                unit: format!("% of {}", BASE.name()),
+                value: 100.0 * ratio.median,
+                spread: 100.0 * (ratio.greatest - ratio.least),
+                ratio_to_raw: None,
+            })
+        };
+        let cost = self.events.as_ref()?;
+        Some(Self { rows: cost.ratios.iter().filter_map(row).collect(), ..self.clone() })
+    }
+
+    /// Which raw program a test's raw row comes from.
+    pub(crate) fn raw_program(&self, test: &Test, bytes: u64) -> Option<&'static str> {
+        let value = |program: &str| Some(self.row(program, Transport::Raw, bytes)?.value);
+        let measured = test.raw.iter().filter_map(|program| Some((*program, value(program)?)));
+        test.metric.better(measured).map(|(program, _)| program)
+    }
+}

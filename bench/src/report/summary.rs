@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the measurements of all rounds to the rows of the report.
+//!
+//! A value is the median over the rounds, its spread the interquartile range over the rounds (of one round: what the
+//! measurement itself says). The raw row of a test is the better of the raw programs it is compared with; each of
+//! these has rows of its own, too, under its own name. A ratio is that of the two medians.
+//!
+//! Grade: setup. Called by the bench. Tests: at the end of this file.
+
+use super::{Report, Row};
+use crate::catalogue::transport::{self, Transport};
+use crate::catalogue::{self, Test};
+use crate::numbers::{quantile, rounded};
+use crate::programs::measurement::Measurement;
+use std::collections::BTreeMap;
+
+/// Makes the report of all that was measured.
+pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[Measurement]) -> Report {
+    let medians = medians(measurements);
+    let mut rows = Vec::new();
+    for test in tests {
+        for bytes in sizes(&medians, test) {
+            let raw = raw(&medians, test, bytes);
+            for transport in transport::ALL {
+                let found = match transport {
+                    Transport::Raw => raw,
+                    _ => medians.get(&(test.name, transport, bytes)).copied(),
+                };
+                if let Some(found) = found {
+                    rows.push(row(test, test.name, transport, bytes, found, raw.map(|raw| raw.value)));
+                }
+            }
+        }
+    }
+    rows.extend(raw_rows(tests, &medians));
+    Report {
+        device: device.to_owned(),
+        rows,
+        instructions: Vec::new(),
+        events: None,
+        failures: Vec::new(),
+        left_out: Vec::new(),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Median {
+    value: f64,
+    spread: f64,
+}
+
+type Medians<'a> = BTreeMap<(&'a str, Transport, u64), Median>;
+
+fn medians(measurements: &[Measurement]) -> Medians<'_> {
+    let mut rounds: BTreeMap<(&str, Transport, u64), Vec<&Measurement>> = BTreeMap::new();
+    for measurement in measurements {
+        let key = (measurement.test.as_str(), measurement.transport, measurement.bytes);
+        rounds.entry(key).or_default().push(measurement);
+    }
+    rounds.into_iter().map(|(key, rounds)| (key, over_rounds(&rounds))).collect()
+}
+
+fn over_rounds(rounds: &[&Measurement]) -> Median {
+    let mut values: Vec<f64> = rounds.iter().map(|measurement| measurement.value).collect();
+    values.sort_by(f64::total_cmp);
+    let spread = match rounds {
+        [only] => only.spread,
+        _ => quantile(&values, 0.75) - quantile(&values, 0.25),
+    };
+    Median { value: quantile(&values, 0.5), spread }
+}
+
+fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
+    let of_test = |name: &str| name == test.name || test.raw.contains(&name);
+    let mut sizes: Vec<u64> = medians.keys().filter(|key| of_test(key.0)).map(|key| key.2).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The better of the raw programs; of a test that has none, its own raw value.
+fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Median> {
+    if test.raw.is_empty() {
+        return medians.get(&(test.name, Transport::Raw, bytes)).copied();
+    }
+    let found = test.raw.iter().filter_map(|program| medians.get(&(*program, Transport::Raw, bytes)).copied());
+    test.metric.better(found.map(|found| (found, found.value))).map(|(found, _)| found)
+}
+
+fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Median, raw: Option<f64>) -> Row {
+    Row {
+        test: name.to_owned(),
+        transport: transport.name().to_owned(),
+        bytes,
+        metric: test.metric.name().to_owned(),
+        unit: test.metric.unit().to_owned(),
+        value: rounded(found.value),
+        spread: rounded(found.spread),
+        ratio_to_raw: raw.filter(|raw| *raw > 0.0).map(|raw| rounded(found.value / raw)),
+    }
+}
+
+fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for program in catalogue::raw_programs(tests) {
+        let Some(test) = tests.iter().find(|test| test.raw.contains(&program)) else { continue };
+        for ((name, transport, bytes), found) in medians {
+            if *name == program && *transport == Transport::Raw {
+                rows.push(row(test, program, Transport::Raw, *bytes, *found, None));
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers;
+    use crate::programs::measurement::tests::measured;
+    use crate::run::found::Failure;
+
+    fn with_spread(row: Option<&Row>) -> String {
+        row.map_or_else(String::new, |row| numbers::with_spread(row.value, row.spread))
+    }
+
+    #[test]
+    fn a_value_is_the_median_over_the_rounds_and_its_spread_their_interquartile_range() {
+        let rounds = [10.0, 50.0, 20.0, 30.0, 40.0].map(|value| measured("latency", Transport::Ibex, 8, value));
+        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &rounds);
+        assert_eq!(with_spread(report.rows.first()), "30.0 ±20.0");
+        assert_eq!(report.rows[0].ratio_to_raw, None);
+    }
+
+    #[test]
+    fn one_round_keeps_the_spread_it_was_measured_with() {
+        let report =
+            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Tcp, 8, 1.0)]);
+        assert_eq!(with_spread(report.rows.first()), "1.00 ±0.50");
+    }
+
+    #[test]
+    fn a_bandwidth_is_compared_with_the_better_raw_program() {
+        let measurements = [
+            measured("bandwidth", Transport::Ibex, 64, 90.0),
+            measured("ib_write_bw", Transport::Raw, 64, 80.0),
+            measured("ib_read_bw", Transport::Raw, 64, 100.0),
+        ];
+        let test = catalogue::test("bandwidth").unwrap();
+        let report = summarise("rxe0", &[test], &measurements);
+        assert_eq!(report.row("bandwidth", Transport::Ibex, 64).unwrap().ratio_to_raw, Some(0.9));
+        assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±1");
+        assert_eq!(report.raw_program(test, 64), Some("ib_read_bw"));
+        assert_eq!(report.row("ib_write_bw", Transport::Raw, 64).unwrap().ratio_to_raw, None);
+    }
+
+    #[test]
+    fn a_latency_is_compared_with_the_smaller_raw_value() {
+        let measurements =
+            [measured("latency", Transport::Ibex, 8, 55.0), measured("ib_send_lat", Transport::Raw, 8, 50.0)];
+        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
+        assert_eq!(report.row("latency", Transport::Ibex, 8).unwrap().ratio_to_raw, Some(1.1));
+        assert_eq!(report.row("latency", Transport::Raw, 8).unwrap().ratio_to_raw, Some(1.0));
+    }
+
+    #[test]
+    fn the_json_has_the_documented_fields_and_no_others() {
+        let report =
+            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
+        assert_eq!(
+            serde_json::to_string(&report).unwrap(),
+            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}],"instructions":[]}"#
+        );
+    }
+
+    fn failed(transport: &str, values: &[(&str, u64)], busy: bool) -> Failure {
+        Failure {
+            transport: transport.to_owned(),
+            tests: vec!["latency".to_owned()],
+            values: values.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect(),
+            round: 1,
+            reason: "it fell over".to_owned(),
+            busy,
+            missing: false,
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_measured_keeps_its_column_and_its_line_and_another_round_makes_up_for_a_busy_one() {
+        let measurements = [measured("latency", Transport::Ibex, 8, 2.0)];
+        let mut report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
+        assert!(report.is_complete());
+        report.lacks(&[failed("ibex", &[("latency", 8)], true)], &measurements);
+        assert!(report.is_complete() && report.sizes("latency") == [8]);
+        report.lacks(&[failed("ibex", &[("latency", 8)], false)], &measurements);
+        assert!(!report.is_complete() && !report.failures[0].missing);
+        let failures = [failed("raw", &[("ib_send_lat", 8)], true), failed("tcp", &[("latency", 64)], false)];
+        report.lacks(&failures, &measurements);
+        assert!(!report.is_complete());
+        assert_eq!(report.transports("latency"), [Transport::Ibex, Transport::Raw, Transport::Tcp]);
+        assert_eq!(report.sizes("latency"), [8, 64]);
+        assert!(!report.has_rows("bandwidth") && report.transports("bandwidth").is_empty());
+    }
+
+    #[test]
+    fn a_test_without_raw_programs_has_its_own_raw_value() {
+        let measurements = [
+            measured("host_bandwidth", Transport::Raw, 1 << 20, 90.0),
+            measured("host_bandwidth", Transport::Memory, 1 << 20, 100.0),
+        ];
+        let report = summarise("softhca0", &[catalogue::test("host_bandwidth").unwrap()], &measurements);
+        assert_eq!(report.transports("host_bandwidth"), [Transport::Raw, Transport::Memory]);
+        assert_eq!(report.ratio("host_bandwidth", Transport::Raw, Transport::Memory, 1 << 20), Some(0.9));
+        assert_eq!(report.ratio("host_bandwidth", Transport::Ibex, Transport::Memory, 1 << 20), None);
+    }
+}

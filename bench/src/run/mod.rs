@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carries out a plan, round by round.
+//!
+//! What fails is written down, and the rest goes on: a bench of minutes is not worth less for one value. What failed
+//! after a long time is not started again in later rounds.
+//!
+//! This file goes through the steps. `mpi`, `without_mpi` and `instructions` do one, by a `runner`, which also has the
+//! `progress`; [`found`] is what comes of it. Grade: setup. Called by the bench. Single-threaded, but for the progress
+//! bar's own clock. Tests: at the end of this file.
+
+pub(crate) mod found;
+mod instructions;
+mod mpi;
+mod progress;
+mod runner;
+mod without_mpi;
+
+use crate::nodes::job::Nodes;
+use crate::nodes::place::Where;
+use crate::plan::Plan;
+use crate::plan::step::Step;
+use anyhow::Result;
+use found::{Failure, Found};
+use progress::Progress;
+use runner::{NodesGone, Runner};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use without_mpi::Busy;
+
+/// Runs the plan and returns everything that was measured.
+///
+/// # Errors
+/// When no program can be run any more.
+pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
+    let runner = Runner::new(nodes, place, Progress::new(plan.values(), plan.rounds));
+    let mut bench = Bench { plan, runner, given_up: BTreeSet::new(), found: Found::default() };
+    for round in 1..=plan.rounds {
+        for step in plan.round(round) {
+            bench.step(round, &step)?;
+        }
+    }
+    bench.runner.progress.end();
+    Ok(bench.found)
+}
+
+/// What fails after this time is not started again: what hangs would do so in each round.
+const LONG: Duration = Duration::from_mins(1);
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    runner: Runner<'a>,
+    /// The names of steps that are not worth another try.
+    given_up: BTreeSet<String>,
+    found: Found,
+}
+
+impl Bench<'_> {
+    /// Does a step, or writes down that it failed.
+    fn step(&mut self, round: usize, step: &Step) -> Result<()> {
+        let (name, values) = (step.title(), self.plan.values_of(step));
+        if self.given_up.contains(&name) {
+            self.runner.progress.advance(values);
+            return Ok(());
+        }
+        self.runner.progress.says(round, &name);
+        let (before, started) = (self.found.measured.len(), Instant::now());
+        let Err(error) = self.done(step, values) else { return Ok(()) };
+        if error.is::<NodesGone>() {
+            return Err(error);
+        }
+        self.runner.progress.remarks(&format!("{name}: {error:#}"));
+        let found: Vec<_> =
+            self.found.measured[before..].iter().map(|found| (found.test.clone(), found.bytes)).collect();
+        let Some((transport, tests)) = self.plan.column_of(step) else { return Err(error) };
+        self.runner.progress.advance(values.saturating_sub(found.len()));
+        if started.elapsed() > LONG {
+            self.given_up.insert(name);
+        }
+        let mut values = self.plan.names_of(step);
+        values.retain(|value| !found.contains(value));
+        let (busy, reason) = (error.is::<Busy>(), format!("{error:#}"));
+        let transport = transport.name().to_owned();
+        self.found.failures.push(Failure { transport, tests, values, round, reason, busy, missing: true });
+        Ok(())
+    }
+
+    fn done(&mut self, step: &Step, values: usize) -> Result<()> {
+        let Self { plan, runner, found, .. } = self;
+        match step {
+            Step::Mpi { transport, tests, sizes, seconds_per_row } => {
+                // Its progress is told as it comes.
+                return mpi::mpi(runner, *transport, (tests, sizes), *seconds_per_row, values, found);
+            }
+            Step::SmallBuffer => mpi::small_buffer(runner, found)?,
+            Step::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
+            Step::UcxPerftest { runs } => without_mpi::ucx_perftest(runner, runs, found)?,
+            Step::Engine { tests, sizes, seconds_per_row } => {
+                without_mpi::engine(runner, (tests, sizes), *seconds_per_row, values, found)?;
+            }
+            Step::Instructions(count) => instructions::instructions(runner, *count, plan.is_of_events(), found)?,
+            Step::HostMemory => without_mpi::host_memory(runner, found)?,
+        }
+        runner.progress.advance(values);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::device_kind::Kind;
+    use crate::catalogue::transport::Transport;
+    use crate::nodes::job::{Job, Outcome, Stream};
+    use crate::nodes::place::tests::place;
+    use crate::plan::wanted::Wanted;
+    use anyhow::bail;
+    use without_mpi::TRIES;
+
+    /// Answers as programs would, where `fails` does not say otherwise of the command line.
+    struct Made<F>(F);
+
+    impl<F: Fn(&str) -> Option<Outcome>> Nodes for Made<F> {
+        fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
+            let command = job.argv.join(" ");
+            if command.contains("gone") {
+                bail!("the machine is gone");
+            }
+            let outcome = (self.0)(&command).unwrap_or_else(|| {
+                let stdout = if command.starts_with("mpirun") { MPI } else { SEND_LAT };
+                Outcome { success: true, stdout: stdout.to_owned(), ..Outcome::default() }
+            });
+            outcome.stdout.lines().for_each(|text| line(Stream::Stdout, text));
+            Ok(outcome)
+        }
+    }
+
+    const MPI: &str = r#"{"test":"latency","bytes":8,"unit":"us","value":2.0,"spread":0.5}"#;
+    const SEND_LAT: &str = include_str!("../programs/perftest-4.5/ib_send_lat.txt");
+
+    fn plan(transports: &[Transport], sizes: &[u64]) -> Plan {
+        let tests = vec!["latency".to_owned()];
+        let (transports, sizes) = (transports.to_vec(), sizes.to_vec());
+        Plan::chosen(Kind::Adapter, &Wanted { quick: true, tests, transports, sizes, ..Wanted::default() }).unwrap()
+    }
+
+    fn found(transports: &[Transport], fails: impl Fn(&str) -> Option<Outcome>) -> Found {
+        run(&Made(fails), place(), &plan(transports, &[8])).unwrap()
+    }
+
+    #[test]
+    fn what_fails_is_written_down_with_its_reason_and_the_rest_is_measured() {
+        let failed = |line: &str| {
+            let shown = "`mpirun` exited with status 1: no route".to_owned();
+            line.contains("self,tcp").then(|| Outcome { shown, ..Outcome::default() })
+        };
+        let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
+        assert_eq!(found.measured.len(), 4, "two rounds of two transports: {found:?}");
+        let [first, second] = &found.failures[..] else { panic!("{found:?}") };
+        assert_eq!((first.round, second.round, first.transport.as_str()), (1, 2, "tcp"));
+        assert!(first.reason.contains("no route") && !first.busy, "{first:?}");
+        assert_eq!(first.values, [("latency".to_owned(), 8)]);
+    }
+
+    #[test]
+    fn a_machine_on_which_perftest_finds_no_clock_loses_that_value_alone() {
+        let busy = |line: &str| {
+            let stderr = "Correlation coefficient r^2: 0.81 < 0.9\n".to_owned();
+            line.contains("ib_send_lat").then(|| Outcome { success: true, stderr, ..Outcome::default() })
+        };
+        let found = found(&[Transport::Ibex, Transport::Raw], busy);
+        assert_eq!((found.measured.len(), found.failures.len(), found.repeated), (2, 2, 2 * TRIES));
+        let failure = &found.failures[0];
+        assert!(failure.busy && failure.reason.contains("too busy") && failure.transport == "raw", "{failure:?}");
+        assert_eq!((&failure.tests[..], &failure.values[0].0[..]), (&["latency".to_owned()][..], "ib_send_lat"));
+    }
+
+    #[test]
+    fn a_program_that_measures_too_little_has_failed_and_keeps_what_it_measured() {
+        let plan = plan(&[Transport::Ibex], &[8, 64]);
+        let found = run(&Made(|_: &str| None), place(), &plan).unwrap();
+        assert_eq!(found.measured.len(), 2, "{found:?}");
+        assert_eq!(found.failures[0].values, [("latency".to_owned(), 64)]);
+    }
+
+    #[test]
+    fn where_nothing_can_be_run_any_more_the_bench_ends() {
+        let gone = Where { device: "gone", ..place() };
+        let error = run(&Made(|_: &str| None), gone, &plan(&[Transport::Ibex], &[8])).unwrap_err();
+        assert!(format!("{error:#}").contains("the machine is gone"), "{error:#}");
+    }
+}

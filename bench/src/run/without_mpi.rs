@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the programs without MPI: perftest, `ucx_perftest`, the engine of ibex, the host's memory.
+//!
+//! Grade: setup. Called by [`super`]. Tests: there.
+
+use super::found::Found;
+use super::runner::Runner;
+use crate::catalogue::transport::Transport;
+use crate::catalogue::{RawProgram, Test};
+use crate::nodes::hosts::Sides;
+use crate::nodes::job::{Job, Outcome};
+use crate::programs::measurement::Measurement;
+use crate::programs::{engine, host_memory, mpi, perftest, ucx_perftest};
+use anyhow::{Context, Result};
+
+/// Why a program of perftest has no value, though it works.
+#[derive(Debug)]
+pub(super) struct Busy;
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it could not measure the processor's clock in {TRIES} runs, as the machine is too busy")
+    }
+}
+
+impl std::error::Error for Busy {}
+
+/// How often a program of perftest is run in all for one value.
+pub(super) const TRIES: usize = 6;
+
+/// Runs a program of perftest with one size.
+pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
+    let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
+    let outcome = raw_undisturbed(runner, program, bytes, &mut found.repeated).with_context(named)?;
+    let value = perftest::parse(&outcome.stdout, program.reads, bytes).with_context(named)?;
+    found.measured.push(Measurement {
+        test: program.name.to_owned(),
+        transport: Transport::Raw,
+        bytes,
+        value: value.value,
+        spread: value.spread,
+    });
+    Ok(())
+}
+
+/// Runs a program of perftest until it could find out how fast the processor's clock runs.
+fn raw_undisturbed(
+    runner: &mut Runner,
+    program: &'static RawProgram,
+    bytes: u64,
+    repeated: &mut usize,
+) -> Result<Outcome> {
+    for _ in 0..TRIES {
+        let (port, place) = (runner.next_port(), runner.place);
+        let iterations = perftest::iterations(program.reads, bytes, place.kind);
+        let line = perftest::line(program, place, bytes, iterations, port);
+        let sides = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
+        let on_one_node = || Job::new(perftest::command(program, place, bytes, iterations, port));
+        let outcome = runner.both_sides(&sides, on_one_node)?;
+        if !perftest::was_disturbed(&outcome) {
+            return outcome.checked();
+        }
+        *repeated += 1;
+        runner.progress.remarks(&format!(
+            "{} could not measure the processor's clock, as the machine was busy; it is run again",
+            program.name
+        ));
+    }
+    Err(Busy.into())
+}
+
+/// Runs `ucx_perftest`, each test with its size.
+pub(super) fn ucx_perftest(runner: &mut Runner, runs: &[(&'static Test, u64)], found: &mut Found) -> Result<()> {
+    let (port, place) = (runner.next_port(), runner.place);
+    let env = mpi::ucx_environment(place);
+    let (line, before) = (ucx_perftest::line(port), ucx_perftest::batch(runs, place));
+    let sides = Sides { line: &line, before: &before, after: ucx_perftest::NO_BATCH, env: env.clone(), port };
+    let on_one_node = || Job { env, ..Job::new(ucx_perftest::command(runs, place, port)) };
+    let outcome = runner.both_sides(&sides, on_one_node)?.checked().context("ucx_perftest failed")?;
+    found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
+    Ok(())
+}
+
+/// Runs the engine of ibex: `expected` values of these tests and sizes.
+pub(super) fn engine(
+    runner: &mut Runner,
+    (tests, sizes): (&[&'static Test], &[u64]),
+    seconds_per_row: f64,
+    expected: usize,
+    found: &mut Found,
+) -> Result<()> {
+    let (port, place) = (runner.next_port(), runner.place);
+    let line = engine::line(place, tests, sizes, seconds_per_row, port)?;
+    let both = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
+    let outcome = runner.both_sides(&both, || Job::new(engine::command(&line, place, port)))?;
+    let outcome = outcome.checked().context("the engine without MPI failed")?;
+    found.measured.extend(engine::parse(&outcome.stdout, tests, expected)?);
+    Ok(())
+}
+
+/// Compares the emulated adapter with the host's memory.
+pub(super) fn host_memory(runner: &Runner, found: &mut Found) -> Result<()> {
+    let outcome = runner.job(&Job::new(host_memory::command(runner.place)))?;
+    let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
+    found.measured.extend(host_memory::parse(&outcome.stdout)?);
+    Ok(())
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Formats ranks, tables, times and sizes for `ibex explain`.
+//!
+//! Grade: setup. Tests: at the end of this file.
+
+use comfy_table::{CellAlignment, Table, presets};
+use ibex_messages::Job;
+use serde::Serialize;
+
+/// A rank's name: `3`, or `1.3` in another world.
+pub(super) fn name(job: &Job, place: u32) -> String {
+    job.ranks.get(place as usize).map_or_else(
+        || "?".to_owned(),
+        |of| if of.world == 0 { of.rank.to_string() } else { format!("{}.{}", of.world, of.rank) },
+    )
+}
+
+/// A table; columns of numbers are right-aligned.
+pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(names.to_vec());
+    rows.for_each(|row| {
+        table.add_row(row);
+    });
+    for number in numbers {
+        if let Some(column) = table.column_mut(*number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// Nanoseconds in the unit that fits.
+pub(super) fn duration(nanoseconds: i64) -> String {
+    let magnitude = nanoseconds.unsigned_abs();
+    let value = nanoseconds as f64;
+    match magnitude {
+        0..10_000 => format!("{nanoseconds} ns"),
+        10_000..10_000_000 => format!("{:.1} us", value / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+/// Bytes in the unit that fits.
+pub(super) fn bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{:.1} KiB", value / 1024.0),
+        10_485_760..10_737_418_240 => format!("{:.1} MiB", value / 1_048_576.0),
+        _ => format!("{:.1} GiB", value / 1_073_741_824.0),
+    }
+}
+
+/// A value's name in JSON, with blanks.
+pub(super) fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(|word| word.replace('_', " ")))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_units_that_fit() {
+        assert_eq!([0, 9_999, 10_000, -25_000_000].map(duration), ["0 ns", "9999 ns", "10.0 us", "-25.0 ms"]);
+        assert_eq!([0, 10_239, 10_240, 20 << 20].map(bytes), ["0 B", "10239 B", "10.0 KiB", "20.0 MiB"]);
+        assert_eq!(word(&ibex_messages::Protocol::ReceiverFirst), "receiver first");
+    }
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An OTF2 archive that is being written: a buffer and a file for each location, then the definitions of all.
+//!
+//! Called by `../mod.rs`. Path: setup. Threads: one; the library's handles are not shared (`Archive` is neither `Send`
+//! nor `Sync`, as it holds pointers). Memory: [`CHUNK`] bytes for each location. Rules that the blocks below cite:
+//! R1: `opened` is open from [`Archive::create`] to `close`, which takes it away; R2: each of `writers` belongs to the
+//! open archive and is closed before it; R3: `attributes` lives until `Drop`, and each event that is written with it
+//! empties it; R4: texts are copied by the library before a call returns. Tests: export/tests/otf2.rs.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+use super::buffers::{FLUSH, MEMORY};
+use super::definitions::Definitions;
+use super::error::Otf2Error;
+use super::symbols::{AttributeList, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, functions, text};
+
+/// `OTF2_CHUNK_SIZE_MIN`.
+const CHUNK: u64 = 256 * 1024;
+/// `OTF2_CHUNK_SIZE_DEFINITIONS_DEFAULT`.
+const CHUNK_OF_DEFINITIONS: u64 = 4 * 1024 * 1024;
+const FILEMODE_WRITE: u8 = 0;
+const SUBSTRATE_POSIX: u8 = 1;
+const COMPRESSION_NONE: u8 = 1;
+
+/// An archive that is being written.
+pub(crate) struct Archive {
+    functions: &'static Functions,
+    opened: Option<NonNull<RawArchive>>,
+    /// By location.
+    writers: Vec<NonNull<EvtWriter>>,
+    attributes: NonNull<AttributeList>,
+}
+
+/// What a message event says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Communication {
+    /// The other process's rank in the communicator.
+    pub(crate) peer: u32,
+    /// The communicator's number.
+    pub(crate) communicator: u32,
+    /// The tag. The format has no negative ones: they are written in two's complement.
+    pub(crate) tag: i32,
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// What names the request, among those of the process.
+    pub(crate) request: u64,
+}
+
+/// The value of an attribute.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value {
+    /// A number.
+    Number(u32),
+    /// The number of a string.
+    String(u32),
+}
+
+impl Archive {
+    /// Makes the folder and begins an archive of this name in it.
+    ///
+    /// # Errors
+    /// No library; the folder exists or cannot be made.
+    pub(crate) fn create(folder: &Path, name: &str) -> Result<Archive, Otf2Error> {
+        let functions = functions()?;
+        let what = "begin an archive";
+        let failed = || Otf2Error::Failed { what, why: "see that the folder can be made and written to".to_owned() };
+        let path = CString::new(folder.as_os_str().as_bytes())
+            .map_err(|_| Otf2Error::Text(folder.to_string_lossy().into_owned()))?;
+        let name = text(name)?;
+        // SAFETY: takes nothing.
+        let attributes = NonNull::new(unsafe { (functions.new_attributes)() }).ok_or_else(failed)?;
+        // SAFETY: both texts end with 0 and are copied (R4); the numbers are the header's.
+        let opened = unsafe {
+            (functions.open)(
+                path.as_ptr(),
+                name.as_ptr(),
+                FILEMODE_WRITE,
+                CHUNK,
+                CHUNK_OF_DEFINITIONS,
+                SUBSTRATE_POSIX,
+                COMPRESSION_NONE,
+            )
+        };
+        let archive = Archive { functions, opened: NonNull::new(opened), writers: Vec::new(), attributes };
+        let raw = archive.raw().map_err(|_| failed())?;
+        // SAFETY: R1; the callbacks are static.
+        functions.check(what, unsafe { (functions.set_flush)(raw, &raw const FLUSH, ptr::null_mut()) })?;
+        // SAFETY: R1; the callbacks are static.
+        functions.check(what, unsafe { (functions.set_memory)(raw, &raw const MEMORY, ptr::null_mut()) })?;
+        // SAFETY: R1.
+        functions.check(what, unsafe { (functions.set_serial)(raw) })?;
+        // SAFETY: R1.
+        functions.check(what, unsafe { (functions.open_events)(raw) })?;
+        Ok(archive)
+    }
+
+    /// Says who made the archive, and what of.
+    ///
+    /// # Errors
+    /// The library refuses.
+    pub(crate) fn describe(&mut self, creator: &str, description: &str) -> Result<(), Otf2Error> {
+        let raw = self.raw()?;
+        let (creator, description) = (text(creator)?, text(description)?);
+        // SAFETY: R1, R4.
+        self.functions.check("name its creator", unsafe { (self.functions.set_creator)(raw, creator.as_ptr()) })?;
+        // SAFETY: R1, R4.
+        self.functions.check("be described", unsafe { (self.functions.set_description)(raw, description.as_ptr()) })
+    }
+
+    /// Writes down a property of the whole archive; its name is `SOMEBODY::SOMETHING`.
+    ///
+    /// # Errors
+    /// The name is not of that form.
+    pub(crate) fn property(&mut self, name: &str, value: &str) -> Result<(), Otf2Error> {
+        let (raw, name, value) = (self.raw()?, text(name)?, text(value)?);
+        // SAFETY: R1, R4.
+        let done = unsafe { (self.functions.set_property)(raw, name.as_ptr(), value.as_ptr(), true) };
+        self.functions.check("write a property", done)
+    }
+
+    /// Begins the next location. They are numbered from 0.
+    ///
+    /// # Errors
+    /// The library refuses, for example because no more files can be opened.
+    pub(crate) fn location(&mut self) -> Result<u32, Otf2Error> {
+        let number = self.writers.len();
+        // SAFETY: R1; the writer is closed by `close`, and no other has this number.
+        let writer = unsafe { (self.functions.event_writer)(self.raw()?, number as u64) };
+        let why = || "no more files or memory".to_owned();
+        let writer = NonNull::new(writer).ok_or_else(|| Otf2Error::Failed { what: "begin a location", why: why() })?;
+        self.writers.push(writer);
+        Ok(number as u32)
+    }
+
+    /// A region begins at a location.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32) -> Result<(), Otf2Error> {
+        // SAFETY: R2; no attributes.
+        let done = unsafe { (self.functions.enter)(self.writer(location), ptr::null_mut(), time, region) };
+        self.functions.check("write an event", done)
+    }
+
+    /// The region that began last ends.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<(), Otf2Error> {
+        // SAFETY: R2; no attributes.
+        let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
+        self.functions.check("write an event", done)
+    }
+
+    /// A send begins.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn isend(
+        &mut self,
+        location: u32,
+        time: u64,
+        to: &Communication,
+        attributes: &[(u32, Value)],
+    ) -> Result<(), Otf2Error> {
+        let list = self.attributes(attributes)?;
+        let (writer, tag) = (self.writer(location), to.tag.cast_unsigned());
+        // SAFETY: R2, R3.
+        let done =
+            unsafe { (self.functions.isend)(writer, list, time, to.peer, to.communicator, tag, to.bytes, to.request) };
+        self.functions.check("write an event", done)
+    }
+
+    /// A send is done.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<(), Otf2Error> {
+        // SAFETY: R2; no attributes.
+        let done = unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) };
+        self.functions.check("write an event", done)
+    }
+
+    /// A receive begins.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<(), Otf2Error> {
+        // SAFETY: R2; no attributes.
+        let done = unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) };
+        self.functions.check("write an event", done)
+    }
+
+    /// A receive is done.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn irecv(
+        &mut self,
+        location: u32,
+        time: u64,
+        of: &Communication,
+        attributes: &[(u32, Value)],
+    ) -> Result<(), Otf2Error> {
+        let list = self.attributes(attributes)?;
+        let (writer, tag) = (self.writer(location), of.tag.cast_unsigned());
+        // SAFETY: R2, R3.
+        let done =
+            unsafe { (self.functions.irecv)(writer, list, time, of.peer, of.communicator, tag, of.bytes, of.request) };
+        self.functions.check("write an event", done)
+    }
+
+    /// A metric of one member has a new value.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<(), Otf2Error> {
+        let (writer, none, kind) = (self.writer(location), ptr::null_mut(), TYPE_UINT64);
+        // SAFETY: R2; one type and one value, as said, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
+        let done = unsafe { (self.functions.metric)(writer, none, time, metric, 1, &raw const kind, &raw const value) };
+        self.functions.check("write an event", done)
+    }
+
+    /// Writes the rest of all events, then the definitions, and ends the archive.
+    ///
+    /// # Errors
+    /// A file cannot be written, or the definitions fail.
+    pub(crate) fn finish<E: From<Otf2Error>>(
+        mut self,
+        define: impl FnOnce(&mut Definitions<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let counts = self.close_events()?;
+        self.write_local_definitions(counts.len())?;
+        let raw = self.raw()?;
+        // SAFETY: R1.
+        let writer = unsafe { (self.functions.global_writer)(raw) };
+        let what = "write the definitions";
+        let writer = NonNull::new(writer).ok_or(Otf2Error::Failed { what, why: "no memory".to_owned() })?;
+        // SAFETY: the writer is closed below, after the last use of what this makes.
+        let mut definitions = unsafe { Definitions::new(self.functions, writer, &counts) };
+        define(&mut definitions)?;
+        // SAFETY: R1; nobody has the writer any more.
+        self.functions.check(what, unsafe { (self.functions.close_global_writer)(raw, writer.as_ptr()) })?;
+        let archive = self.opened.take();
+        // SAFETY: R1: it was open, and is not used after this. R2: no writer is open.
+        let closed = archive.map_or(SUCCESS, |archive| unsafe { (self.functions.close)(archive.as_ptr()) });
+        Ok(self.functions.check("end the archive", closed)?)
+    }
+
+    /// Closes the events of every location; the number of each.
+    fn close_events(&mut self) -> Result<Vec<u64>, Otf2Error> {
+        let raw = self.raw()?;
+        let mut counts = Vec::with_capacity(self.writers.len());
+        let mut outcome = Ok(());
+        for writer in std::mem::take(&mut self.writers) {
+            let mut count = 0;
+            // SAFETY: R2; `count` is valid for the call.
+            let counted = unsafe { (self.functions.event_count)(writer.as_ptr(), &raw mut count) };
+            // SAFETY: R2; it is in no list any more.
+            let closed = unsafe { (self.functions.close_event_writer)(raw, writer.as_ptr()) };
+            counts.push(count);
+            outcome = outcome
+                .and(self.functions.check("write an event", counted))
+                .and(self.functions.check("write events", closed));
+        }
+        outcome?;
+        // SAFETY: R1.
+        self.functions.check("end the events", unsafe { (self.functions.close_events)(raw) })?;
+        Ok(counts)
+    }
+
+    /// Readers want a file of definitions for each location, even if nothing is in it.
+    fn write_local_definitions(&self, locations: usize) -> Result<(), Otf2Error> {
+        let (raw, what) = (self.raw()?, "write a location's definitions");
+        // SAFETY: R1.
+        self.functions.check(what, unsafe { (self.functions.open_definitions)(raw) })?;
+        for location in 0..locations as u64 {
+            // SAFETY: R1.
+            let writer = unsafe { (self.functions.definition_writer)(raw, location) };
+            let writer = NonNull::new(writer).ok_or(Otf2Error::Failed { what, why: "no file or memory".to_owned() })?;
+            // SAFETY: R1; nobody has the writer after this.
+            self.functions.check(what, unsafe { (self.functions.close_definition_writer)(raw, writer.as_ptr()) })?;
+        }
+        // SAFETY: R1.
+        self.functions.check(what, unsafe { (self.functions.close_definitions)(raw) })
+    }
+
+    fn raw(&self) -> Result<*mut RawArchive, Otf2Error> {
+        let closed = || Otf2Error::Failed { what: "write", why: "the archive is not open".to_owned() };
+        self.opened.map(NonNull::as_ptr).ok_or_else(closed)
+    }
+
+    fn writer(&self, location: u32) -> *mut EvtWriter {
+        self.writers[location as usize].as_ptr()
+    }
+
+    /// The list with these attributes. An event takes them out again.
+    fn attributes(&mut self, attributes: &[(u32, Value)]) -> Result<*mut AttributeList, Otf2Error> {
+        let list = self.attributes.as_ptr();
+        for (attribute, value) in attributes {
+            let added = match value {
+                // SAFETY: R3.
+                Value::Number(number) => unsafe { (self.functions.add_number)(list, *attribute, *number) },
+                // SAFETY: R3.
+                Value::String(string) => unsafe { (self.functions.add_string)(list, *attribute, *string) },
+            };
+            self.functions.check("add an attribute", added)?;
+        }
+        Ok(list)
+    }
+}
+
+impl Drop for Archive {
+    /// Gives up an archive that was not finished. What the library says of it then is of no use.
+    fn drop(&mut self) {
+        if let Some(archive) = self.opened.take() {
+            for writer in self.writers.drain(..) {
+                // SAFETY: R2; it is in no list any more.
+                unsafe { (self.functions.close_event_writer)(archive.as_ptr(), writer.as_ptr()) };
+            }
+            // SAFETY: R1: it was open, and is not used after this.
+            unsafe { (self.functions.close)(archive.as_ptr()) };
+        }
+        // SAFETY: R3: this is its end.
+        unsafe { (self.functions.delete_attributes)(self.attributes.as_ptr()) };
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The definitions of an archive, which its events name by numbers.
+//!
+//! Called by `../mod.rs` within `Archive::finish`. Path: setup. Threads: one. Rules that the blocks below cite: D1: the
+//! writer is open as long as a [`Definitions`] lives, as `archive.rs` closes it afterwards; R4: the library copies texts
+//! before a call returns. Tests: export/tests/otf2.rs.
+
+use std::ptr::NonNull;
+
+use super::error::Otf2Error;
+use super::symbols::{Code, Functions, GlobalDefWriter, TYPE_UINT64, text};
+
+const UNDEFINED: u32 = u32::MAX;
+const TYPE_UINT32: u8 = 3;
+const TYPE_STRING: u8 = 11;
+const PARADIGM_MPI: u8 = 4;
+
+/// The definitions of an archive. What another names must be defined before it; numbers are the caller's.
+pub(crate) struct Definitions<'a> {
+    functions: &'static Functions,
+    writer: NonNull<GlobalDefWriter>,
+    counts: &'a [u64],
+}
+
+impl<'a> Definitions<'a> {
+    /// For the writer of an archive's definitions, and the number of events of each of its locations.
+    ///
+    /// # Safety
+    /// D1: the writer is open as long as this lives.
+    pub(super) unsafe fn new(
+        functions: &'static Functions,
+        writer: NonNull<GlobalDefWriter>,
+        counts: &'a [u64],
+    ) -> Self {
+        Definitions { functions, writer, counts }
+    }
+}
+
+/// Each call defines one thing. It fails where the file cannot be written.
+impl Definitions<'_> {
+    /// The clock: ticks a second, the first tick, how many, and when the first was, in nanoseconds since 1970.
+    pub(crate) fn clock(&mut self, resolution: u64, first: u64, length: u64, since_1970: u64) -> Result<(), Otf2Error> {
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.clock)(self.writer.as_ptr(), resolution, first, length, since_1970) })
+    }
+
+    /// A text.
+    pub(crate) fn string(&mut self, number: u32, string: &str) -> Result<(), Otf2Error> {
+        let string = text(string)?;
+        // SAFETY: D1; R4.
+        self.done(unsafe { (self.functions.string)(self.writer.as_ptr(), number, string.as_ptr()) })
+    }
+
+    /// A part of the machine, its kind, and what it is part of.
+    pub(crate) fn tree_node(
+        &mut self,
+        number: u32,
+        name: u32,
+        kind: u32,
+        parent: Option<u32>,
+    ) -> Result<(), Otf2Error> {
+        let parent = parent.unwrap_or(UNDEFINED);
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.tree_node)(self.writer.as_ptr(), number, name, kind, parent) })
+    }
+
+    /// A process, on a part of the machine.
+    pub(crate) fn process(&mut self, number: u32, name: u32, node: u32) -> Result<(), Otf2Error> {
+        const PROCESS: u8 = 1;
+        let writer = self.writer.as_ptr();
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.location_group)(writer, number, name, PROCESS, node, UNDEFINED) })
+    }
+
+    /// A location of a process.
+    pub(crate) fn location(&mut self, number: u32, name: u32, process: u32) -> Result<(), Otf2Error> {
+        const CPU_THREAD: u8 = 1;
+        let (writer, location) = (self.writer.as_ptr(), u64::from(number));
+        let count = self.counts[number as usize];
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.location)(writer, location, name, CPU_THREAD, count, process) })
+    }
+
+    /// A region, which is made up: no function of the application.
+    pub(crate) fn region(&mut self, number: u32, name: u32, description: u32) -> Result<(), Otf2Error> {
+        const ARTIFICIAL: u8 = 31;
+        let writer = self.writer.as_ptr();
+        // SAFETY: D1.
+        self.done(unsafe {
+            (self.functions.region)(
+                writer,
+                number,
+                name,
+                name,
+                description,
+                ARTIFICIAL,
+                PARADIGM_MPI,
+                0,
+                UNDEFINED,
+                0,
+                0,
+            )
+        })
+    }
+
+    /// The locations that are MPI's processes: a group that all others are chosen from.
+    pub(crate) fn ranks(&mut self, number: u32, name: u32, locations: &[u64]) -> Result<(), Otf2Error> {
+        const COMM_LOCATIONS: u8 = 4;
+        self.any_group(number, name, COMM_LOCATIONS, locations)
+    }
+
+    /// The members of a communicator, by their places in [`Definitions::ranks`].
+    pub(crate) fn group(&mut self, number: u32, name: u32, ranks: &[u64]) -> Result<(), Otf2Error> {
+        const COMM_GROUP: u8 = 5;
+        self.any_group(number, name, COMM_GROUP, ranks)
+    }
+
+    fn any_group(&mut self, number: u32, name: u32, kind: u8, members: &[u64]) -> Result<(), Otf2Error> {
+        let (writer, count) = (self.writer.as_ptr(), members.len() as u32);
+        // SAFETY: D1; so many members are valid for the call.
+        self.done(unsafe {
+            (self.functions.group)(writer, number, name, kind, PARADIGM_MPI, 0, count, members.as_ptr())
+        })
+    }
+
+    /// A communicator of a group.
+    pub(crate) fn communicator(&mut self, number: u32, name: u32, group: u32) -> Result<(), Otf2Error> {
+        let writer = self.writer.as_ptr();
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.communicator)(writer, number, name, group, UNDEFINED, 0) })
+    }
+
+    /// A communicator between two groups.
+    pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<(), Otf2Error> {
+        let writer = self.writer.as_ptr();
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.intercommunicator)(writer, number, name, groups.0, groups.1, UNDEFINED, 0) })
+    }
+
+    /// A metric of one member, whose values hold from the moment of each on; the member has the metric's number.
+    pub(crate) fn metric(&mut self, number: u32, name: u32, description: u32, unit: u32) -> Result<(), Otf2Error> {
+        const OTHER: u8 = 0;
+        const ABSOLUTE_NEXT: u8 = 1 | 3 << 4;
+        const DECIMAL: u8 = 1;
+        const ASYNCHRONOUS: u8 = 2;
+        const ABSTRACT: u8 = 1;
+        let writer = self.writer.as_ptr();
+        // SAFETY: D1.
+        self.done(unsafe {
+            (self.functions.metric_member)(
+                writer,
+                number,
+                name,
+                description,
+                OTHER,
+                ABSOLUTE_NEXT,
+                TYPE_UINT64,
+                DECIMAL,
+                0,
+                unit,
+            )
+        })?;
+        // SAFETY: D1; one member, valid for the call.
+        self.done(unsafe {
+            (self.functions.metric_class)(writer, number, 1, &raw const number, ASYNCHRONOUS, ABSTRACT)
+        })
+    }
+
+    /// An attribute of events; its values are texts or numbers.
+    pub(crate) fn attribute(
+        &mut self,
+        number: u32,
+        name: u32,
+        description: u32,
+        is_text: bool,
+    ) -> Result<(), Otf2Error> {
+        let (writer, kind) = (self.writer.as_ptr(), if is_text { TYPE_STRING } else { TYPE_UINT32 });
+        // SAFETY: D1.
+        self.done(unsafe { (self.functions.attribute)(writer, number, name, description, kind) })
+    }
+
+    fn done(&self, code: Code) -> Result<(), Otf2Error> {
+        self.functions.check("write a definition", code)
+    }
+}

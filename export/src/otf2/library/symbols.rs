@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What ibex calls of the OTF2 library, declared by hand, and where it is found.
+//!
+//! From the headers of OTF2 3.0 (`otf2/OTF2_Archive.h`, `OTF2_EvtWriter.h`, `OTF2_GlobalDefWriter.h`,
+//! `OTF2_AttributeList.h`, `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`), whose interface has the number 10 in the name of the
+//! library: 2.x has another number and other arguments, so only 10 is looked for. Enumerations are integers of the width
+//! that the headers give them. Called by `archive.rs` and `definitions.rs`. Path: setup. Threads: any; the addresses do
+//! not change. Tests: of the archives that it writes, in export/tests/otf2.rs.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use libloading::os::unix::Library;
+
+use super::error::Otf2Error;
+
+/// The names of the library with interface 10: Debian's, and the one of OTF2 itself.
+const NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
+
+/// `OTF2_ErrorCode`.
+pub(super) type Code = c_int;
+/// `OTF2_SUCCESS`.
+pub(super) const SUCCESS: Code = 0;
+/// `OTF2_TYPE_UINT64`.
+pub(super) const TYPE_UINT64: u8 = 4;
+
+/// A type of which only the library knows what is in it.
+macro_rules! opaque {
+    ($($name:ident),*) => {$(
+        #[repr(C)]
+        pub(super) struct $name { _private: [u8; 0] }
+    )*};
+}
+opaque!(RawArchive, EvtWriter, DefWriter, GlobalDefWriter, AttributeList);
+
+/// `OTF2_FlushCallbacks`: whether a full buffer goes to its file, and what is noted afterwards (nothing).
+#[repr(C)]
+pub(super) struct FlushCallbacks {
+    pub(super) before: Option<extern "C" fn(*mut c_void, u8, u64, *mut c_void, bool) -> u8>,
+    pub(super) after: Option<extern "C" fn(*mut c_void, u8, u64) -> u64>,
+}
+
+/// `OTF2_MemoryCallbacks`: where buffers come from, and where they go after each flush.
+#[repr(C)]
+pub(super) struct MemoryCallbacks {
+    pub(super) allocate: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, u64) -> *mut c_void,
+    pub(super) free_all: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, bool),
+}
+
+/// `OTF2_ErrorCallback`; the `va_list` at its end is never touched, and all that ibex runs on hand it over in one
+/// register.
+pub(super) type ErrorCallback =
+    extern "C" fn(*mut c_void, *const c_char, u64, *const c_char, Code, *const c_char, *mut c_void) -> Code;
+
+/// Declares the functions of a header and looks them up by their names.
+macro_rules! functions {
+    ($($field:ident = $name:literal ($($argument:ty),*) -> $result:ty;)*) => {
+        /// The functions. Each is valid as long as the program runs: the library is never unloaded.
+        pub(super) struct Functions {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Functions {
+            fn in_library(library: &Library) -> Result<Functions, libloading::Error> {
+                Ok(Functions {
+                    $(
+                        // SAFETY: the library's interface is number 10, in whose headers the function has this type.
+                        $field: *unsafe {
+                            library.get::<unsafe extern "C" fn($($argument),*) -> $result>(concat!($name, "\0").as_bytes())
+                        }?,
+                    )*
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    // OTF2_ErrorCodes.h
+    error_callback = "OTF2_Error_RegisterCallback"(Option<ErrorCallback>, *mut c_void) -> Option<ErrorCallback>;
+    error_description = "OTF2_Error_GetDescription"(Code) -> *const c_char;
+    // OTF2_Archive.h
+    open = "OTF2_Archive_Open"(*const c_char, *const c_char, u8, u64, u64, u8, u8) -> *mut RawArchive;
+    close = "OTF2_Archive_Close"(*mut RawArchive) -> Code;
+    set_flush = "OTF2_Archive_SetFlushCallbacks"(*mut RawArchive, *const FlushCallbacks, *mut c_void) -> Code;
+    set_memory = "OTF2_Archive_SetMemoryCallbacks"(*mut RawArchive, *const MemoryCallbacks, *mut c_void) -> Code;
+    set_serial = "OTF2_Archive_SetSerialCollectiveCallbacks"(*mut RawArchive) -> Code;
+    set_creator = "OTF2_Archive_SetCreator"(*mut RawArchive, *const c_char) -> Code;
+    set_description = "OTF2_Archive_SetDescription"(*mut RawArchive, *const c_char) -> Code;
+    set_property = "OTF2_Archive_SetProperty"(*mut RawArchive, *const c_char, *const c_char, bool) -> Code;
+    open_events = "OTF2_Archive_OpenEvtFiles"(*mut RawArchive) -> Code;
+    close_events = "OTF2_Archive_CloseEvtFiles"(*mut RawArchive) -> Code;
+    event_writer = "OTF2_Archive_GetEvtWriter"(*mut RawArchive, u64) -> *mut EvtWriter;
+    close_event_writer = "OTF2_Archive_CloseEvtWriter"(*mut RawArchive, *mut EvtWriter) -> Code;
+    open_definitions = "OTF2_Archive_OpenDefFiles"(*mut RawArchive) -> Code;
+    close_definitions = "OTF2_Archive_CloseDefFiles"(*mut RawArchive) -> Code;
+    definition_writer = "OTF2_Archive_GetDefWriter"(*mut RawArchive, u64) -> *mut DefWriter;
+    close_definition_writer = "OTF2_Archive_CloseDefWriter"(*mut RawArchive, *mut DefWriter) -> Code;
+    global_writer = "OTF2_Archive_GetGlobalDefWriter"(*mut RawArchive) -> *mut GlobalDefWriter;
+    close_global_writer = "OTF2_Archive_CloseGlobalDefWriter"(*mut RawArchive, *mut GlobalDefWriter) -> Code;
+    // OTF2_AttributeList.h
+    new_attributes = "OTF2_AttributeList_New"() -> *mut AttributeList;
+    delete_attributes = "OTF2_AttributeList_Delete"(*mut AttributeList) -> Code;
+    add_number = "OTF2_AttributeList_AddUint32"(*mut AttributeList, u32, u32) -> Code;
+    add_string = "OTF2_AttributeList_AddStringRef"(*mut AttributeList, u32, u32) -> Code;
+    // OTF2_EvtWriter.h
+    event_count = "OTF2_EvtWriter_GetNumberOfEvents"(*mut EvtWriter, *mut u64) -> Code;
+    enter = "OTF2_EvtWriter_Enter"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
+    leave = "OTF2_EvtWriter_Leave"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
+    isend = "OTF2_EvtWriter_MpiIsend"(*mut EvtWriter, *mut AttributeList, u64, u32, u32, u32, u64, u64) -> Code;
+    isend_complete = "OTF2_EvtWriter_MpiIsendComplete"(*mut EvtWriter, *mut AttributeList, u64, u64) -> Code;
+    irecv_request = "OTF2_EvtWriter_MpiIrecvRequest"(*mut EvtWriter, *mut AttributeList, u64, u64) -> Code;
+    irecv = "OTF2_EvtWriter_MpiIrecv"(*mut EvtWriter, *mut AttributeList, u64, u32, u32, u32, u64, u64) -> Code;
+    metric = "OTF2_EvtWriter_Metric"(*mut EvtWriter, *mut AttributeList, u64, u32, u8, *const u8, *const u64) -> Code;
+    // OTF2_GlobalDefWriter.h
+    clock = "OTF2_GlobalDefWriter_WriteClockProperties"(*mut GlobalDefWriter, u64, u64, u64, u64) -> Code;
+    string = "OTF2_GlobalDefWriter_WriteString"(*mut GlobalDefWriter, u32, *const c_char) -> Code;
+    tree_node = "OTF2_GlobalDefWriter_WriteSystemTreeNode"(*mut GlobalDefWriter, u32, u32, u32, u32) -> Code;
+    location_group = "OTF2_GlobalDefWriter_WriteLocationGroup"(*mut GlobalDefWriter, u32, u32, u8, u32, u32) -> Code;
+    location = "OTF2_GlobalDefWriter_WriteLocation"(*mut GlobalDefWriter, u64, u32, u8, u64, u32) -> Code;
+    region = "OTF2_GlobalDefWriter_WriteRegion"(
+        *mut GlobalDefWriter, u32, u32, u32, u32, u8, u8, u32, u32, u32, u32
+    ) -> Code;
+    group = "OTF2_GlobalDefWriter_WriteGroup"(*mut GlobalDefWriter, u32, u32, u8, u8, u32, u32, *const u64) -> Code;
+    communicator = "OTF2_GlobalDefWriter_WriteComm"(*mut GlobalDefWriter, u32, u32, u32, u32, u32) -> Code;
+    intercommunicator = "OTF2_GlobalDefWriter_WriteInterComm"(*mut GlobalDefWriter, u32, u32, u32, u32, u32, u32) -> Code;
+    metric_member = "OTF2_GlobalDefWriter_WriteMetricMember"(
+        *mut GlobalDefWriter, u32, u32, u32, u8, u8, u8, u8, i64, u32
+    ) -> Code;
+    metric_class = "OTF2_GlobalDefWriter_WriteMetricClass"(*mut GlobalDefWriter, u32, u8, *const u32, u8, u8) -> Code;
+    attribute = "OTF2_GlobalDefWriter_WriteAttribute"(*mut GlobalDefWriter, u32, u32, u32, u8) -> Code;
+}
+
+/// Loads the library the first time.
+pub(super) fn functions() -> Result<&'static Functions, Otf2Error> {
+    static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
+    LOADED.get_or_init(load).as_ref().map_err(|why| Otf2Error::Missing { why: why.clone() })
+}
+
+fn load() -> Result<Functions, String> {
+    let mut why = String::new();
+    for name in NAMES {
+        // SAFETY: the library's initializers set up its own state alone.
+        match unsafe { Library::new(name) } {
+            Err(error) => why = error.to_string(),
+            Ok(library) => {
+                let functions = Functions::in_library(&library).map_err(|error| error.to_string())?;
+                // SAFETY: of the type that the header declares; `quiet` touches none of its arguments.
+                unsafe { (functions.error_callback)(Some(quiet), std::ptr::null_mut()) };
+                std::mem::forget(library);
+                return Ok(functions);
+            }
+        }
+    }
+    Err(why)
+}
+
+/// Keeps the library from printing: whoever called it says what went wrong.
+extern "C" fn quiet(
+    _: *mut c_void,
+    _: *const c_char,
+    _: u64,
+    _: *const c_char,
+    code: Code,
+    _: *const c_char,
+    _: *mut c_void,
+) -> Code {
+    code
+}
+
+impl Functions {
+    /// What a call of the library has answered.
+    pub(super) fn check(&self, what: &'static str, code: Code) -> Result<(), Otf2Error> {
+        if code == SUCCESS { Ok(()) } else { Err(Otf2Error::Failed { what, why: self.describe(code) }) }
+    }
+
+    /// What the library says of a code.
+    fn describe(&self, code: Code) -> String {
+        // SAFETY: takes any number.
+        let text = unsafe { (self.error_description)(code) };
+        if text.is_null() {
+            return format!("error {code}");
+        }
+        // SAFETY: a text of the library, which lives as long as it.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    }
+}
+
+/// A text as C has it.
+pub(super) fn text(text: &str) -> Result<CString, Otf2Error> {
+    CString::new(text).map_err(|_| Otf2Error::Text(text.to_owned()))
+}

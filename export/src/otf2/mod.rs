@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A job as an OTF2 archive (Open Trace Format 2, VI-HPS), for Vampir, Scalasca, `otf2-print` and others.
+//!
+//! Source: the OTF2 3.0 reference manual and headers. Written by its own C library (`library/`). Rules of the format
+//! that this keeps: the events of a location are in the order of time; ENTER and LEAVE nest, hence the lanes; each
+//! definition comes after those that it names; ranks in events are those of the communicator, whose group names places in
+//! the one group of MPI's locations; times count from the clock's first tick.
+//!
+//! What has what: a host is a node of the system tree, a rank a process on it, a thread a location with the message events
+//! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`) and the counters as metrics; each lane of a thread is a
+//! location of its own with the phases as regions. Path: pending. Threads: one. Memory: a quarter of a MiB for each
+//! location, in the library. Tests: tests/otf2.rs.
+
+#[allow(unsafe_code)] // calls of a C library
+mod library;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use ibex_messages::{Job, Message};
+
+use crate::counters::{Change, Counter, Counters, Owner};
+use crate::error::ExportError;
+use crate::life::{Item, Moment, Phase};
+use crate::names;
+use crate::peers::Peers;
+use crate::threads::{Threads, rank_name};
+use crate::walk::{self, Step, Walk};
+use library::{Archive, Communication, Definitions, Value};
+
+pub use library::Otf2Error;
+
+/// Each lane is a file and a quarter of a MiB; all of them together are kept to about this many.
+const MOST_LANES: u32 = 512;
+
+/// Attributes of message events, by their numbers.
+const PROTOCOL: u32 = 0;
+const REASON: u32 = 1;
+const PORT: u32 = 2;
+const QUEUE_PAIR: u32 = 3;
+const RAILS: u32 = 4;
+
+/// Writes the archive: a folder with `traces.otf2` in it.
+pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+    library::available()?;
+    let threads = Threads::of(job);
+    let most_lanes = (MOST_LANES / (2 * threads.all().len() as u32).max(1)).clamp(2, 32);
+    // The files of all locations are open at once. Where the limit stays too low, the first that cannot be opened says so.
+    library::raise_open_files();
+    let mut walk = Walk::new(job, &threads, most_lanes);
+    let mut writer = Writer::new(job, &threads, out)?;
+    while let Some(step) = walk.next() {
+        writer.add_locations(walk.lanes().len())?;
+        writer.step(&step)?;
+    }
+    writer.describe(&walk)?;
+    let Writer { archive, strings, last, .. } = writer;
+    archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions)).map_err(ExportError::from)
+}
+
+/// Writes the events.
+struct Writer<'a> {
+    job: &'a Job,
+    threads: &'a Threads,
+    archive: Archive,
+    locations: usize,
+    peers: Peers,
+    counters: Counters,
+    strings: Strings,
+    /// The names of ports, as numbers of strings.
+    ports: Vec<u32>,
+    /// The time of the last event.
+    last: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(job: &'a Job, threads: &'a Threads, out: &Path) -> Result<Self, Otf2Error> {
+        let mut strings = Strings::default();
+        let ports = job.ports.iter().map(|port| strings.number(&names::port(port))).collect();
+        let archive = Archive::create(out, "traces")?;
+        let (peers, counters) = (Peers::of(job), Counters::of(job));
+        let mut writer = Writer { job, threads, archive, locations: 0, peers, counters, strings, ports, last: 0 };
+        writer.add_locations(0)?;
+        Ok(writer)
+    }
+
+    /// The locations of threads come first, then those of lanes in the order in which they are needed.
+    fn add_locations(&mut self, lanes: usize) -> Result<(), Otf2Error> {
+        while self.locations < self.threads.all().len() + lanes {
+            self.archive.location()?;
+            self.locations += 1;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Otf2Error> {
+        self.last = step.time;
+        if let Some(lane) = step.lane {
+            let location = self.threads.all().len() as u32 + lane;
+            if let Some(phase) = step.ends {
+                self.archive.leave(location, step.time, phase.number())?;
+            }
+            if let Some((phase, _)) = step.begins {
+                self.archive.enter(location, step.time, phase.number())?;
+            }
+        }
+        match step.item {
+            Item::Send(place) => self.send(place, step)?,
+            Item::Receive(place) => self.receive(place, step)?,
+            _ => {}
+        }
+        for change in self.counters.step(self.job, step) {
+            let (rank, metric) = self.metric(&change);
+            self.archive.metric(self.threads.first_of(rank), step.time, metric, change.value)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, place: u32, step: &Step) -> Result<(), Otf2Error> {
+        let message = &self.job.messages[place as usize];
+        let Some(side) = &message.send else { return Ok(()) };
+        let location = self.threads.find(message.sender, side.thread);
+        let request = u64::from(place) * 2;
+        if step.is_first {
+            let to = communication(message, self.peers.receiver(message), request);
+            let attributes = self.attributes(message);
+            self.archive.isend(location, step.time, &to, &attributes)?;
+        }
+        let done = if side.completed.is_some() { Moment::Completed } else { Moment::Notified };
+        if step.moment == done {
+            self.archive.isend_complete(location, step.time, request)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, place: u32, step: &Step) -> Result<(), Otf2Error> {
+        let message = &self.job.messages[place as usize];
+        let Some(side) = &message.receive else { return Ok(()) };
+        let location = self.threads.find(message.receiver, side.thread);
+        let request = u64::from(place) * 2 + 1;
+        let is_done = side.completed.or(side.notified).is_some();
+        if step.moment == Moment::Activated || (step.is_first && side.activated.is_none() && is_done) {
+            self.archive.irecv_request(location, step.time, request)?;
+        }
+        let done = if side.completed.is_some() { Moment::Completed } else { Moment::Notified };
+        if step.moment == done {
+            let of = communication(message, self.peers.sender(message), request);
+            let attributes = self.attributes(message);
+            self.archive.irecv(location, step.time, &of, &attributes)?;
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, message: &Message) -> Vec<(u32, Value)> {
+        let mut attributes = Vec::with_capacity(5);
+        let protocol = message.protocol.map(names::protocol).map(|name| self.strings.number(name));
+        attributes.extend(protocol.map(|string| (PROTOCOL, Value::String(string))));
+        let reason = message.reason.map(names::reason).map(|name| self.strings.number(name));
+        attributes.extend(reason.map(|string| (REASON, Value::String(string))));
+        let port = message.port.and_then(|port| self.ports.get(port as usize));
+        attributes.extend(port.map(|string| (PORT, Value::String(*string))));
+        attributes.extend(message.queue_pair.map(|number| (QUEUE_PAIR, Value::Number(number))));
+        attributes.extend((message.rails > 1).then_some((RAILS, Value::Number(message.rails))));
+        attributes
+    }
+
+    /// Whose metric, and its number: those of ranks come first, then two of each port.
+    fn metric(&self, change: &Change) -> (u32, u32) {
+        match change.owner {
+            Owner::Rank(rank) => (rank, change.counter.number()),
+            Owner::Port(port) => (self.job.ports[port as usize].rank, metric_of_port(port, change.counter)),
+        }
+    }
+
+    fn describe(&mut self, walk: &Walk<'_>) -> Result<(), Otf2Error> {
+        let creator = format!("ibex {}", env!("CARGO_PKG_VERSION"));
+        self.archive.describe(&creator, &format!("messages of {}", self.job.name))?;
+        self.archive.property("IBEX::messages", &self.job.messages.len().to_string())?;
+        self.archive.property("IBEX::not_drawn", &walk.not_drawn().to_string())?;
+        let lost = self.job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
+        self.archive.property("IBEX::lost_events", &lost.to_string())
+    }
+}
+
+fn communication(message: &Message, peer: u32, request: u64) -> Communication {
+    let Message { communicator, tag, bytes, .. } = *message;
+    Communication { peer, communicator, tag, bytes, request }
+}
+
+/// Counters of ports have numbers after those of ranks. Readers want them without gaps.
+fn metric_of_port(port: u32, counter: Counter) -> u32 {
+    let of_port = Counter::ALL.len() as u32 - Counter::OF_RANKS;
+    port * of_port + counter.number()
+}
+
+/// Texts and their numbers.
+#[derive(Default)]
+struct Strings {
+    numbers: HashMap<String, u32>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as u32;
+        self.numbers.insert(text.to_owned(), number);
+        self.texts.push(text.to_owned());
+        number
+    }
+}
+
+/// Defines texts as they are needed.
+struct Defined<'d, 'a> {
+    strings: Strings,
+    to: &'d mut Definitions<'a>,
+}
+
+impl Defined<'_, '_> {
+    fn string(&mut self, text: &str) -> Result<u32, Otf2Error> {
+        let known = self.strings.texts.len();
+        let number = self.strings.number(text);
+        if self.strings.texts.len() > known {
+            self.to.string(number, text)?;
+        }
+        Ok(number)
+    }
+}
+
+fn define(
+    job: &Job,
+    threads: &Threads,
+    walk: &Walk<'_>,
+    (last, strings): (u64, Strings),
+    to: &mut Definitions<'_>,
+) -> Result<(), Otf2Error> {
+    let first = walk::first(job);
+    // No event may be later than the trace is long, and where no span is known its events say how long that is.
+    let end = job.span.map_or(0, |(_, end)| end.nanoseconds().saturating_sub(first).max(0).cast_unsigned());
+    to.clock(1_000_000_000, 0, end.max(last), first.max(0).cast_unsigned())?;
+    for (number, text) in strings.texts.iter().enumerate() {
+        to.string(number as u32, text)?;
+    }
+    let mut defined = Defined { strings, to };
+    define_processes(job, &mut defined)?;
+    define_locations(job, threads, walk, &mut defined)?;
+    for phase in Phase::ALL {
+        let (name, description) = (defined.string(phase.name())?, defined.string(phase.description())?);
+        defined.to.region(phase.number(), name, description)?;
+    }
+    define_communicators(job, threads, &mut defined)?;
+    define_metrics(job, &mut defined)?;
+    define_attributes(&mut defined)
+}
+
+/// Hosts by their names, and the ranks on them.
+fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    let (machine, kind) = (defined.string("job")?, defined.string("machine")?);
+    defined.to.tree_node(0, machine, kind, None)?;
+    let kind = defined.string("node")?;
+    let mut hosts: HashMap<&str, u32> = HashMap::new();
+    for (number, rank) in job.ranks.iter().enumerate() {
+        let node = hosts.len() as u32 + 1;
+        let host = if let Some(host) = hosts.get(rank.host.as_str()) {
+            *host
+        } else {
+            let name = defined.string(if rank.host.is_empty() { "unknown host" } else { &rank.host })?;
+            defined.to.tree_node(node, name, kind, Some(0))?;
+            hosts.insert(&rank.host, node);
+            node
+        };
+        let name = defined.string(&rank_name(rank))?;
+        defined.to.process(number as u32, name, host)?;
+    }
+    Ok(())
+}
+
+fn define_locations(
+    job: &Job,
+    threads: &Threads,
+    walk: &Walk<'_>,
+    defined: &mut Defined<'_, '_>,
+) -> Result<(), Otf2Error> {
+    let name = |place: u32| threads.name_in_job(job, place);
+    for (number, thread) in threads.all().iter().enumerate() {
+        let text = defined.string(&name(number as u32))?;
+        defined.to.location(number as u32, text, thread.rank)?;
+    }
+    for (number, lane) in walk.lanes().iter().enumerate() {
+        let text = format!("{} {} {}", name(lane.thread), lane.used_for.name(), lane.number);
+        let text = defined.string(&text)?;
+        let number = threads.all().len() + number;
+        defined.to.location(number as u32, text, threads.all()[lane.thread as usize].rank)?;
+    }
+    Ok(())
+}
+
+/// Group 0 is all ranks; then each communicator has one, or one for each side. Readers want the numbers without gaps.
+fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    let empty = defined.string("")?;
+    let locations: Vec<u64> = (0..job.ranks.len() as u32).map(|rank| u64::from(threads.first_of(rank))).collect();
+    defined.to.ranks(0, empty, &locations)?;
+    let places = |members: &[u32]| members.iter().map(|place| u64::from(*place)).collect::<Vec<_>>();
+    let mut group = 1;
+    for (number, communicator) in job.communicators.iter().enumerate() {
+        let number = number as u32;
+        let name = defined.string(&names::communicator(job, number))?;
+        defined.to.group(group, empty, &places(&communicator.members))?;
+        if communicator.remote.is_empty() {
+            defined.to.communicator(number, name, group)?;
+        } else {
+            defined.to.group(group + 1, empty, &places(&communicator.remote))?;
+            defined.to.intercommunicator(number, name, (group, group + 1))?;
+            group += 1;
+        }
+        group += 1;
+    }
+    Ok(())
+}
+
+fn define_metrics(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
+        define_metric(counter.number(), counter, counter.name(), defined)?;
+    }
+    for (place, port) in job.ports.iter().enumerate() {
+        for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_of_rank()) {
+            let name = format!("{} {}", names::port(port), counter.name());
+            define_metric(metric_of_port(place as u32, counter), counter, &name, defined)?;
+        }
+    }
+    Ok(())
+}
+
+fn define_metric(number: u32, counter: Counter, name: &str, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    let (name, description) = (defined.string(name)?, defined.string(counter.description())?);
+    let unit = defined.string(if counter.is_bytes() { "B" } else { "#" })?;
+    defined.to.metric(number, name, description, unit)
+}
+
+fn define_attributes(defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    let attributes = [
+        (PROTOCOL, "ibex protocol", "the protocol of the message", true),
+        (REASON, "ibex reason", "the reason for the protocol", true),
+        (PORT, "ibex port", "the sender's adapter and port", true),
+        (QUEUE_PAIR, "ibex queue pair", "the sender's queue pair", false),
+        (RAILS, "ibex rails", "the number of ports that carried it, if more than one", false),
+    ];
+    for (number, name, description, is_text) in attributes {
+        let (name, description) = (defined.string(name)?, defined.string(description)?);
+        defined.to.attribute(number, name, description, is_text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The device to measure: the default one, its kind, opening it, and its node, which runs the jobs.
+//!
+//! Grade: setup. Called by [`super`] and [`super::study`]. Tests: those of the bench.
+
+use crate::command::step;
+use crate::workspace::Workspace;
+use anyhow::Result;
+use hw_tests::{Device, Fabric, Options, device};
+use ibex_bench::{Job, Kind, Nodes, Outcome, Stream};
+
+/// Its kind.
+pub(super) fn kind(device: &Device) -> Kind {
+    match device {
+        Device::SoftRoce => Kind::SoftRoce,
+        Device::SoftHca | Device::SoftHcaAs(_) => Kind::SoftHca,
+        Device::Local(_) => Kind::Adapter,
+    }
+}
+
+/// Emulated adapters, which any machine can have; an adapter of this machine is measured when it is asked for.
+pub(super) fn usual() -> Device {
+    let here = device::local_names();
+    if let Some(first) = here.first() {
+        println!(
+            "This machine has an RDMA adapter ({}); it is measured with `cargo xtask bench --device {first}`, and emulated \
+             adapters without.",
+            here.join(", ")
+        );
+    }
+    Device::SoftHca
+}
+
+/// The device, on one node with one adapter.
+pub(super) fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
+    step(&format!("Opening {device}"));
+    let mut options = Options::new(1);
+    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
+    Fabric::open_with(device, &options)
+}
+
+/// The fabric's one node.
+pub(super) struct OfFabric<'a>(pub(super) &'a Fabric);
+
+impl Nodes for OfFabric<'_> {
+    fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
+        let mut of_fabric = hw_tests::Job::new(job.argv.iter()).limit(job.limit);
+        of_fabric.env.clone_from(&job.env);
+        let outcome = self.0.run_with(&of_fabric, |stream, text| match stream {
+            hw_tests::Stream::Stdout => line(Stream::Stdout, text),
+            hw_tests::Stream::Stderr => line(Stream::Stderr, text),
+        })?;
+        let (success, shown) = (outcome.success(), outcome.to_string());
+        Ok(Outcome { success, shown, stdout: outcome.stdout, stderr: outcome.stderr })
+    }
+}
+
+/// Its name in the output.
+pub(super) fn title(device: &Device, name: &str) -> String {
+    match device {
+        Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
+        Device::SoftHca | Device::SoftHcaAs(_) => format!("{device} ({name}, an emulated adapter)"),
+        Device::Local(_) => name.to_owned(),
+    }
+}
