@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::error::set_errno;
 use crate::abi::sysfs;
-use crate::config::{Config, is_fabric_name};
+use crate::config::Config;
 use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
-use crate::fabric_folder::{belong_to_run, check_private, make_private, named_folder};
+use crate::fabric_folder::{belong_to_run, check_private, is_fabric_name, make_private, named_folder};
 use crate::profiles;
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 
