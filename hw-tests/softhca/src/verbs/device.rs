@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::error::set_errno;
-use crate::abi::sysfs;
+use crate::engine::fabric::sysfs;
 use crate::config::Config;
-use crate::engine::codes::gid_kind;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
 use crate::fabric_folder::{belong_to_run, check_private, is_fabric_name, make_private, named_folder};
 use crate::profiles;
@@ -156,11 +155,6 @@ fn put<const N: usize>(array: &mut [c_char; N], text: &str) {
     for (to, from) in array[..N - 1].iter_mut().zip(text.bytes()) {
         *to = from as c_char;
     }
-}
-
-/// The kernel's word for a GID type.
-pub(crate) fn gid_type_text(kind: u8) -> &'static str {
-    if kind == gid_kind::ROCE_V2 { "RoCE v2" } else { "IB/RoCE v1" }
 }
 
 /// `ibv_get_device_list(3)`: the fabric's adapters. Null with `errno` if there is no fabric to be had.

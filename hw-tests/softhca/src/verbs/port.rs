@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use super::context::SoftContext;
 use super::error::{minus_one, number, set_errno};
-use crate::abi::sysfs::rows;
+use crate::engine::fabric::sysfs::rows;
 use crate::engine::codes::{gid_kind, link_layer, port_state};
 use crate::engine::{Errno, Gid, PortSpec, Result};
 use crate::sys::{
