@@ -10,10 +10,10 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::{device::list, error};
 use crate::behaviour::Fork;
 use crate::engine::Errno;
 use crate::sys::{IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, ibv_fork_status};
-use crate::verbs::{device, error};
 
 /// `ibv_fork_init` was called in time, or the environment asked for it.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);
@@ -29,7 +29,7 @@ pub(crate) fn memory_was_registered() {
 
 /// What the kernel does, and whether the program has done something about it.
 fn status() -> ibv_fork_status {
-    let adapters = device::library().map_or(&[][..], |library| library.adapters());
+    let adapters = list::library().map_or(&[][..], |library| library.adapters());
     let says = |fork: Fork| adapters.iter().any(|adapter| adapter.behaviour.fork == fork);
     let is_asked_for =
         ASKED_FOR.load(Ordering::Acquire) || VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
     if !is_late {
         ASKED_FOR.store(true, Ordering::Release);
     }
-    if let Ok(library) = device::library() {
+    if let Ok(library) = list::library() {
         let file = OpenOptions::new().create(true).append(true).open(library.folder().join("fork-init"));
         let line = format!("{} {}\n", std::process::id(), if is_late { "EINVAL" } else { "0" });
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {

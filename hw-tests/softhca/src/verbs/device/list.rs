@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::error::set_errno;
-use crate::engine::fabric::sysfs;
 use crate::config::Config;
+use crate::engine::fabric::sysfs;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
 use crate::fabric_folder::{belong_to_run, check_private, is_fabric_name, make_private, named_folder};
 use crate::profiles;
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
+use crate::verbs::error::set_errno;
 
 /// The names of the (absent) device files below /dev/infiniband start with this.
 pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";

@@ -4,11 +4,11 @@
 
 use std::ffi::c_int;
 
-use super::context::SoftContext;
-use super::error::{number, pointer};
-use super::pd::SoftPd;
 use crate::engine::{Ah, AhAttr, Errno, Result};
 use crate::sys::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::{number, pointer};
+use crate::verbs::pd::SoftPd;
 
 /// An address handle as programs hold it.
 #[repr(C)]

@@ -5,8 +5,6 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::context::SoftContext;
-use super::error::number;
 use crate::engine::codes::device_cap;
 use crate::engine::{Errno, Hca};
 use crate::limits::Atomics;
@@ -14,6 +12,8 @@ use crate::sys::{
     IBV_ATOMIC_GLOB, IBV_ATOMIC_HCA, IBV_ATOMIC_NONE, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr,
     ibv_device_attr_ex, ibv_query_device_ex_input, ibv_values_ex,
 };
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::number;
 
 fn attributes(hca: &Hca) -> ibv_device_attr {
     let (spec, limits) = (hca.spec(), hca.limits());

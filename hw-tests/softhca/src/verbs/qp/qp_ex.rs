@@ -5,15 +5,12 @@
 //! hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
 //! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ah::SoftAh;
-use super::context::SoftContext;
-use super::error::pointer;
+use super::builder::{Building, Request};
 use super::mw::binding;
-use super::qp::{SoftQp, create, create_xrc_recv};
+use super::object::{SoftQp, create, create_xrc_recv};
 use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
@@ -25,30 +22,8 @@ use crate::sys::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
     ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
 };
-
-/// A request being built.
-struct Request {
-    wr: SendWr<'static>,
-    ah: *mut ibv_ah,
-    /// Where its pieces are in `Building::pieces`.
-    pieces: (usize, usize),
-}
-
-#[derive(Default)]
-struct Building {
-    requests: Vec<Request>,
-    /// For inline data, `addr` is a place in `inline` until the requests are completed.
-    pieces: Vec<Sge>,
-    inline: Vec<u8>,
-    error: c_int,
-}
-
-/// The requests of a queue pair since `wr_start`.
-#[derive(Default)]
-pub(super) struct Builder {
-    building: UnsafeCell<Building>,
-    taken: AtomicBool,
-}
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::pointer;
 
 /// The operations that each kind of queue pair has.
 const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
@@ -155,33 +130,17 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_
 /// The caller is between `wr_start` and `wr_complete`, so that the builder is its own.
 unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
     // SAFETY: a queue pair of this library; exclusive by the caller's word.
-    unsafe { &mut *SoftQp::of(qp.cast()).builder.building.get() }
+    unsafe { SoftQp::of(qp.cast()).builder.building() }
 }
 
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program gives a queue pair that is not destroyed, as in each function here.
-    let builder = unsafe { &SoftQp::of(qp.cast()).builder };
-    // Acquire: sees what the previous holder left in the buffers, with the Release in `give`.
-    while builder.taken.swap(true, Ordering::Acquire) {
-        std::thread::yield_now();
-    }
-}
-
-/// Forgets the requests and lets other threads build.
-unsafe fn give(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller holds the builder, and gives it up here.
-    let building = unsafe { building(qp) };
-    building.requests.clear();
-    building.pieces.clear();
-    building.inline.clear();
-    building.error = 0;
-    // SAFETY: as above.
-    unsafe { &SoftQp::of(qp.cast()).builder }.taken.store(false, Ordering::Release);
+    unsafe { SoftQp::of(qp.cast()) }.builder.take();
 }
 
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     // SAFETY: the program calls this after wr_start.
-    unsafe { give(qp) };
+    unsafe { SoftQp::of(qp.cast()).builder.give() };
 }
 
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -206,7 +165,7 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
         }
     }
     // SAFETY: the builder is still held.
-    unsafe { give(qp) };
+    unsafe { queue.builder.give() };
     error
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`, which walk the program's list and give each
 //! request to the engine. The pieces of memory are passed as they lie in the program's list. Grade: hot: no allocation,
-//! no lock but the engine's. Threads: any. Tests: at the end of the file, under Miri too, which finds reads of what a
+//! no lock but the engine's. Threads: any. Tests: at the end of the file; under Miri they also find reads of what a
 //! program has not set.
 
 use std::ffi::c_int;
 
 use super::ah::SoftAh;
-use super::qp::SoftQp;
+use super::object::SoftQp;
 use super::srq::SoftSrq;
 use crate::engine::codes::{qp_type, wr_opcode};
 use crate::engine::{Errno, RecvWr, SendWr, Sge};
 use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::verbs::error::set_errno;
 
 // The engine reads the program's list of pieces in place.
 const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv_sge>() == align_of::<Sge>());
@@ -190,7 +191,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
 
 #[cold]
 fn refused(errno: Errno) -> c_int {
-    super::error::set_errno(errno.0);
+    set_errno(errno.0);
     errno.0
 }
 

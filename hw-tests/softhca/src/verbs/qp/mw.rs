@@ -5,12 +5,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
-use super::error::{number, pointer};
-use super::pd::SoftPd;
-use super::qp::SoftQp;
+use super::object::SoftQp;
 use crate::engine::codes::wr_opcode;
 use crate::engine::{Mw, SendWr};
 use crate::sys::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp};
+use crate::verbs::error::{number, pointer};
+use crate::verbs::pd::SoftPd;
 
 /// A window as programs hold it.
 #[repr(C)]

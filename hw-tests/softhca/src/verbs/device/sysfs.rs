@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::verbs::device;
+use super::list::library;
 use crate::engine::fabric::sysfs::root;
 use crate::verbs::error::set_errno;
 
@@ -17,7 +17,7 @@ use crate::verbs::error::set_errno;
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     PATH.get_or_init(|| {
-        device::library()
+        library()
             .ok()
             .and_then(|library| CString::new(root(library.folder()).as_os_str().as_bytes()).ok())
             .unwrap_or_else(|| c"/sys".to_owned())

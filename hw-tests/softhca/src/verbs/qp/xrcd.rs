@@ -7,13 +7,13 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 
-use super::context::SoftContext;
-use super::error::{number, pointer};
 use crate::engine::{Errno, Result, Xrcd, XrcdOpen};
 use crate::sys::{
     IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS, IBV_XRCD_INIT_ATTR_RESERVED, ibv_context, ibv_xrcd,
     ibv_xrcd_init_attr,
 };
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::{number, pointer};
 
 /// A domain as programs hold it.
 #[repr(C)]

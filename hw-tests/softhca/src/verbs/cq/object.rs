@@ -7,14 +7,14 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
 use super::channel::SoftChannel;
-use super::context::SoftContext;
-use super::cq_ex::Cursor;
-use super::error::{number, pointer};
-use super::registry;
+use super::cursor::Cursor;
 use crate::behaviour::ByteLen;
 use crate::engine::codes::wc_status;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
 use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::registry;
 
 /// A completion queue as programs hold it.
 #[repr(C)]
@@ -202,7 +202,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
 
 #[cold]
 fn overrun(errno: Errno) -> c_int {
-    super::error::set_errno(errno.0);
+    set_errno(errno.0);
     -1
 }
 

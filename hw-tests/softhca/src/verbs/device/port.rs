@@ -5,15 +5,15 @@
 
 use std::ffi::c_int;
 
-use super::context::SoftContext;
-use super::error::{minus_one, number, set_errno};
-use crate::engine::fabric::sysfs::rows;
 use crate::engine::codes::{gid_kind, link_layer, port_state};
+use crate::engine::fabric::sysfs::rows;
 use crate::engine::{Errno, Gid, PortSpec, Result};
 use crate::sys::{
     IBV_MTU_4096, IBV_PORT_CM_SUP, IBV_PORT_IP_BASED_GIDS, IBV_PORT_SYS_IMAGE_GUID_SUP, ibv_context, ibv_gid,
     ibv_gid_entry, ibv_port_attr,
 };
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::{minus_one, number, set_errno};
 
 /// What the interface before 2018 has of a port's attributes.
 const OLD_ATTR_SIZE: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);

@@ -8,12 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use super::ah;
-use super::context::SoftContext;
-use super::cq::SoftCq;
-use super::error::{number, pointer, set_errno};
-use super::pd::SoftPd;
-use super::qp_ex::Builder;
-use super::registry;
+use super::builder::Builder;
 use super::srq::SoftSrq;
 use super::xrcd::SoftXrcd;
 use crate::engine::codes::qp_type;
@@ -22,6 +17,11 @@ use crate::sys::{
     IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode, ibv_xrcd,
 };
+use crate::verbs::context::SoftContext;
+use crate::verbs::cq::object::SoftCq;
+use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::pd::SoftPd;
+use crate::verbs::registry;
 
 /// A queue pair as programs hold it.
 #[repr(C)]

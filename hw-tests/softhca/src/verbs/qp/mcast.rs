@@ -4,9 +4,9 @@
 
 use std::ffi::c_int;
 
-use super::error::number;
-use super::qp::SoftQp;
+use super::object::SoftQp;
 use crate::sys::{ibv_gid, ibv_qp};
+use crate::verbs::error::number;
 
 /// `ibv_attach_mcast(3)`.
 ///

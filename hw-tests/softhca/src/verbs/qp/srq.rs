@@ -4,11 +4,6 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::context::SoftContext;
-use super::cq::SoftCq;
-use super::error::{number, pointer};
-use super::pd::SoftPd;
-use super::registry;
 use super::xrcd::SoftXrcd;
 use crate::engine::{Errno, Result, Srq};
 use crate::sys::{
@@ -16,6 +11,11 @@ use crate::sys::{
     IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_srq,
     ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
+use crate::verbs::context::SoftContext;
+use crate::verbs::cq::object::SoftCq;
+use crate::verbs::error::{number, pointer};
+use crate::verbs::pd::SoftPd;
+use crate::verbs::registry;
 
 /// A shared receive queue as programs hold it.
 #[repr(C)]

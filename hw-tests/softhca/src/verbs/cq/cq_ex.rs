@@ -3,51 +3,19 @@
 //! call the function pointers set here). `status` and `wr_id` are fields that the program reads directly. Grade: hot,
 //! but for making it. Threads: from `start_poll` to `end_poll` the cursor belongs to one thread; others wait.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::context::SoftContext;
-use super::cq::{Plan, SoftCq, create};
-use super::error::pointer;
+use super::object::{Plan, SoftCq, create};
 use crate::behaviour::Behaviour;
-use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Errno, Wc};
+use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Errno};
 use crate::sys::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_EX_WITH_DLID_PATH_BITS,
     IBV_WC_STANDARD_FLAGS, ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_create_cq_wc_flags, ibv_poll_cq_attr,
     ibv_wc_opcode,
 };
-
-/// Where a program is in reading a queue, and the completion it is at.
-pub(super) struct Cursor {
-    at: UnsafeCell<Wc>,
-    taken: AtomicBool,
-    single_threaded: bool,
-}
-
-impl Cursor {
-    /// Before the first completion. `single_threaded`: the program promises that one thread reads.
-    pub(super) fn new(single_threaded: bool) -> Cursor {
-        Cursor { at: UnsafeCell::new(Wc::default()), taken: AtomicBool::new(false), single_threaded }
-    }
-
-    fn take(&self) {
-        if self.single_threaded {
-            return;
-        }
-        // Acquire: sees what the previous holder wrote to `at`, with the Release in `give`.
-        while self.taken.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn give(&self) {
-        if !self.single_threaded {
-            self.taken.store(false, Ordering::Release);
-        }
-    }
-}
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::pointer;
 
 /// What a completion can be asked for: all but what only raw packets and tag matching have, and what this adapter has
 /// not.
