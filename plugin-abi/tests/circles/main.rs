@@ -11,7 +11,7 @@ use std::path::Path;
 use tree::Tree;
 
 /// The trees of source files that are looked at, from the root of the workspace.
-const CHECKED: [&str; 3] = ["src", "plugin-abi/src", "ffi/src"];
+const CHECKED: [&str; 4] = ["src", "plugin-abi/src", "ffi/src", "hw-tests/softhca/src"];
 
 #[test]
 fn no_file_depends_on_one_that_depends_on_it() {
