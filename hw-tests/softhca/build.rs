@@ -37,7 +37,7 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,--version-script={}", map.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // A process that has opened a device belongs to its fabric until it ends, and a thread looks after that
-    // (engine/service.rs). `dlclose` must not take the code from under it.
+    // (engine/service/thread.rs). `dlclose` must not take the code from under it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 
     let bindings = bindgen::Builder::default()

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::faults::FaultRule;
 use crate::engine::{DeviceSpec, MAX_DEVICES, MAX_PORTS, MAX_RULES};
+use crate::fabric_folder::is_fabric_name;
 use crate::profiles;
 
 /// Numbers that a device has: its own, and one for each port.
@@ -54,12 +55,6 @@ pub enum ConfigError {
         /// What is wrong there.
         message: String,
     },
-}
-
-/// Whether `name` may name a fabric: it becomes part of a folder's name.
-#[must_use]
-pub fn is_fabric_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 impl Config {

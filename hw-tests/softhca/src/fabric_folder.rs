@@ -14,6 +14,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+/// Whether `name` may name a fabric: it becomes part of a folder's name.
+#[must_use]
+pub fn is_fabric_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// The folder of the calling user's fabric `name`.
 #[must_use]
 pub fn named_folder(name: &str) -> PathBuf {

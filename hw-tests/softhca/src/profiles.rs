@@ -9,6 +9,7 @@ mod bnxt_re;
 mod irdma;
 mod minimal;
 mod mlx5;
+mod profile;
 mod rxe;
 
 use serde::Deserialize;
@@ -17,6 +18,7 @@ use crate::behaviour::Behaviour;
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
 use crate::limits::Limits;
+use profile::Profile;
 
 /// The profiles there are.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -60,16 +62,6 @@ impl std::str::FromStr for Name {
             format!("{name:?} is no profile: one of {names}")
         })
     }
-}
-
-/// What a device begins with, before its own keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Profile {
-    /// Unless the device says otherwise (`codes::link_layer`).
-    pub(crate) link_layer: u8,
-    pub(crate) limits: Limits,
-    pub(crate) behaviour: Behaviour,
-    pub(crate) clock: ClockSpec,
 }
 
 /// The profile of this name; the emulated adapter's own without one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Small messages between two processes make no system call, and have no helper thread that makes them. Polling in vain
-//! offers the processor to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/idle.rs`), which is
-//! not a message's. RDMA writes and reads of another process's memory are not messages here: each is one call, of any
+//! offers the processor to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/fabric/idle.rs`), which
+//! is not a message's. RDMA writes and reads of another process's memory are not messages here: each is one call, of any
 //! size.
 //!
 //! Compiles `benches/verbs/host_memory_ratios.c` and runs it under strace: the program says where the messages begin

@@ -11,8 +11,6 @@ use serde::Deserialize;
 
 /// The root file of a target.
 pub(crate) struct Target {
-    /// The package that it is of.
-    pub(crate) package: String,
     /// Its path from the root of the workspace on.
     pub(crate) root: String,
 }
@@ -32,7 +30,6 @@ struct Metadata {
 
 #[derive(Deserialize)]
 struct Package {
-    name: String,
     targets: Vec<Root>,
 }
 
@@ -51,11 +48,11 @@ impl Workspace {
         let Metadata { workspace_root: folder, packages } =
             serde_json::from_slice(&said.stdout).expect("cargo describes the workspace");
         let mut targets = Vec::new();
-        for Package { name, targets: roots } in packages {
+        for Package { targets: roots } in packages {
             for Root { src_path } in roots {
                 let root = src_path.strip_prefix(&folder).expect("members are in the folder of the workspace");
                 let root = root.to_str().expect("a path in UTF-8").to_owned();
-                targets.push(Target { package: name.clone(), root });
+                targets.push(Target { root });
             }
         }
         Workspace { folder, targets }

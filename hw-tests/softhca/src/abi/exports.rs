@@ -10,8 +10,11 @@
 
 use core::arch::global_asm;
 
-use super::{fork, kernel_copies, names, rates, sysfs, unsupported};
-use crate::verbs::{ah, async_event, channel, context, cq, device, limits, mcast, mr, pd, port, qp, qp_ex, srq};
+use super::{kernel_copies, names, rates, unsupported};
+use crate::verbs::cq::{channel, event, object as cq};
+use crate::verbs::device::{attr, list, port, sysfs};
+use crate::verbs::qp::{ah, mcast, object as qp, qp_ex, srq};
+use crate::verbs::{async_event, fork, mr, open, pd};
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -50,10 +53,10 @@ exports! { PUBLIC, "__softhca_public_", "@@":
     "_ibv_query_gid_ex" "IBVERBS_1.11" => port::_ibv_query_gid_ex;
     "_ibv_query_gid_table" "IBVERBS_1.11" => port::_ibv_query_gid_table;
     "ibv_ack_async_event" "IBVERBS_1.1" => async_event::ibv_ack_async_event;
-    "ibv_ack_cq_events" "IBVERBS_1.1" => channel::ibv_ack_cq_events;
+    "ibv_ack_cq_events" "IBVERBS_1.1" => event::ibv_ack_cq_events;
     "ibv_alloc_pd" "IBVERBS_1.1" => pd::ibv_alloc_pd;
     "ibv_attach_mcast" "IBVERBS_1.1" => mcast::ibv_attach_mcast;
-    "ibv_close_device" "IBVERBS_1.1" => context::ibv_close_device;
+    "ibv_close_device" "IBVERBS_1.1" => open::ibv_close_device;
     "ibv_copy_ah_attr_from_kern" "IBVERBS_1.1" => kernel_copies::ibv_copy_ah_attr_from_kern;
     "ibv_copy_path_rec_from_kern" "IBVERBS_1.0" => kernel_copies::ibv_copy_path_rec_from_kern;
     "ibv_copy_path_rec_to_kern" "IBVERBS_1.0" => kernel_copies::ibv_copy_path_rec_to_kern;
@@ -76,13 +79,13 @@ exports! { PUBLIC, "__softhca_public_", "@@":
     "ibv_dontfork_range" "IBVERBS_1.1" => fork::ibv_dontfork_range;
     "ibv_event_type_str" "IBVERBS_1.1" => names::ibv_event_type_str;
     "ibv_fork_init" "IBVERBS_1.1" => fork::ibv_fork_init;
-    "ibv_free_device_list" "IBVERBS_1.1" => device::ibv_free_device_list;
+    "ibv_free_device_list" "IBVERBS_1.1" => list::ibv_free_device_list;
     "ibv_get_async_event" "IBVERBS_1.1" => async_event::ibv_get_async_event;
-    "ibv_get_cq_event" "IBVERBS_1.1" => channel::ibv_get_cq_event;
-    "ibv_get_device_guid" "IBVERBS_1.1" => device::ibv_get_device_guid;
-    "ibv_get_device_index" "IBVERBS_1.9" => device::ibv_get_device_index;
-    "ibv_get_device_list" "IBVERBS_1.1" => device::ibv_get_device_list;
-    "ibv_get_device_name" "IBVERBS_1.1" => device::ibv_get_device_name;
+    "ibv_get_cq_event" "IBVERBS_1.1" => event::ibv_get_cq_event;
+    "ibv_get_device_guid" "IBVERBS_1.1" => list::ibv_get_device_guid;
+    "ibv_get_device_index" "IBVERBS_1.9" => list::ibv_get_device_index;
+    "ibv_get_device_list" "IBVERBS_1.1" => list::ibv_get_device_list;
+    "ibv_get_device_name" "IBVERBS_1.1" => list::ibv_get_device_name;
     "ibv_get_pkey_index" "IBVERBS_1.5" => port::ibv_get_pkey_index;
     "ibv_get_sysfs_path" "IBVERBS_1.0" => sysfs::ibv_get_sysfs_path;
     "ibv_import_device" "IBVERBS_1.10" => unsupported::no_object;
@@ -94,10 +97,10 @@ exports! { PUBLIC, "__softhca_public_", "@@":
     "ibv_modify_qp" "IBVERBS_1.1" => qp::ibv_modify_qp;
     "ibv_modify_srq" "IBVERBS_1.1" => srq::ibv_modify_srq;
     "ibv_node_type_str" "IBVERBS_1.1" => names::ibv_node_type_str;
-    "ibv_open_device" "IBVERBS_1.1" => context::ibv_open_device;
+    "ibv_open_device" "IBVERBS_1.1" => open::ibv_open_device;
     "ibv_port_state_str" "IBVERBS_1.1" => names::ibv_port_state_str;
     "ibv_qp_to_qp_ex" "IBVERBS_1.6" => qp_ex::ibv_qp_to_qp_ex;
-    "ibv_query_device" "IBVERBS_1.1" => limits::ibv_query_device;
+    "ibv_query_device" "IBVERBS_1.1" => attr::ibv_query_device;
     "ibv_query_ece" "IBVERBS_1.10" => qp::ibv_query_ece;
     "ibv_query_gid" "IBVERBS_1.1" => port::ibv_query_gid;
     "ibv_query_pkey" "IBVERBS_1.1" => port::ibv_query_pkey;

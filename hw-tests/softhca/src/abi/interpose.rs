@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
-use crate::verbs::device::DEV_NAME_PREFIX;
+use crate::verbs::device::list::DEV_NAME_PREFIX;
 
 /// Whether `path` is the device file of an emulated adapter.
 ///

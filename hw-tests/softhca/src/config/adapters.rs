@@ -7,10 +7,11 @@
 use std::ops::RangeInclusive;
 
 use super::document::{Clock, Device, Port};
-use super::values::within;
-use super::{gids, is_fabric_name};
+use super::gids;
+use super::values::{LAST_LID, within};
 use crate::engine::codes::{link_layer, port_state};
 use crate::engine::{ClockSpec, DeviceSpec, PortSpec};
+use crate::fabric_folder::is_fabric_name;
 use crate::profiles;
 
 /// The first six digits of the GUIDs, a locally administered range.
@@ -23,8 +24,6 @@ const SPEED: u8 = 32;
 const MTU: u8 = 5;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
-/// Beyond this LIDs are of multicast groups.
-pub(super) const LAST_LID: u16 = 0xbfff;
 /// What a link may delay: a minute. More is a port that is down.
 const MOST_LATENCY_NS: u64 = 60_000_000_000;
 /// What a link may carry: a megabit to a petabit in a second. With less a message of the largest size takes days.

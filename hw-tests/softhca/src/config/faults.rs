@@ -6,8 +6,7 @@
 
 use serde::Deserialize;
 
-use super::adapters::LAST_LID;
-use super::values::{GidRow, within};
+use super::values::{GidRow, LAST_LID, within};
 use crate::engine::codes::{event, gid_kind, link_layer, qp_type, wc_status};
 use crate::engine::faults::{FaultAction, FaultRule};
 use crate::engine::{Change, DeviceSpec, Gid};

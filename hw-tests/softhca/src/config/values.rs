@@ -12,6 +12,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+/// The last LID of a port; those above are of multicast groups.
+pub(super) const LAST_LID: u16 = 0xbfff;
+
 /// `value`, or that it is not in `range`. What is no number is in none.
 pub(super) fn within<T: Copy + PartialOrd + Display>(
     key: &str,

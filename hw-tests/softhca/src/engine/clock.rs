@@ -4,7 +4,7 @@
 //! Called by: hca (reading it), cq (timestamps), everything with a deadline. Grade: hot only where timestamps or a
 //! model were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
 
-use super::ClockSpec;
+use super::spec::device::ClockSpec;
 
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Moving bytes between pieces of memory, within this process or between it and another one.
 //!
-//! Called by: wire, cq. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`) for
-//! up to 2^31 bytes. Copies ascend, and the last bytes of what a program may poll on come last
-//! (`Order::LastBytesLast`). Memory rule: pieces were checked against a registration (`mr::find`), or are inline data
-//! of the caller, so they belong to the adapter until the request completes; the engine keeps no reference to them. A
-//! list of pieces is numbers alone: whoever has it copied says that the rule holds. Tests: at the end of the file,
-//! under Miri too.
+//! Called by: wire, cq, send. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`)
+//! for up to 2^31 bytes. Copies ascend. Thread rule: any thread. Memory rule: pieces were checked against a
+//! registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the request
+//! completes; the engine keeps no reference to them. A list of pieces is numbers alone: whoever has it copied says that
+//! the rule holds. Tests: at the end of the file.
 
 use libc::iovec;
 

@@ -6,61 +6,55 @@
 //! thread on the data path. All calls take `&self` and may come from several threads. Objects are destroyed by
 //! `destroy`, which answers EBUSY while others use them; dropping one without it leaves it to the end of the process.
 //!
-//! From a message's point of view: `sendq` (posted) -> `wire` or `datagram` (delivered) -> `landing` (a request of
-//! `recv` taken) or `rdma` (done to memory) -> `cq` (completed, polled). Underneath: `region`, `alloc`, `lock`, `words`
-//! (shared memory), `process`, `service` (life).
+//! From the bottom up: `codes` and `spec` (plain values), `memory` (what is shared), `fabric` (this process's part in
+//! it), the structures of queues in shared memory (`cq::ring`, `recv::queue`, `send::queue`, `qp::shared`,
+//! `mr::table`), `wire` (what a request does to them), `send` (requests posted, retried and completed), `service`
+//! (timers, deferred work, dead processes), and the objects as a program holds them (`adapter`, and `object` in each
+//! folder).
+//!
+//! From a message's point of view: `send::post` -> `send::execution` -> `wire::transmit` or `wire::datagram` ->
+//! `wire::receive` (a request of `recv::queue` is taken) or `wire::rdma` (done to memory) -> `cq::ring` (completed) ->
+//! `cq::poll`.
 
-mod ah;
-mod alloc;
-mod channel;
+pub(crate) mod adapter;
 mod clock;
 pub mod codes;
 mod copy;
-pub(crate) mod counters;
-mod cq;
-mod datagram;
-mod fabric;
+pub(crate) mod cq;
+pub(crate) mod fabric;
 pub mod faults;
-mod hca;
-mod idle;
-mod inbox;
-mod landing;
-mod link;
-mod lock;
-mod locked;
-mod mr;
-mod multicast;
-mod pd;
-mod process;
-mod qp;
-mod rdma;
-mod recv;
-mod region;
-mod sendq;
+pub(crate) mod memory;
+pub(crate) mod mr;
+pub(crate) mod qp;
+pub(crate) mod recv;
+pub(crate) mod send;
 mod service;
-mod spec;
-mod srq;
-mod states;
-mod strike;
-mod tables;
-mod trace;
-mod wire;
-mod words;
-mod xrc;
+pub(crate) mod spec;
+pub(crate) mod wire;
 
-pub use ah::Ah;
-pub use channel::Channel;
-pub use cq::Cq;
-pub use fabric::Fabric;
-pub use hca::Hca;
-pub use mr::{Mr, Mw};
-pub use pd::Pd;
-pub use qp::Qp;
-pub(crate) use region::{MAX_DEVICES, MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_PORTS, MAX_QPS, MAX_RULES};
-pub use spec::*;
-pub use srq::Srq;
-pub use tables::Change;
-pub use xrc::{Xrcd, XrcdOpen};
+pub use adapter::{
+    ah::Ah,
+    async_event::{AsyncEvent, ObjectRef},
+    channel::Channel,
+    hca::Hca,
+    pd::Pd,
+};
+pub use cq::object::Cq;
+pub use fabric::{Fabric, FabricSpec};
+pub use faults::Change;
+pub(crate) use memory::layout::{MAX_DEVICES, MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_PORTS, MAX_QPS, MAX_RULES};
+pub use mr::{object::Mr, window::Mw};
+pub use qp::{capabilities::QpInit, object::Qp};
+pub use recv::{
+    srq::Srq,
+    xrc::{Xrcd, XrcdOpen},
+};
+pub use send::request::SendWr;
+pub use spec::{
+    attributes::{AhAttr, QpAttr, QpCap},
+    device::{ClockSpec, DeviceSpec, Gid, PortSpec},
+    work_request::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, RecvWr, Sge, Wc},
+};
 
 /// An errno, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@
 //!
 //! Called by: `profiles`. Grade: setup.
 
-use super::Profile;
+use super::profile::Profile;
 use crate::behaviour::{
     AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, Group, InlineGrant, Lost, NoSrq, OptionalAccess,
     PostErrno, Purge, SendBeforeRts, SrcQp,

@@ -3,7 +3,7 @@
 //!
 //! Called by: `profiles`. Grade: setup.
 
-use super::Profile;
+use super::profile::Profile;
 use crate::behaviour::{
     AtomicAccess, Behaviour, ByteLen, CreateErrno, Events, Fork, InlineGrant, Lost, NoSrq, OptionalAccess, PostErrno,
     Purge, SendBeforeRts, SrcQp,

@@ -5,11 +5,11 @@
 use std::ffi::{c_int, c_void};
 
 use super::context::SoftContext;
-use super::cq::SoftCq;
+use super::cq::object::SoftCq;
 use super::error::minus_one;
-use super::qp::SoftQp;
+use super::qp::object::SoftQp;
+use super::qp::srq::SoftSrq;
 use super::registry;
-use super::srq::SoftSrq;
 use crate::engine::codes::event;
 use crate::engine::{AsyncEvent, ObjectRef, Result};
 use crate::sys::{ibv_async_event, ibv_context};

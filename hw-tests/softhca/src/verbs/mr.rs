@@ -5,8 +5,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::error::{number, pointer, set_errno};
+use super::fork;
 use super::pd::SoftPd;
-use crate::abi::fork;
 use crate::engine::{Errno, Mr, Result};
 use crate::sys::{
     IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT,

@@ -8,8 +8,8 @@
 use hw_tests::openmpi::Series;
 use std::time::Duration;
 
+use super::case::{Case, Judge};
 use super::pyverbs::pyverbs;
-use super::{Case, Judge};
 
 /// Programs that poll wait for one another's turn where there are fewer processors than of them, or where others run,
 /// too: on a quiet machine the longest takes seconds.

@@ -7,80 +7,17 @@
 //! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all
 //! they print; `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
+mod case;
 mod cases;
 mod pyverbs;
+mod suite_results;
 
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use case::{Case, Judge};
 use hw_tests::runtime_failure;
-use pyverbs::Results;
-
-/// One case: its name, the script, and how its output is judged.
-struct Case {
-    name: String,
-    script: String,
-    judge: Judge,
-    /// Given to `softhca run --config`, where the default adapter is not enough.
-    config: Option<String>,
-    limit: Duration,
-}
-
-/// What the output of a case must have, besides a status of 0.
-enum Judge {
-    /// All of these words.
-    Says(Vec<String>),
-    /// So many rows in the client's table of perftest.
-    Rows(usize),
-    /// The results of rdma-core's test suite.
-    Suite,
-}
-
-impl Judge {
-    fn verdict(&self, said: &str) -> Result<(), String> {
-        match self {
-            Judge::Says(words) => match words.iter().find(|word| !said.contains(*word)) {
-                Some(word) => Err(format!("it did not say {word:?}")),
-                None => Ok(()),
-            },
-            Judge::Rows(rows) => match table(said).count() {
-                found if found == *rows => Ok(()),
-                found => Err(format!("its table has {found} rows, not {rows}")),
-            },
-            Judge::Suite => Results::read(said).verdict(),
-        }
-    }
-
-    /// What is worth showing of an output that is right.
-    fn in_short(&self, said: &str) -> Vec<String> {
-        let lines = || said.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned);
-        match self {
-            Judge::Says(words) => {
-                let client = lines().take_while(|line| !line.starts_with(SERVER));
-                client.filter(|line| words.iter().any(|word| line.contains(word))).take(4).collect()
-            }
-            Judge::Rows(_) => {
-                lines().filter(|line| line.contains("#bytes")).take(1).chain(table(said).last()).collect()
-            }
-            Judge::Suite => vec![Results::read(said).line()],
-        }
-    }
-}
-
-/// What the script prints between the client's output and the server's.
-const SERVER: &str = "--- the server:";
-
-/// The rows of the client's table of perftest: they begin with the size and the number of iterations.
-fn table(said: &str) -> impl Iterator<Item = String> {
-    let client = said.split(SERVER).next().unwrap_or_default();
-    client
-        .lines()
-        .filter(|line| {
-            let mut cells = line.split_whitespace().map(str::parse::<u64>);
-            line.starts_with(' ') && matches!((cells.next(), cells.next()), (Some(Ok(_)), Some(Ok(_))))
-        })
-        .map(str::to_owned)
-}
+use suite_results::Results;
 
 /// Waits until somebody listens on a TCP port: the programs meet by TCP, and a client does not try twice.
 const SHELL: &str = r#"

@@ -14,8 +14,8 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use softhca::config::{Config, is_fabric_name};
-use softhca::fabric_folder::{begin_run, make_private, named_folder, remove_stale_runs, run_folder};
+use softhca::config::Config;
+use softhca::fabric_folder::{begin_run, is_fabric_name, make_private, named_folder, remove_stale_runs, run_folder};
 use softhca::profiles::Name;
 
 /// What `softhca run` sets, apart from the loader's paths.

@@ -8,14 +8,17 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use super::{
-    super::{
-        CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Result, alloc,
-        channel::{ABOUT_CQ, ChannelState},
-        codes::event,
-        hca::{Hca, MAX_CARRIED},
+use crate::engine::{
+    Errno, Result,
+    adapter::{
+        channel::{Channel, ChannelState},
+        hca::Hca,
     },
-    CqShared, PER_ENTRY,
+    codes::event,
+    cq::ring::{CqShared, PER_ENTRY},
+    fabric::pipes::ABOUT_CQ,
+    memory::layout::MAX_CARRIED,
+    spec::work_request::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL},
 };
 
 /// A completion queue.
@@ -33,9 +36,8 @@ impl Cq {
     pub(crate) fn new(hca: &Arc<Hca>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
         let fabric = &hca.fabric;
         let size = cqe.next_power_of_two();
-        let offset = alloc::allocate(fabric, size_of::<CqShared>() as u64)?;
-        let entries =
-            alloc::allocate(fabric, u64::from(size) * PER_ENTRY).inspect_err(|_| alloc::release(fabric, offset))?;
+        let offset = fabric.allocate(size_of::<CqShared>() as u64)?;
+        let entries = fabric.allocate(u64::from(size) * PER_ENTRY).inspect_err(|_| fabric.release(offset))?;
         let shared: &CqShared = fabric.region().at(offset);
         let id = fabric.next_id();
         shared.id.set(id);
@@ -85,8 +87,8 @@ impl Cq {
         Ok(())
     }
 
-    /// When the oldest completion that was not polled may be seen, if there is one and the adapter tells of it on being
-    /// armed. The caller holds the filler's lock.
+    /// The time from which the oldest unpolled completion may be seen, if there is one, and if the adapter gives an
+    /// event for it when the queue is armed. The caller holds the fillers' lock.
     fn unread_that_is_told(&self) -> Option<u64> {
         let (fabric, shared) = (&*self.hca.fabric, self.shared);
         let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;
@@ -103,13 +105,13 @@ impl Cq {
             return Err(Errno(libc::EINVAL));
         }
         let size = cqe.next_power_of_two();
-        let fresh = alloc::allocate(fabric, u64::from(size) * PER_ENTRY)?;
+        let fresh = fabric.allocate(u64::from(size) * PER_ENTRY)?;
         let old = {
             let _polling = cq.emptying.poll_lock.lock(fabric);
             let _filling = cq.filling.lock.lock(fabric);
             let (head, tail) = (cq.emptying.head.get(), cq.filling.tail.get());
             if tail.wrapping_sub(head) > size {
-                alloc::release(fabric, fresh);
+                fabric.release(fresh);
                 return Err(Errno(libc::EINVAL));
             }
             let (old, old_size) = (cq.entries.get(), u64::from(cq.mask.get()) + 1);
@@ -129,7 +131,7 @@ impl Cq {
             cq.filling.head_seen.set(head);
             old
         };
-        alloc::release(fabric, old);
+        fabric.release(old);
         Ok(())
     }
 
@@ -155,8 +157,21 @@ impl Cq {
             channel.mailbox.forget(ABOUT_CQ, id);
             channel.users.fetch_sub(1, Ordering::AcqRel);
         }
-        alloc::release(&self.hca.fabric, self.shared.entries.get());
-        alloc::release(&self.hca.fabric, self.offset);
+        self.hca.fabric.release(self.shared.entries.get());
+        self.hca.fabric.release(self.offset);
         Ok(())
+    }
+}
+
+impl Hca {
+    /// A completion queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
+    /// `flags`: `CQ_TIMESTAMP_*`.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
+        if cqe == 0 || cqe > self.limits().max_cqe as u32 {
+            return Err(Errno(libc::EINVAL));
+        }
+        Cq::new(self, cqe, channel, cookie, flags)
     }
 }

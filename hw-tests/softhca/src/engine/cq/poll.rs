@@ -1,29 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polling: completions taken from the ring, and payloads that travelled in them put where the receives say.
+//! Polling: completions are taken from the ring, and the payloads that travelled in them go to the memory of their
+//! receives.
 //!
 //! Called by: the C side. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
 
-use super::{
-    super::{
-        CQ_TIMESTAMP_WALL, Result, Wc, clock,
-        codes::{qp_type, wc_flags, wc_status},
-        copy,
-        fabric::Fabric,
-        inbox::Stretch,
-        qp::{self, QpShared},
-        recv::RecvQueue,
+use crate::engine::{
+    Result, clock,
+    cq::{
+        delivery::vendor_error,
+        object::Cq,
+        ring::{Cqe, IS_RECV, KEPT, STAMPED, VOID},
     },
-    CARRIES, Cq, CqShared, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED, VOID,
+    qp::shared::place,
+    service::{deferred::run_deferred, thread::while_idle},
+    spec::work_request::{CQ_TIMESTAMP_WALL, Wc},
 };
-
-/// What the adapter says of a status in `ibv_wc.vendor_err`: of success nothing.
-#[inline]
-fn vendor_error(status: u32) -> u32 {
-    if status == wc_status::SUCCESS { 0 } else { VENDOR | status }
-}
-
-/// What vendor errors begin with: the emulated adapter's own vendor number.
-const VENDOR: u32 = 0x5e00;
 
 impl Cq {
     /// Takes up to `out.len()` completions; the number of those written.
@@ -51,7 +42,7 @@ impl Cq {
         }
         let head = cq.emptying.head.get();
         if cq.entry(fabric, head).seq.seen() != head.wrapping_add(1) {
-            fabric.service.while_idle(fabric);
+            while_idle(fabric);
             fabric.idle.polled_in_vain();
             return 0;
         }
@@ -76,7 +67,7 @@ impl Cq {
         }
         cq.emptying.head.publish(head);
         drop(polling);
-        fabric.settle();
+        run_deferred(fabric);
         count
     }
 
@@ -86,14 +77,14 @@ impl Cq {
         ready == 0 || ready <= clock::now()
     }
 
-    /// Turns an entry into `wc`; `false` if its queue pair is gone or was reset since.
+    /// Writes an entry to `wc`; `false` if its queue pair has been destroyed or reset since.
     #[inline]
     fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let number = entry.qpn.get();
-        let qp = qp::place(fabric, number);
+        let qp = place(fabric, number);
         let word = entry.word.get();
-        if qp.qpn.get() | (qp.epoch.get() << 24) != number {
+        if qp.name() != number {
             // What came by XRC is its shared queue's, whatever became of the queue pair; what is kept is the program's.
             let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
             if number == VOID || !(is_of_xrc || word & KEPT != 0) {
@@ -132,7 +123,8 @@ impl Cq {
         self.shared.stamping.set(if stamps { self.shared.flags.get() } else { 0 });
     }
 
-    /// Says when a completion was made; of one that was made while the queue was read without stamps: when that ended.
+    /// Sets the times of a completion. One that was made while the queue was read without stamps gets the time at which
+    /// that ended.
     #[inline]
     fn stamp(&self, entry: &Cqe, index: u32, wc: &mut Wc) {
         let flags = self.shared.flags.get();
@@ -145,65 +137,6 @@ impl Cq {
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
         if flags & CQ_TIMESTAMP_WALL != 0 {
             wc.ts_wall = at.wrapping_add(clock::wall_ahead());
-        }
-    }
-}
-
-impl CqShared {
-    /// The receive that an entry is about ends: its payload is put where it says, and its request is free.
-    #[inline]
-    pub(super) fn take_recv(&self, fabric: &Fabric, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
-        let (queue, has_grh) = match entry.wr_id.get() {
-            0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),
-            xrc_queue => (fabric.region().at::<RecvQueue>(xrc_queue), false),
-        };
-        let wqe = entry.wqe.get();
-        let carries = word & CARRIES != 0;
-        let stretch = (word & STAGED != 0).then(|| {
-            let both = entry.data[0].get();
-            Stretch { start: (both >> 32) as u32, end: both as u32 }
-        });
-        wc.wr_id = queue.wr_id(fabric, wqe);
-        if wc.status == wc_status::SUCCESS && (carries || has_grh) {
-            let Some(pieces) = queue.pieces(fabric, wqe, qp.pd.get()) else {
-                // The registration went away between the arrival and this poll.
-                wc.status = wc_status::LOC_PROT_ERR;
-                wc.vendor_err = vendor_error(wc.status);
-                if let Some(stretch) = stretch {
-                    qp.inbox.empty(stretch);
-                }
-                qp::fail_later(fabric, qp);
-                queue.free(fabric, wqe);
-                return;
-            };
-            if has_grh {
-                self.put_datagram(fabric, &pieces, index, carries, wc);
-            } else {
-                let from = match stretch {
-                    Some(stretch) => qp.inbox.at(fabric, stretch),
-                    None => self.data_at(fabric, index, wc.byte_len),
-                };
-                // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-                unsafe { copy::scatter(pieces.as_slice(), from, wc.byte_len as usize) };
-            }
-        }
-        if let Some(stretch) = stretch {
-            qp.inbox.empty(stretch);
-        }
-        queue.free(fabric, wqe);
-    }
-
-    fn put_datagram(&self, fabric: &Fabric, pieces: &copy::Pieces, index: u32, carries: bool, wc: &Wc) {
-        if wc.flags & wc_flags::GRH != 0 {
-            let grh = std::ptr::from_ref(&self.extra(fabric, index).grh);
-            // SAFETY: the memory of a posted receive, and a header.
-            unsafe { copy::scatter(pieces.as_slice(), grh.cast(), GRH_BYTES as usize) };
-        }
-        if carries {
-            let len = wc.byte_len - GRH_BYTES;
-            let body = pieces.window(u64::from(GRH_BYTES), u64::from(len));
-            // SAFETY: the memory of a posted receive, and so many bytes of a payload.
-            unsafe { copy::scatter(body.as_slice(), self.data_at(fabric, index, len), len as usize) };
         }
     }
 }

@@ -4,30 +4,27 @@
 //! A window has an entry in the table of regions, and while it is bound the region counts it. One of type 1 gets a new
 //! key with each binding and is open to all queue pairs of its domain; one of type 2 is bound while it is free only,
 //! opens to the queue pair that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by:
-//! the C side (allocation), sendq (bind, local invalidate), landing (remote invalidate). Grade: pending. Thread rule:
-//! who changes an entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5;
+//! the C side (allocation), send (bind, local invalidate), wire (remote invalidate). Grade: pending. Thread rule: who
+//! changes an entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5;
 //! `ibv_bind_mw(3)`.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{
-    super::{
-        Errno, Pd, Result,
-        codes::{access, wc_status},
-        fabric::Fabric,
-        pd::InPd,
-        qp::QpShared,
-        region::mr_at,
-    },
-    MAX_MRS, MrEntry, REGION, TAKEN, entry_of, take_entry,
+use crate::engine::{
+    Errno, Result,
+    adapter::pd::{InPd, Pd},
+    codes::{access, wc_status},
+    fabric::Fabric,
+    memory::layout::{MAX_MRS, mr_at},
+    mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry},
 };
 
-/// Looks before one who changes an entry counts as dead.
+/// How often an entry is looked at before the process that changes it counts as dead.
 const PATIENCE: u32 = 1 << 16;
 
 /// A memory window.
 pub struct Mw {
-    /// As allocated: the entry is what stays.
+    /// The key as it was allocated: later keys name the same entry.
     key: u32,
     kind: u32,
     in_pd: Mutex<Option<InPd>>,
@@ -56,8 +53,9 @@ impl Mw {
         if kind != 1 && kind != 2 {
             return Err(Errno(libc::EINVAL));
         }
-        let key = take_entry(&pd.0.hca.fabric, |entry| {
-            entry.describe(pd, 0, 0, 0, 0);
+        let fabric = &pd.0.hca.fabric;
+        let key = take_entry(fabric, |entry| {
+            entry.describe(fabric, pd.0.id, &Range::default(), 0);
             entry.kind.set(kind);
         })?;
         Ok(Mw { key, kind, in_pd: Mutex::new(Some(pd.enter())) })
@@ -89,9 +87,18 @@ impl Mw {
     }
 }
 
+impl Pd {
+    /// Allocates a memory window of type `kind`, 1 or 2.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn alloc_mw(&self, kind: u32) -> Result<Mw> {
+        Mw::new(self, kind)
+    }
+}
+
 impl MrEntry {
-    /// Waits until nobody else changes it and makes it be found by nobody; its key. `TAKEN` if whoever changed it must
-    /// have died over it: that takes him less than a microsecond.
+    /// Waits until nobody else changes it, and takes its key away so that nobody finds it; returns the key. `TAKEN` if
+    /// whoever changed it must have died over it: that takes him less than a microsecond.
     fn take(&self) -> u32 {
         for _ in 0..PATIENCE {
             let key = self.key.get();
@@ -119,9 +126,9 @@ impl MrEntry {
     }
 }
 
-/// Binds a window for `qp`; the status of the request.
+/// Binds a window for queue pair `qpn` of domain `pd`; the status of the request.
 #[cold]
-pub(crate) fn bind(fabric: &Fabric, qp: &QpShared, b: &Binding) -> u32 {
+pub(crate) fn bind(fabric: &Fabric, pd: u32, qpn: u32, b: &Binding) -> u32 {
     let index = b.window >> 8;
     if index == 0 || index >= MAX_MRS {
         return wc_status::MW_BIND_ERR;
@@ -132,8 +139,8 @@ pub(crate) fn bind(fabric: &Fabric, qp: &QpShared, b: &Binding) -> u32 {
     }
     let before = window.take();
     let is_free = window.kind.get() == 1 || !window.is_bound();
-    let is_usable = before != 0 && window.pd.get() == qp.pd.get() && is_free;
-    let is_bound = is_usable && attach(fabric, window, qp, b);
+    let is_usable = before != 0 && window.pd.get() == pd && is_free;
+    let is_bound = is_usable && attach(fabric, window, qpn, b);
     if is_bound {
         window.generation.set(b.key & 0xff);
     }
@@ -142,7 +149,7 @@ pub(crate) fn bind(fabric: &Fabric, qp: &QpShared, b: &Binding) -> u32 {
 }
 
 /// Whether `b` is allowed; then `window`, which the caller has taken, is so bound.
-fn attach(fabric: &Fabric, window: &MrEntry, qp: &QpShared, b: &Binding) -> bool {
+fn attach(fabric: &Fabric, window: &MrEntry, qpn: u32, b: &Binding) -> bool {
     if b.len == 0 && window.kind.get() == 1 {
         window.unbind(fabric);
         return true;
@@ -171,7 +178,7 @@ fn attach(fabric: &Fabric, window: &MrEntry, qp: &QpShared, b: &Binding) -> bool
     window.addr.set(region.addr.get() + offset);
     window.len.set(b.len);
     window.iova.set(if b.access & access::ZERO_BASED == 0 { b.addr } else { 0 });
-    window.qpn.set(if window.kind.get() == 2 { qp.qpn.get() } else { 0 });
+    window.qpn.set(if window.kind.get() == 2 { qpn } else { 0 });
     window.bound_to.set(b.region >> 8);
     window.access.set(opens);
     true

@@ -1,64 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changing a queue pair: its state and its attributes.
+//! A queue pair changes: its state and its attributes.
 //!
-//! Called by: the C side. Which changes are allowed is `states`'s to say. Grade: setup. Thread rule: any thread; a
+//! Called by: the C side. Which changes are allowed is said in `transitions`. Grade: setup. Thread rule: any thread; a
 //! change holds both locks of the queue pair, so that nobody works on it meanwhile.
 
 use std::sync::{PoisonError, atomic::Ordering};
 
-use super::{
-    super::{
-        AhAttr, Errno, QpAttr, Result, ah,
+use crate::{
+    behaviour::AtomicAccess,
+    engine::{
+        Errno, Result,
+        adapter::ah,
         codes::{
             access, attr_mask,
             link_layer::INFINIBAND,
             qp_state::{ERR, INIT, RESET, RTR, RTS, SQD},
             qp_type::is_reliable,
         },
-        fabric::PutOff,
-        sendq, states,
+        fabric::deferred::Deferred,
+        qp::{object::Qp, shared::place, transitions},
+        send::{completion, retry},
+        service::deferred::run_deferred,
+        spec::attributes::{AhAttr, QpAttr},
     },
-    Qp, place,
+    limits::Atomics,
 };
-use crate::{behaviour::AtomicAccess, limits::Atomics};
 
 impl Qp {
-    /// Back to the beginning: no requests, no completions of former ones. Both locks held, or nobody knows it.
-    pub(super) fn reset(&self) {
-        let (fabric, qp) = (&*self.hca.fabric, self.shared);
-        qp.epoch.set((qp.epoch.get() + 1) & 0xff);
-        qp.sq.clear();
-        qp.resp.psn.set(0);
-        qp.resp.established.set(0);
-        qp.inbox.clear();
-        if qp.srq.get() == 0 {
-            qp.rq.clear(fabric);
-        }
-        qp.rq.wanted.set(0);
-        qp.tells_drained.set(0);
-        for word in [&qp.withheld, &qp.dlid, &qp.sgid, &qp.routed_port] {
-            word.set(0);
-        }
-        qp.dest_qpn.set(0);
-        qp.to_port.set(0);
-        qp.access.set(0);
-        qp.qkey.set(0);
-        *self.attr.lock().unwrap_or_else(PoisonError::into_inner) = QpAttr { cap: self.cap, ..QpAttr::default() };
-    }
-
     /// Changes attributes; `mask` is `codes::attr_mask`.
     /// # Errors
     /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that
     /// this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
     pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
-        let mut kick = None;
+        let mut waiting_peer = None;
         {
             let _sends = qp.sq.lock.lock(fabric);
             let now = qp.state.get();
             let spec = self.hca.spec();
             let limits = self.hca.limits();
-            let to = states::check(qp.kind.get(), now, attr, mask, &spec.ports, qp.port.get(), limits)?;
+            let to = transitions::check(qp.kind.get(), now, attr, mask, &spec.ports, qp.port.get(), limits)?;
             if mask & attr_mask::AV != 0 {
                 ah::check(&self.hca, &attr.ah_attr)?;
             }
@@ -73,7 +54,7 @@ impl Qp {
                 if now == RESET {
                     qp.state.publish(ERR);
                 } else {
-                    sendq::fail(fabric, qp);
+                    completion::fail(fabric, qp);
                 }
             } else {
                 let _answers = qp.resp.lock.lock(fabric);
@@ -88,18 +69,18 @@ impl Qp {
                 }
             }
             if to == RTR || (to == RTS && now != RTS) {
-                kick = Some(qp.dest_qpn.get());
+                waiting_peer = Some(qp.dest_qpn.get());
             }
             if to == RTS && now != RTS {
                 // What was posted before this, where the adapter allows it, or while the queue was drained.
                 qp.tells_drained.set(0);
-                sendq::run(fabric, qp, false);
+                retry::run(fabric, qp, false);
             }
             if to == SQD && now == RTS && mask & attr_mask::EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
                 // What is under way ends first.
                 qp.tells_drained.set(1);
                 if qp.sq.wait.get() == 0 {
-                    sendq::run(fabric, qp, false);
+                    retry::run(fabric, qp, false);
                 }
             }
         }
@@ -107,15 +88,15 @@ impl Qp {
             self.after_leaving();
         }
         // 0 is nobody's number, and what an unused place has.
-        if let Some(peer) = kick.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
+        if let Some(peer) = waiting_peer.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
             // It may have sent before we were ready, and waits.
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
-                fabric.service.watch_process(fabric, other.owner.get());
-                fabric.put_off(PutOff::Kick(peer & 0xffff));
+                fabric.timers.watch_process(fabric, other.owner.get());
+                fabric.defer(Deferred::Retry(peer & 0xffff));
             }
         }
-        fabric.settle();
+        run_deferred(fabric);
         Ok(())
     }
 

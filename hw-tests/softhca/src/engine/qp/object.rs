@@ -1,133 +1,59 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue pair as a program holds it: made, asked, given receives, ended.
+//! A queue pair as a program holds it: asked, given requests, attached to multicast groups.
 //!
-//! Called by: the C side. Grade: setup, but for `post_recv`, which is hot. Thread rule: any thread.
+//! Called by: the C side. Grade: setup, but for `post_send` and `post_recv`, which are hot. Thread rule: any thread.
+//! How it is made and destroyed is written in `lifetime`, how it changes in `modify`.
 
-use std::collections::BTreeSet;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32},
 };
 
-use super::{
-    super::{
-        Errno, QpAttr, QpCap, QpInit, RecvWr, Result, Srq, Xrcd,
-        channel::ABOUT_QP,
-        codes::{
-            qp_state::{ERR, RESET, SQD},
-            qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
-        },
-        cq::CqShared,
-        fabric::PutOff,
-        hca::Hca,
-        multicast,
-        pd::InPd,
-        recv::RecvQueue,
+use crate::engine::{
+    Errno, Result,
+    adapter::{hca::Hca, pd::InPd},
+    codes::{
+        qp_state::{ERR, RESET, SQD},
+        qp_type::UD,
     },
-    QpShared, grant, places,
+    cq::ring::CqShared,
+    fabric::deferred::Deferred,
+    faults::verdict::on_post,
+    qp::{multicast, shared::QpShared},
+    recv::queue::RecvQueue,
+    send::{post, request::SendWr},
+    service::deferred::run_deferred,
+    spec::{
+        attributes::{QpAttr, QpCap},
+        work_request::RecvWr,
+    },
 };
 
 /// A queue pair.
 pub struct Qp {
     pub(crate) hca: Arc<Hca>,
     pub(crate) shared: &'static QpShared,
-    number: u32,
+    pub(super) number: u32,
     pub(super) cap: QpCap,
     /// As last set, for `query`.
     pub(super) attr: Mutex<QpAttr>,
     /// What it uses; `None` once destroyed.
-    uses: Mutex<Option<Uses>>,
+    pub(super) uses: Mutex<Option<Uses>>,
     /// The shared queue its receives come from, and the queue they complete to.
     pub(super) shares: Option<(&'static RecvQueue, &'static CqShared)>,
     /// It was in ERR, or was reset.
     pub(super) spent: AtomicBool,
     /// Where it completes: nowhere, to one queue or to two.
-    completes_to: Vec<&'static CqShared>,
+    pub(super) completes_to: Vec<&'static CqShared>,
 }
 
 /// What a queue pair uses: its domain, and counters of users of queues.
-struct Uses {
-    _in_pd: Option<InPd>,
-    counters: Vec<Arc<AtomicU32>>,
+pub(super) struct Uses {
+    pub(super) _in_pd: Option<InPd>,
+    pub(super) counters: Vec<Arc<AtomicU32>>,
 }
 
 impl Qp {
-    pub(crate) fn new(hca: &Arc<Hca>, init: &QpInit) -> Result<Qp> {
-        if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
-            return Err(Errno(libc::EOPNOTSUPP));
-        }
-        if init.kind == XRC_SEND && init.srq.is_some() {
-            return Err(Errno(libc::EINVAL));
-        }
-        let fabric = &*hca.fabric;
-        let has_receives = init.srq.is_none() && init.kind != XRC_SEND;
-        let cap = grant::granted(hca, init)?;
-        let (qp, number) = places::take(fabric, hca)?;
-        qp.pd.set(init.pd.0.id);
-        qp.signal_all.set(u32::from(init.sq_sig_all));
-        qp.send_cq.set(init.send_cq.offset);
-        qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
-        qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
-        let give_back = |_: &Errno| places::give_back(fabric, number, hca.device);
-        qp.sq.begin(fabric, &cap, hca.limits().max_msg_sz).inspect_err(give_back)?;
-        if has_receives {
-            qp.rq
-                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
-                .inspect_err(|_| qp.sq.end(fabric))
-                .inspect_err(give_back)?;
-        }
-        if matches!(init.kind, RC | UC) {
-            qp.inbox.begin(fabric);
-        }
-        let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
-        counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
-        Ok(Qp::begin(hca, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))
-    }
-
-    pub(crate) fn new_xrc_recv(hca: &Arc<Hca>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
-        let (qp, number) = places::take(&hca.fabric, hca)?;
-        for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
-            word.set(0);
-        }
-        qp.pd.set(0);
-        qp.signal_all.set(0);
-        qp.xrcd.set(domain.id);
-        let uses = Uses { _in_pd: None, counters: vec![Arc::clone(&domain.users)] };
-        Ok(Qp::begin(hca, qp, number, XRC_RECV, QpCap::default(), cookie, uses))
-    }
-
-    /// What all kinds have in common; from here on it is found.
-    fn begin(hca: &Arc<Hca>, qp: &'static QpShared, number: u32, kind: u32, cap: QpCap, cookie: u64, uses: Uses) -> Qp {
-        let fabric = &*hca.fabric;
-        qp.kind.set(kind);
-        qp.state.set(RESET);
-        qp.owner.set(fabric.token());
-        qp.device.set(hca.device as u32);
-        qp.port.set(1);
-        qp.epoch.set((qp.epoch.get() + 1) & 0xff);
-        qp.cookie.set(cookie);
-        qp.context.set(hca.events.id);
-        for counter in &uses.counters {
-            counter.fetch_add(1, Ordering::AcqRel);
-        }
-        hca.events.expect(ABOUT_QP, number);
-        let queues: BTreeSet<u64> = [qp.send_cq.get(), qp.recv_cq.get()].into_iter().filter(|at| *at != 0).collect();
-        let made = Qp {
-            hca: Arc::clone(hca),
-            shared: qp,
-            number,
-            cap,
-            attr: Mutex::default(),
-            uses: Mutex::new(Some(uses)),
-            shares: (qp.srq.get() != 0).then(|| (qp.recv_queue(fabric), qp.recv_cq(fabric))),
-            spent: AtomicBool::new(false),
-            completes_to: queues.into_iter().map(|queue| fabric.region().at(queue)).collect(),
-        };
-        made.reset();
-        qp.qpn.publish(number);
-        made
-    }
-
     /// 24 bits.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -159,6 +85,24 @@ impl Qp {
         attr
     }
 
+    /// Posts one send work request.
+    /// # Errors
+    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead
+    /// (`send::refusal`).
+    #[inline]
+    pub fn post_send(&self, wr: &SendWr) -> Result<()> {
+        let fabric = &*self.hca.fabric;
+        if fabric.has_faults {
+            on_post(fabric, self.shared)?;
+        }
+        let result = {
+            let _held = self.shared.sq.lock.lock(fabric);
+            post::post(fabric, self.shared, wr)
+        };
+        run_deferred(fabric);
+        result
+    }
+
     /// Posts one receive work request.
     /// # Errors
     /// ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
@@ -181,10 +125,28 @@ impl Qp {
             let _answers = qp.resp.lock.lock(fabric);
             qp.fail_receives(fabric);
         } else if qp.rq.wanted.get() != 0 && qp.rq.wanted.swap(0) != 0 {
-            fabric.put_off(PutOff::Kick(qp.dest_qpn.get() & 0xffff));
+            fabric.defer(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
         }
-        fabric.settle();
+        run_deferred(fabric);
         Ok(())
+    }
+
+    /// Joins a multicast group.
+    /// # Errors
+    /// EINVAL (not UD, not a multicast address), ENOMEM (too many groups or members).
+    pub fn attach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
+        if self.shared.kind.get() != UD || gid[0] != 0xff {
+            return Err(Errno(libc::EINVAL));
+        }
+        multicast::join(&self.hca.fabric, self.shared.index(), gid)
+    }
+
+    /// Leaves a multicast group.
+    /// # Errors
+    /// EINVAL: it is not a member.
+    pub fn detach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
+        let is_left = multicast::leave(&self.hca.fabric, self.shared.index(), Some(gid));
+        if is_left { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
     /// Where it completes.
@@ -192,28 +154,27 @@ impl Qp {
         self.completes_to.iter().copied()
     }
 
-    /// Ends it: its requests are forgotten, and its completions as the adapter does with them.
-    /// # Errors
-    /// EBUSY while attached to a multicast group.
-    pub fn destroy(&self) -> Result<()> {
-        let fabric = &*self.hca.fabric;
-        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        if uses.is_some() && multicast::is_member(fabric, self.shared.index()) {
-            return Err(Errno(libc::EBUSY));
+    /// As when it was made: no requests, and no completions of former ones. The caller holds both locks, or nobody else
+    /// knows the queue pair.
+    pub(super) fn reset(&self) {
+        let (fabric, qp) = (&*self.hca.fabric, self.shared);
+        qp.epoch.set((qp.epoch.get() + 1) & 0xff);
+        qp.sq.clear();
+        qp.resp.psn.set(0);
+        qp.resp.established.set(0);
+        qp.inbox.clear();
+        if qp.srq.get() == 0 {
+            qp.rq.clear(fabric);
         }
-        let Some(uses) = uses.take() else { return Ok(()) };
-        self.hca.events.forget(ABOUT_QP, self.number);
-        {
-            let _answers = self.shared.resp.lock.lock(fabric);
-            let state = self.shared.state.get();
-            self.shared.state.publish(RESET);
-            self.before_leaving(state);
+        qp.rq.wanted.set(0);
+        qp.tells_drained.set(0);
+        for word in [&qp.withheld, &qp.dlid, &qp.sgid, &qp.routed_port] {
+            word.set(0);
         }
-        places::release(fabric, self.shared);
-        self.after_leaving();
-        for counter in uses.counters {
-            counter.fetch_sub(1, Ordering::AcqRel);
-        }
-        Ok(())
+        qp.dest_qpn.set(0);
+        qp.to_port.set(0);
+        qp.access.set(0);
+        qp.qkey.set(0);
+        *self.attr.lock().unwrap_or_else(PoisonError::into_inner) = QpAttr { cap: self.cap, ..QpAttr::default() };
     }
 }

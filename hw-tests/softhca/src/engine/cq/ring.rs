@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues as they lie in the region: a ring that any process fills and its owner empties. Here: the ring,
+//! and filling it.
+//!
+//! Called by: wire and send (`reserve`, `commit`), the rest of this folder. Grade: hot; in a steady exchange one cache
+//! line per completion changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones wait in the
+//! receiver's `inbox`, or, when it is full, beside the entry (to 256 bytes). Thread rule: fillers hold `lock`, the one
+//! who polls `poll_lock`; an entry belongs to the filler until its number is published in `seq`, then to the one who
+//! polls until he moves `head`. Never hold `lock` and take another.
+
+use crate::engine::{
+    clock,
+    codes::wc_status,
+    cq::completion::Completion,
+    fabric::{
+        Fabric,
+        deferred::Deferred,
+        pipes::{ABOUT_CQ, Record},
+    },
+    memory::{
+        layout::MAX_CARRIED,
+        lock::{Held, SharedLock},
+        region::Shared,
+        words::{W32, W64},
+    },
+    qp::inbox::Stretch,
+};
+
+/// Payload that fits in the entry itself.
+pub(crate) const IN_ENTRY: u32 = 24;
+/// `Cqe::word`: the entry is a receive.
+pub(super) const IS_RECV: u32 = 1 << 30;
+/// `Cqe::word`, with `CARRIES`: the payload waits in the queue pair's inbox, at the stretch that `Cqe::data` names.
+pub(super) const STAGED: u32 = 1 << 29;
+/// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
+pub(super) const CARRIES: u32 = 1 << 31;
+/// `Cqe::word`: the entry has a stamp.
+pub(super) const STAMPED: u32 = 1 << 28;
+/// `Cqe::word`: the entry says all of its completion, which is polled though its queue pair is gone.
+pub(super) const KEPT: u32 = 1 << 27;
+/// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
+pub(super) const VOID: u32 = u32::MAX;
+/// Bytes of a GRH before a datagram.
+pub(crate) const GRH_BYTES: u32 = 40;
+
+#[repr(C, align(64))]
+pub(super) struct Cqe {
+    /// Number of the completion plus one, once it is complete.
+    pub(super) seq: W32,
+    /// Queue pair number, and its epoch in the top 8 bits.
+    pub(super) qpn: W32,
+    /// Sends: what the program called it. Receives: of XRC, the offset of the queue it was taken from; else 0.
+    pub(super) wr_id: W64,
+    /// Status, opcode, `wc_flags` (a byte each), and the flags above.
+    pub(super) word: W32,
+    pub(super) byte_len: W32,
+    pub(super) imm: W32,
+    /// Source queue pair, service level in the top 8 bits.
+    pub(super) src: W32,
+    /// Sends: the count of requests that are done with it. Receives: what `recv::free` takes.
+    pub(super) wqe: W32,
+    /// Source LID, pkey index, path bits.
+    pub(super) path: W32,
+    pub(super) data: [W64; 3],
+}
+
+/// What few completions need, apart from the entries.
+#[repr(C, align(64))]
+pub(super) struct Extra {
+    /// `CLOCK_MONOTONIC` nanoseconds when it completed.
+    pub(super) at_ns: W64,
+    /// Not to be seen before this time (the model).
+    pub(super) ready_ns: W64,
+    pub(super) grh: [W64; 5],
+}
+
+/// Bytes of a ring for each of its entries: the entry, its `Extra`, and a payload beside it.
+pub(super) const PER_ENTRY: u64 = 64 + 64 + MAX_CARRIED as u64;
+
+#[repr(C, align(64))]
+pub(super) struct Filling {
+    pub(super) lock: SharedLock,
+    pub(super) tail: W32,
+    /// `head` as last read: fillers look again only when the ring seems full.
+    pub(super) head_seen: W32,
+    /// 0, 1: next completion, 2: next solicited one gives an event.
+    pub(super) armed: W32,
+    pub(super) failed: W32,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Emptying {
+    pub(super) poll_lock: SharedLock,
+    pub(super) head: W32,
+    /// Since when completions are stamped.
+    pub(super) stamping_ns: W64,
+}
+
+/// A completion queue as it lies in the region.
+#[repr(C, align(64))]
+pub(crate) struct CqShared {
+    pub(super) id: W32,
+    /// Entries minus one; entries are a power of two.
+    pub(super) mask: W32,
+    pub(super) flags: W32,
+    pub(super) device: W32,
+    /// Pipe of its channel, 0 for none; and of its context.
+    pub(super) channel: W32,
+    pub(super) context: W32,
+    pub(crate) owner: W32,
+    /// Whether completions are stamped: those of a queue with `flags`, unless it was read without stamps last.
+    pub(super) stamping: W32,
+    pub(super) cookie: W64,
+    pub(super) entries: W64,
+    pub(super) filling: Filling,
+    pub(super) emptying: Emptying,
+}
+
+// SAFETY: words and such structures only, repr(C), zero is valid.
+unsafe impl Shared for Cqe {}
+// SAFETY: as above.
+unsafe impl Shared for Extra {}
+// SAFETY: as above.
+unsafe impl Shared for CqShared {}
+
+/// A place in the ring, being filled.
+pub(crate) struct Reserved<'a> {
+    cq: &'a CqShared,
+    held: Held<'a>,
+    index: u32,
+    /// `CARRIES`, `STAGED`.
+    flags: u32,
+}
+
+impl CqShared {
+    pub(super) fn entry(&self, fabric: &Fabric, index: u32) -> &'static Cqe {
+        let at = u64::from(index & self.mask.get());
+        fabric.region().at(self.entries.get() + at * 64)
+    }
+
+    pub(super) fn extra(&self, fabric: &Fabric, index: u32) -> &'static Extra {
+        let mask = u64::from(self.mask.get());
+        fabric.region().at(self.entries.get() + (mask + 1 + (u64::from(index) & mask)) * 64)
+    }
+
+    fn payload(&self, fabric: &Fabric, index: u32) -> *mut u8 {
+        let mask = u64::from(self.mask.get());
+        let at = (mask + 1) * 128 + (u64::from(index) & mask) * u64::from(MAX_CARRIED);
+        fabric.region().bytes(self.entries.get() + at)
+    }
+
+    pub(super) fn data_at(&self, fabric: &Fabric, index: u32, len: u32) -> *mut u8 {
+        if len <= IN_ENTRY {
+            std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast()
+        } else {
+            self.payload(fabric, index)
+        }
+    }
+
+    /// The next place; `None` if the queue has overrun.
+    #[inline]
+    pub(crate) fn reserve(&self, fabric: &Fabric) -> Option<Reserved<'_>> {
+        let fill = &self.filling;
+        let held = fill.lock.lock(fabric);
+        let index = fill.tail.get();
+        if index.wrapping_sub(fill.head_seen.get()) > self.mask.get() {
+            fill.head_seen.set(self.emptying.head.seen());
+            if index.wrapping_sub(fill.head_seen.get()) > self.mask.get() || fill.failed.get() != 0 {
+                drop(held);
+                self.fail(fabric);
+                return None;
+            }
+        }
+        Some(Reserved { cq: self, held, index, flags: 0 })
+    }
+
+    /// The queue has overrun, or a rule for faults says so.
+    #[cold]
+    pub(crate) fn fail(&self, fabric: &Fabric) {
+        if self.filling.failed.swap(1) == 0 {
+            fabric.defer(Deferred::Overrun(fabric.region().offset_of(self)));
+        }
+    }
+}
+
+impl Reserved<'_> {
+    /// Where `len` bytes of payload go, which the one who polls will put into the receive's memory.
+    #[inline]
+    pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
+        self.flags = CARRIES;
+        self.cq.data_at(fabric, self.index, len)
+    }
+
+    /// The payload is in this stretch of the queue pair's inbox, from which the one who polls will take it.
+    #[inline]
+    pub(crate) fn staged(&mut self, fabric: &Fabric, stretch: Stretch) {
+        self.flags = CARRIES | STAGED;
+        self.cq.entry(fabric, self.index).data[0].set(u64::from(stretch.start) << 32 | u64::from(stretch.end));
+    }
+
+    /// The 40 bytes before a datagram.
+    pub(crate) fn set_grh(&mut self, fabric: &Fabric, grh: &[u64; 5]) {
+        for (word, value) in self.cq.extra(fabric, self.index).grh.iter().zip(grh) {
+            word.set(*value);
+        }
+    }
+
+    /// Publishes the completion of a request of the queue pair that `from` names (its number, and its epoch above), and
+    /// tells the owner if he asked for it.
+    #[inline]
+    pub(crate) fn commit(self, fabric: &Fabric, from: u32, c: &Completion) {
+        let cq = self.cq;
+        let entry = cq.entry(fabric, self.index);
+        entry.qpn.set(from);
+        entry.wr_id.set(c.wr_id);
+        let recv = if c.is_recv { IS_RECV } else { 0 };
+        let stamping = cq.stamping.get() != 0;
+        let stamped = if stamping { STAMPED } else { 0 };
+        entry.word.set(c.status | (c.opcode << 8) | (c.flags << 16) | recv | stamped | self.flags);
+        entry.byte_len.set(c.byte_len);
+        entry.imm.set(c.imm);
+        entry.src.set(c.src_qp | (u32::from(c.sl) << 24));
+        entry.wqe.set(c.wqe);
+        entry.path.set(u32::from(c.slid) | (u32::from(c.pkey_index) << 16) | (u32::from(c.path_bits) << 24));
+        if stamping || fabric.has_model {
+            let extra = cq.extra(fabric, self.index);
+            let at_ns = clock::now().max(c.ready_ns);
+            extra.at_ns.set(at_ns);
+            if let Some(trace) = fabric.trace.as_ref().filter(|_| cq.flags.get() != 0) {
+                trace.write(&fabric.devices()[cq.device.get() as usize], from & 0xff_ffff, c, at_ns);
+            }
+            extra.ready_ns.set(c.ready_ns);
+        }
+        entry.seq.publish(self.index.wrapping_add(1));
+        let fill = &cq.filling;
+        fill.tail.set(self.index.wrapping_add(1));
+        let armed = fill.armed.get();
+        if armed != 0 && (armed == 1 || c.solicited || c.status != wc_status::SUCCESS) {
+            fill.armed.set(0);
+            drop(self.held);
+            cq.notify(fabric, c.ready_ns);
+        }
+    }
+}
+
+impl CqShared {
+    /// Writes to the queue's channel that there is a completion, at once or when it may be seen (`ready_ns`).
+    #[cold]
+    pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };
+        if ready_ns > clock::now() {
+            fabric.timers.notify_at(ready_ns, self.channel.get(), record);
+        } else {
+            fabric.pipes.send(self.channel.get(), record);
+        }
+    }
+
+    /// Tells its owner of an async event.
+    #[cold]
+    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };
+        fabric.pipes.send(self.context.get(), record);
+    }
+}
+
+const _: () = assert!(size_of::<Cqe>() == 64 && size_of::<Extra>() == 64 && size_of::<CqShared>() == 192);

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A fabric as one process has joined it: its mapping of the shared memory, the adapters as they are described, and
+//! what this process keeps for itself.
+//!
+//! Owns: `process` (who we are in the shared memory), `pipes` (events written), `timers` and `deferred` (work to be
+//! done later), `ports` (what a script has changed), counters, trace, and what is registered. It knows no queue: queues
+//! and the service thread work on it. Called by: everything in the engine. Grade: setup; `port` and the flags are hot
+//! (loads). Thread rule: any thread. It lives as long as the process: its service thread holds it. How a process joins
+//! is written in `service::join`.
+
+pub(crate) mod address_handles;
+pub(crate) mod counters;
+pub(crate) mod deferred;
+pub(crate) mod idle;
+pub(crate) mod locked_memory;
+pub(crate) mod pipes;
+pub(crate) mod ports;
+pub(crate) mod sysfs;
+pub(crate) mod timers;
+pub(crate) mod trace;
+
+use std::{
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use address_handles::AddressHandles;
+use counters::{Count, Texts};
+use deferred::{Deferred, DeferredWork};
+use idle::Idle;
+use locked_memory::LockedMemory;
+use pipes::{Pipes, Record};
+use ports::ChangedPorts;
+use timers::Timers;
+use trace::Trace;
+
+use crate::engine::{
+    Result,
+    codes::{link_layer, port_state},
+    faults::rule::{FaultAction, FaultRule, Timeline},
+    memory::process::Process,
+    spec::{
+        attributes::AhAttr,
+        device::{DeviceSpec, PortSpec},
+    },
+};
+
+/// A fabric: where its shared state is, its adapters and its faults. All its processes must give the same.
+#[derive(Clone, Debug)]
+pub struct FabricSpec {
+    /// A folder on a memory file system, which exists and belongs to the user alone.
+    pub folder: PathBuf,
+    /// 1 to 4 adapters.
+    pub devices: Vec<DeviceSpec>,
+    /// Rules, in the order in which they are tried.
+    pub faults: Vec<FaultRule>,
+    /// Whether what is completed is written down (docs/softhca.md, "The trace").
+    pub trace: bool,
+}
+
+/// A joined fabric.
+pub struct Fabric {
+    process: Process,
+    spec: FabricSpec,
+    pub(crate) pipes: Pipes,
+    pub(crate) timers: Timers,
+    pub(crate) deferred: DeferredWork,
+    pub(crate) idle: Idle,
+    /// What this process has registered, as far as its limit is concerned.
+    pub(crate) locked: LockedMemory,
+    texts: Texts,
+    pub(crate) handles: AddressHandles,
+    pub(crate) ports: ChangedPorts,
+    /// Opened adapters: index and pipe for events.
+    contexts: Mutex<Vec<(usize, u32)>>,
+    /// Timed rules: what this process has told its programs.
+    pub(crate) timeline: Mutex<Timeline>,
+    /// Whether any completion carries a time before which it may not be seen.
+    pub(crate) has_model: bool,
+    /// Whether any rule for faults exists.
+    pub(crate) has_faults: bool,
+    /// Where completions are written down, if they are.
+    pub(crate) trace: Option<Trace>,
+}
+
+/// Locks, the heap and the tables need no more of a fabric than this process's place in its shared memory.
+impl Deref for Fabric {
+    type Target = Process;
+
+    #[inline]
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl Fabric {
+    /// The fabric that `spec` describes and this process has entered as `process`.
+    /// # Errors
+    /// Files or descriptors cannot be had.
+    pub(crate) fn new(process: Process, spec: FabricSpec) -> Result<Fabric> {
+        let is_slowed = |device: &DeviceSpec| device.latency_ns != 0 || device.bandwidth_gbps > 0.0;
+        let is_delay = |rule: &FaultRule| matches!(rule.action, FaultAction::Delay(_));
+        Ok(Fabric {
+            process,
+            pipes: Pipes::new(&spec.folder),
+            timers: Timers::new()?,
+            deferred: DeferredWork::default(),
+            idle: Idle::default(),
+            locked: LockedMemory::default(),
+            texts: Texts::default(),
+            handles: AddressHandles::default(),
+            ports: ChangedPorts::new(&spec.faults),
+            contexts: Mutex::default(),
+            timeline: Mutex::default(),
+            has_model: spec.devices.iter().any(is_slowed) || spec.faults.iter().any(is_delay),
+            has_faults: !spec.faults.is_empty(),
+            trace: spec.trace.then(|| Trace::open(&spec.folder)).transpose()?,
+            spec,
+        })
+    }
+
+    /// The adapters.
+    #[must_use]
+    pub fn devices(&self) -> &[DeviceSpec] {
+        &self.spec.devices
+    }
+
+    /// The process that joined; after a fork the child must join anew.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.process.pid() as i32
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.spec.folder
+    }
+
+    /// The rules for faults; no more than there are counters for.
+    pub(crate) fn rules(&self) -> &[FaultRule] {
+        &self.spec.faults
+    }
+
+    /// Whether port `port` (from 1) of `device` is active.
+    #[inline]
+    pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
+        self.header().port_state[device as usize][port as usize - 1].get() == port_state::ACTIVE
+    }
+
+    /// An adapter was opened: its events go to `pipe`, and counting must not map files any more.
+    pub(crate) fn opened(&self, device: usize, pipe: u32) {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push((device, pipe));
+        self.texts.map_all(self.folder(), self.devices());
+    }
+
+    /// Tells all programs of this process that opened `device`, if it raises such events.
+    pub(crate) fn raise(&self, device: usize, record: Record) {
+        if !self.spec.devices[device].behaviour.async_events.raises(record.event) {
+            return;
+        }
+        for (index, pipe) in &*self.contexts.lock().unwrap_or_else(PoisonError::into_inner) {
+            if *index == device {
+                self.pipes.send(*pipe, record);
+            }
+        }
+    }
+
+    /// Counts one more for port `port` (from 1) of `device`.
+    #[cold]
+    pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
+        self.texts.count(self.header(), self.folder(), device as usize, (port as usize).wrapping_sub(1), what);
+    }
+
+    /// Leaves work for when the caller holds no lock.
+    pub(crate) fn defer(&self, work: Deferred) {
+        self.deferred.add(work);
+    }
+
+    /// Port `port` (from 1) of `device`, as it is now.
+    #[inline]
+    pub(crate) fn port(&self, device: usize, port: u32) -> &PortSpec {
+        let index = port as usize - 1;
+        self.ports.get(device, index).unwrap_or_else(|| &self.devices()[device].ports[index])
+    }
+
+    /// Whether packets between these ports (adapter, port) can arrive: both link layers and both networks are the same.
+    pub(crate) fn is_one_network(&self, one: (u32, u32), other: (u32, u32)) -> bool {
+        let of = |(device, port): (u32, u32)| {
+            let device = &self.devices()[device as usize];
+            (device.link_layer, &device.ports[port as usize - 1].network)
+        };
+        of(one) == of(other)
+    }
+
+    /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID
+    /// on Ethernet. `None`: nobody that can be reached has that address.
+    pub(crate) fn route(&self, device: usize, port: u8, ah: &AhAttr) -> Option<(u32, u32)> {
+        let from = (device as u32, u32::from(port));
+        let is_ethernet = self.devices()[device].link_layer == link_layer::ETHERNET;
+        let prefix = |spec: &PortSpec| spec.gids.first().map(|gid| gid.raw[..8].to_owned());
+        let subnet = prefix(self.port(device, from.1));
+        let ports = self
+            .devices()
+            .iter()
+            .enumerate()
+            .flat_map(|(index, device)| (1..=device.ports.len() as u32).map(move |port| (index as u32, port)));
+        ports.filter(|to| self.is_one_network(from, *to)).find(|&(device, port)| {
+            let spec = self.port(device as usize, port);
+            if !is_ethernet && ah.dlid != 0 {
+                return spec.lid == ah.dlid && prefix(spec) == subnet;
+            }
+            (is_ethernet || ah.is_global) && spec.gids.iter().any(|gid| !gid.is_empty() && gid.raw == ah.dgid)
+        })
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pipes by which events reach their programs: named pipes in the fabric's folder, so that their descriptors are
+//! real ones.
+//!
+//! Owns the pipes that this process reads (`Mailbox`), and the cache of those it writes (`Pipes`). Called by: the
+//! completion channels and the opened adapters (reading), the completion queues, queue pairs and timers (writing).
+//! Grade: setup and events; one `write` per notification, never per message when nobody armed the queue. Thread rule:
+//! any thread. A record is written at once and is smaller than `PIPE_BUF`, so it is never torn.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CString,
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::engine::{Errno, Result};
+
+/// What travels in a pipe: whom it is about (kind and number), what (an event's kind), and the owner's cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) about: u32,
+    pub(crate) id: u32,
+    pub(crate) event: u32,
+    pub(crate) cookie: u64,
+}
+
+const RECORD_BYTES: usize = 24;
+
+/// `Record::about`.
+pub(crate) const ABOUT_CQ: u32 = 1;
+pub(crate) const ABOUT_QP: u32 = 2;
+pub(crate) const ABOUT_SRQ: u32 = 3;
+pub(crate) const ABOUT_PORT: u32 = 4;
+pub(crate) const ABOUT_DEVICE: u32 = 5;
+
+impl Record {
+    fn encode(self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[..4].copy_from_slice(&self.about.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.id.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.event.to_ne_bytes());
+        bytes[16..].copy_from_slice(&self.cookie.to_ne_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; RECORD_BYTES]) -> Record {
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let cookie = u64::from_ne_bytes(std::array::from_fn(|i| bytes[16 + i]));
+        Record { about: word(0), id: word(4), event: word(8), cookie }
+    }
+}
+
+fn os(error: &std::io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn path_of(folder: &Path, id: u32) -> PathBuf {
+    folder.join(format!("pipe-{id}"))
+}
+
+/// A pipe that this process reads. Its file goes when it is dropped.
+pub(crate) struct Mailbox {
+    pub(crate) id: u32,
+    file: File,
+    path: PathBuf,
+    /// Objects whose records are still wanted: those of a destroyed one are skipped.
+    live: Mutex<HashSet<(u32, u32)>>,
+}
+
+impl Mailbox {
+    /// Makes pipe `id` of the fabric in `folder`.
+    pub(crate) fn new(folder: &Path, id: u32) -> Result<Mailbox> {
+        let path = path_of(folder, id);
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
+        // SAFETY: `name` is a C string that lives during the call.
+        if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
+            return Err(os(&std::io::Error::last_os_error()));
+        }
+        // Opened for both so that it neither waits for a writer nor ends when the last one closes.
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| os(&error))?;
+        Ok(Mailbox { id, file, path, live: Mutex::default() })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    pub(crate) fn expect(&self, about: u32, id: u32) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert((about, id));
+    }
+
+    pub(crate) fn forget(&self, about: u32, id: u32) {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&(about, id));
+    }
+
+    /// The next record about an object that still exists.
+    pub(crate) fn read(&self) -> Result<Record> {
+        loop {
+            let mut bytes = [0; RECORD_BYTES];
+            let read = (&self.file).read(&mut bytes).map_err(|error| os(&error))?;
+            if read != RECORD_BYTES {
+                return Err(Errno(libc::EIO));
+            }
+            let record = Record::decode(&bytes);
+            if self.live.lock().unwrap_or_else(PoisonError::into_inner).contains(&(record.about, record.id)) {
+                return Ok(record);
+            }
+        }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The pipes that this process writes, opened on first use.
+pub(crate) struct Pipes {
+    folder: PathBuf,
+    open: Mutex<HashMap<u32, File>>,
+}
+
+impl Pipes {
+    pub(crate) fn new(folder: &Path) -> Pipes {
+        Pipes { folder: folder.to_owned(), open: Mutex::default() }
+    }
+
+    /// Writes a record to pipe `id`. A pipe without reader, or one that is full of unread records, loses it.
+    #[cold]
+    pub(crate) fn send(&self, id: u32, record: Record) {
+        if id == 0 {
+            return;
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = match open.entry(id) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let path = path_of(&self.folder, id);
+                let Ok(file) = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) else { return };
+                entry.insert(file)
+            }
+        };
+        if let Err(error) = file.write(&record.encode())
+            && error.raw_os_error() == Some(libc::EPIPE)
+        {
+            open.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What this process has to do at a later time, or when another process ends: sends that wait, notifications that are
+//! delayed, timed rules for faults, processes that are watched.
+//!
+//! Owns the list, and the descriptor that wakes the service thread when something earlier than all else is added.
+//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch); `service::thread` takes what is
+//! due. Grade: `earliest` is hot for polls that find nothing (a load), the rest is pending. Thread rule: any thread;
+//! its own mutex, never held while a shared lock is taken. Times are host nanoseconds.
+
+use std::{
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::engine::{Errno, Result, clock, fabric::pipes::Record, memory::process::Process};
+
+/// The timers and the watched processes.
+pub(crate) struct Timers {
+    wake: OwnedFd,
+    /// When the next timer is due; `clock::NEVER` if none is.
+    earliest: AtomicU64,
+    agenda: Mutex<Agenda>,
+}
+
+#[derive(Default)]
+struct Agenda {
+    /// Queue pairs (their indices) whose sends wait, and until when.
+    waiting: Vec<(u32, u64)>,
+    /// Records to be written later: when, and to which pipe.
+    later: Vec<(u64, u32, Record)>,
+    /// Processes (their tokens) and their pidfds.
+    watched: Vec<(u32, OwnedFd)>,
+    /// When a rule for faults next says something.
+    faults_at: Option<u64>,
+    /// Until when the thread sleeps.
+    sleeps_until: u64,
+}
+
+/// What is due now.
+pub(crate) struct Due {
+    /// Queue pairs whose sends are to be tried again.
+    pub(crate) sends: Vec<u32>,
+    /// Records to be written, each to its pipe.
+    pub(crate) records: Vec<(u32, Record)>,
+}
+
+/// What the service thread sleeps for.
+pub(crate) struct Sleep {
+    /// Readable when something earlier was added.
+    pub(crate) wake: RawFd,
+    /// Readable when the process (its token) has ended.
+    pub(crate) processes: Vec<(u32, RawFd)>,
+    /// The next timer; `clock::NEVER` if there is none.
+    pub(crate) until: u64,
+}
+
+impl Timers {
+    pub(super) fn new() -> Result<Timers> {
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+        let agenda = Agenda { sleeps_until: clock::NEVER, ..Agenda::default() };
+        Ok(Timers { wake, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) })
+    }
+
+    fn agenda(&self) -> MutexGuard<'_, Agenda> {
+        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nudge(&self) {
+        let one = 1_u64;
+        // SAFETY: eight bytes of ours are read.
+        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    fn due_at(&self, agenda: &Agenda, when: u64) {
+        if when < self.earliest.load(Ordering::Relaxed) {
+            self.earliest.store(when, Ordering::Relaxed);
+        }
+        if when < agenda.sleeps_until {
+            self.nudge();
+        }
+    }
+
+    /// The sends of queue pair `index` wait: it is looked at again at `when`.
+    pub(crate) fn retry_at(&self, index: u32, when: u64) {
+        let mut agenda = self.agenda();
+        match agenda.waiting.iter_mut().find(|entry| entry.0 == index) {
+            Some(entry) => entry.1 = when,
+            None => agenda.waiting.push((index, when)),
+        }
+        self.due_at(&agenda, when);
+    }
+
+    /// `record` is written to `pipe` at `when`.
+    pub(crate) fn notify_at(&self, when: u64, pipe: u32, record: Record) {
+        let mut agenda = self.agenda();
+        agenda.later.push((when, pipe, record));
+        self.due_at(&agenda, when);
+    }
+
+    /// Notices when the process that `token` names ends.
+    pub(crate) fn watch_process(&self, process: &Process, token: u32) {
+        if token == process.token() {
+            return;
+        }
+        let Some(pid) = process.pid_of(token) else { return };
+        let mut agenda = self.agenda();
+        if agenda.watched.iter().any(|watched| watched.0 == token) {
+            return;
+        }
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd >= 0 {
+            // SAFETY: the descriptor is new and nobody else's.
+            agenda.watched.push((token, unsafe { OwnedFd::from_raw_fd(fd as i32) }));
+            self.nudge();
+        }
+    }
+
+    /// When the next timer is due; `clock::NEVER` if there is none.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        self.earliest.load(Ordering::Relaxed)
+    }
+
+    /// Takes what is due at `now`.
+    pub(crate) fn take_due(&self, now: u64) -> Due {
+        let mut agenda = self.agenda();
+        let (due, rest): (Vec<_>, Vec<_>) = agenda.waiting.drain(..).partition(|entry| entry.1 <= now);
+        agenda.waiting = rest;
+        let (records, rest): (Vec<_>, Vec<_>) = agenda.later.drain(..).partition(|entry| entry.0 <= now);
+        agenda.later = rest;
+        self.refresh(&agenda);
+        Due {
+            sends: due.into_iter().map(|entry| entry.0).collect(),
+            records: records.into_iter().map(|(_, pipe, record)| (pipe, record)).collect(),
+        }
+    }
+
+    /// When a timed rule for faults next says something.
+    pub(crate) fn set_next_fault(&self, when: Option<u64>) {
+        let mut agenda = self.agenda();
+        agenda.faults_at = when;
+        self.refresh(&agenda);
+    }
+
+    fn refresh(&self, agenda: &Agenda) {
+        let timers = agenda.waiting.iter().map(|entry| entry.1);
+        let next = timers
+            .chain(agenda.later.iter().map(|entry| entry.0))
+            .chain(agenda.faults_at)
+            .min()
+            .unwrap_or(clock::NEVER);
+        self.earliest.store(next, Ordering::Relaxed);
+    }
+
+    /// The service thread goes to sleep.
+    pub(crate) fn begin_sleep(&self) -> Sleep {
+        let mut agenda = self.agenda();
+        agenda.sleeps_until = self.earliest();
+        Sleep {
+            wake: self.wake.as_raw_fd(),
+            processes: agenda.watched.iter().map(|(token, fd)| (*token, fd.as_raw_fd())).collect(),
+            until: agenda.sleeps_until,
+        }
+    }
+
+    /// The service thread is awake; `woken`: by something that was added.
+    pub(crate) fn end_sleep(&self, woken: bool) {
+        self.agenda().sleeps_until = 0;
+        if woken {
+            let mut count = 0_u64;
+            // SAFETY: eight bytes of ours are written.
+            unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), 8) };
+        }
+    }
+
+    /// The process that `token` names has ended.
+    pub(crate) fn forget_process(&self, token: u32) {
+        self.agenda().watched.retain(|watched| watched.0 != token);
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Scripted faults: rules that the configuration gives, and what they do to packets, requests, objects and ports.
+//!
+//! `rule` has them; `verdict` is asked about each packet, post and registration (with `link`, the model of a link's
+//! latency and bandwidth); `timeline` does what has a time.
+
+pub(crate) mod link;
+pub(crate) mod rule;
+pub(crate) mod timeline;
+pub(crate) mod verdict;
+
+pub use rule::{Change, FaultAction, FaultRule};

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules for faults as the configuration gives them: to what each applies, how often, and what it does.
+//!
+//! Called by: the configuration (makes them), the rest of this folder (asks them). Grade: setup; `fits` and `takes` run
+//! for each packet of a fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: at the end of
+//! the file.
+
+use crate::engine::spec::device::Gid;
+
+/// What changes in a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its LID.
+    Lid(u16),
+    /// The LID of its subnet manager.
+    SmLid(u16),
+    /// A row of its table of GIDs; one of zeros empties it.
+    Gid(u8, Gid),
+    /// A row of its table of partition keys.
+    Pkey(u16, u16),
+}
+
+/// What happens when a rule applies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultAction {
+    /// The packet is lost.
+    Drop,
+    /// It arrives later by so many nanoseconds.
+    Delay(u64),
+    /// It arrives twice.
+    Duplicate,
+    /// The receiver answers "not ready".
+    Rnr,
+    /// The work request completes with this status (`codes::wc_status`).
+    Status(u32),
+    /// `post_send` returns this errno.
+    PostSend(i32),
+    /// Registering memory returns this errno.
+    RegMr(i32),
+    /// The completion queue overruns.
+    CqOverrun,
+    /// At the time given since the fabric began, the port goes down; up again after the second time (0: never).
+    LinkDown {
+        /// When, in nanoseconds since the fabric began.
+        at_ns: u64,
+        /// For how long.
+        for_ns: u64,
+    },
+    /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind,
+    /// which fails then.
+    Async {
+        /// `codes::event`.
+        kind: u32,
+        /// When, in nanoseconds since the fabric began.
+        at_ns: u64,
+    },
+    /// The port changes at that time, and then raises this event.
+    Change {
+        /// `codes::event`.
+        kind: u32,
+        /// When, in nanoseconds since the fabric began.
+        at_ns: u64,
+        /// What is different from then on.
+        change: Change,
+    },
+}
+
+/// One rule: to what it applies, how often, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultRule {
+    /// What happens.
+    pub action: FaultAction,
+    /// Only on this adapter (its index).
+    pub device: Option<usize>,
+    /// Only on this port.
+    pub port: Option<u8>,
+    /// Only what queue pairs of this type send (`codes::qp_type`).
+    pub qp_type: Option<u32>,
+    /// Only packets from this LID.
+    pub from_lid: Option<u16>,
+    /// Only packets to this LID.
+    pub to_lid: Option<u16>,
+    /// The n-th that fits (from 1), and the `count - 1` after it.
+    pub nth: Option<u64>,
+    /// How many from the n-th on; 0 for all.
+    pub count: u64,
+    /// Instead of `nth`: this fraction of all, 0 to 1.
+    pub fraction: Option<f64>,
+    /// Seed of the fraction.
+    pub seed: u64,
+}
+
+/// Where something happens, as far as rules ask.
+#[derive(Clone, Copy)]
+pub(super) struct Scene {
+    pub(super) device: u32,
+    pub(super) port: Option<u32>,
+    pub(super) qp_type: Option<u32>,
+    pub(super) from_lid: Option<u16>,
+    pub(super) to_lid: Option<u16>,
+}
+
+impl FaultRule {
+    /// Every time, on every adapter.
+    #[must_use]
+    pub const fn always(action: FaultAction) -> Self {
+        Self {
+            action,
+            device: None,
+            port: None,
+            qp_type: None,
+            from_lid: None,
+            to_lid: None,
+            nth: None,
+            count: 0,
+            fraction: None,
+            seed: 1,
+        }
+    }
+
+    pub(super) fn fits(&self, scene: &Scene) -> bool {
+        let port_fits = self.port.is_none_or(|port| scene.port.is_none_or(|at| at == u32::from(port)));
+        self.device.is_none_or(|device| device == scene.device as usize)
+            && port_fits
+            && (self.qp_type.is_none() || self.qp_type == scene.qp_type)
+            && (self.from_lid.is_none() || self.from_lid == scene.from_lid)
+            && (self.to_lid.is_none() || self.to_lid == scene.to_lid)
+    }
+
+    /// Whether the `n`-th (from 1) that fits is meant.
+    pub(super) fn takes(&self, n: u64) -> bool {
+        if let Some(first) = self.nth {
+            return n >= first && (self.count == 0 || n - first < self.count);
+        }
+        if let Some(fraction) = self.fraction {
+            return (scatter(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as f64) < fraction * 2_f64.powi(64);
+        }
+        self.count == 0 || n <= self.count
+    }
+}
+
+/// Spreads a counter over all 64-bit numbers (the finalizer of splitmix64), so that the same seed gives the same run.
+fn scatter(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// What timed rules have done, as far as this process has told its programs.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    /// Ports (adapter, port) that a rule holds down.
+    pub(super) down: Vec<(usize, u8)>,
+    /// Events given (the rule's index).
+    pub(super) given: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: FaultRule = FaultRule { seed: 7, ..FaultRule::always(FaultAction::Drop) };
+
+    #[test]
+    fn a_rule_of_a_type_of_queue_pair_fits_what_that_type_sends() {
+        use crate::engine::codes::qp_type::{RC, UD};
+        let scene = |qp_type| Scene { device: 0, port: Some(1), qp_type, from_lid: None, to_lid: None };
+        let rule = FaultRule { qp_type: Some(UD), ..RULE };
+        assert_eq!([Some(UD), Some(RC), None].map(|of| rule.fits(&scene(of))), [true, false, false]);
+        assert!(RULE.fits(&scene(Some(RC))));
+    }
+
+    #[test]
+    fn the_nth_and_those_after_it_are_taken() {
+        let rule = FaultRule { nth: Some(3), count: 2, ..RULE };
+        let taken: Vec<u64> = (1..10).filter(|n| rule.takes(*n)).collect();
+        assert_eq!(taken, [3, 4]);
+    }
+
+    #[test]
+    fn a_fraction_is_met_and_the_same_seed_takes_the_same() {
+        let rule = FaultRule { fraction: Some(0.25), ..RULE };
+        let taken = |rule: FaultRule| (1..10_000).filter(|n| rule.takes(*n)).collect::<Vec<u64>>();
+        assert!((2300..2700).contains(&taken(rule).len()), "{}", taken(rule).len());
+        assert_eq!(taken(rule), taken(rule));
+        assert_ne!(taken(rule), taken(FaultRule { seed: 8, ..rule }));
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules with a time: ports that go down, events, objects that fail, and changes of a port's LID, GIDs or partition
+//! keys, each when its time has come.
+//!
+//! Each process does for its own programs and queue pairs what a rule says; one that joins later does at once what is
+//! past. Of objects, those fail that exist then. Called by: service, from its thread or from a poll that found nothing.
+//! Grade: pending. Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are
+//! nanoseconds.
+
+use std::{collections::BTreeSet, sync::PoisonError};
+
+use crate::engine::{
+    clock,
+    codes::{event, port_state, qp_state::RTR},
+    cq::ring::CqShared,
+    fabric::{
+        Fabric,
+        pipes::{ABOUT_DEVICE, ABOUT_PORT, Record},
+        sysfs,
+    },
+    faults::rule::{Change, FaultAction},
+    qp::{error, table},
+    recv::queue::RecvQueue,
+    spec::{attributes::AhAttr, device::Gid},
+};
+
+/// Does what the timed rules ask for now; returns when they next ask for something.
+#[cold]
+pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
+    let header = fabric.header();
+    let (now, began) = (clock::now(), header.began_ns.get());
+    let mut next = None;
+    let mut wait_for = |when: u64| {
+        if when > now {
+            next = Some(next.map_or(when, |other: u64| other.min(when)));
+        }
+    };
+    let mut timeline = fabric.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut down = Vec::new();
+    for (index, rule) in fabric.rules().iter().enumerate() {
+        let device = rule.device.unwrap_or(0);
+        let port = rule.port.unwrap_or(1);
+        match rule.action {
+            FaultAction::LinkDown { at_ns, for_ns } => {
+                let from = began.saturating_add(at_ns);
+                let until = if for_ns == 0 { clock::NEVER } else { from.saturating_add(for_ns) };
+                wait_for(from);
+                if until != clock::NEVER {
+                    wait_for(until);
+                }
+                if (from..until).contains(&now) {
+                    down.push((device, port));
+                }
+            }
+            FaultAction::Async { kind, at_ns } => {
+                let at = began.saturating_add(at_ns);
+                wait_for(at);
+                if at <= now && !timeline.given.contains(&index) {
+                    timeline.given.push(index);
+                    if is_about_objects(kind) {
+                        fail_objects(fabric, device, kind);
+                    } else {
+                        fabric.raise(device, port_record(kind, port));
+                    }
+                }
+            }
+            FaultAction::Change { kind, at_ns, change } => {
+                let at = began.saturating_add(at_ns);
+                wait_for(at);
+                if at <= now && !timeline.given.contains(&index) {
+                    timeline.given.push(index);
+                    change_port(fabric, device, port, change);
+                    fabric.raise(device, port_record(kind, port));
+                }
+            }
+            _ => {}
+        }
+    }
+    for &(device, port) in down.iter().filter(|port| !timeline.down.contains(port)) {
+        set_port(fabric, device, port, port_state::DOWN, event::PORT_ERR);
+    }
+    for &(device, port) in timeline.down.iter().filter(|port| !down.contains(port)) {
+        set_port(fabric, device, port, port_state::ACTIVE, event::PORT_ACTIVE);
+    }
+    timeline.down = down;
+    next
+}
+
+fn set_port(fabric: &Fabric, device: usize, port: u8, state: u32, event: u32) {
+    let states = fabric.header().port_state.get(device);
+    if let Some(word) = states.and_then(|ports| ports.get(usize::from(port).wrapping_sub(1))) {
+        word.publish(state);
+        fabric.raise(device, port_record(event, port));
+    }
+}
+
+fn port_record(kind: u32, port: u8) -> Record {
+    let (about, id) = if kind == event::DEVICE_FATAL { (ABOUT_DEVICE, 0) } else { (ABOUT_PORT, u32::from(port)) };
+    Record { about, id, event: kind, cookie: 0 }
+}
+
+/// Whether `event` is about an object that can fail by a rule.
+fn is_about_objects(event: u32) -> bool {
+    matches!(event, event::QP_FATAL | event::CQ_ERR | event::SRQ_ERR)
+}
+
+/// Raises `event` about every object of its kind that a queue pair of `device` uses, and stops those queue pairs.
+fn fail_objects(fabric: &Fabric, device: usize, event: u32) {
+    let own = || table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.device.get() == device as u32);
+    match event {
+        event::QP_FATAL => {
+            for qp in own() {
+                qp.raise(fabric, event);
+                error::flush_sends(fabric, qp.index());
+            }
+        }
+        event::CQ_ERR => {
+            let queues: BTreeSet<u64> = own().flat_map(|qp| [qp.send_cq.get(), qp.recv_cq.get()]).collect();
+            for queue in queues.into_iter().filter(|queue| *queue != 0) {
+                fabric.region().at::<CqShared>(queue).fail(fabric);
+            }
+        }
+        _ => {
+            let queues: BTreeSet<u64> = own().map(|qp| qp.srq.get()).filter(|queue| *queue != 0).collect();
+            for queue in queues {
+                fabric.region().at::<RecvQueue>(queue).raise(fabric, event);
+            }
+            for qp in own().filter(|qp| qp.srq.get() != 0) {
+                error::flush_sends(fabric, qp.index());
+            }
+        }
+    }
+}
+
+/// Changes a port, and what follows from it for the queue pairs of this process.
+fn change_port(fabric: &Fabric, device: usize, port: u8, change: Change) {
+    let mut spec = fabric.port(device, u32::from(port)).clone();
+    match change {
+        Change::Lid(lid) => spec.lid = lid,
+        Change::SmLid(lid) => spec.sm_lid = lid,
+        Change::Gid(index, gid) => {
+            let index = usize::from(index);
+            if spec.gids.len() <= index {
+                spec.gids.resize(index + 1, Gid::default());
+            }
+            spec.gids[index] = gid;
+        }
+        Change::Pkey(index, key) => {
+            if let Some(row) = spec.pkeys.get_mut(usize::from(index)) {
+                *row = key;
+            }
+        }
+    }
+    if let Err(error) = sysfs::change_port(fabric.folder(), &fabric.devices()[device], port, &spec) {
+        eprintln!("softhca: cannot write the changed tables of port {port} below the fabric's folder: {error}");
+    }
+    fabric.ports.put(device, usize::from(port) - 1, spec);
+    follow(fabric, device as u32, u32::from(port), change);
+}
+
+/// Applies a change to the queue pairs of this process, as their adapter does: each sends to a LID, in a partition,
+/// from a row of GIDs.
+fn follow(fabric: &Fabric, device: u32, port: u32, change: Change) {
+    let own = table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.state.get() >= RTR);
+    for qp in own {
+        let _sends = qp.sq.lock.lock(fabric);
+        let is_here = (qp.device.get(), qp.port.get()) == (device, port);
+        let spec = fabric.port(qp.device.get() as usize, qp.port.get());
+        match change {
+            Change::Lid(_) if qp.dlid.get() != 0 => {
+                let dlid = AhAttr { dlid: qp.dlid.get() as u16, ..AhAttr::default() };
+                let to = fabric.route(qp.device.get() as usize, qp.port.get() as u8, &dlid);
+                qp.to_device.set(to.map_or(0, |to| to.0));
+                qp.to_port.set(to.map_or(0, |to| to.1));
+                qp.routed_port.set(qp.to_port.get());
+            }
+            Change::Gid(..) if is_here && qp.sgid.get() != 0 && qp.behaviour(fabric).gid_vanish_kills_rc => {
+                let row = spec.gids.get(qp.sgid.get() as usize - 1);
+                let is_gone = row.is_none_or(Gid::is_empty);
+                qp.to_port.set(if is_gone { 0 } else { qp.routed_port.get() });
+            }
+            Change::Pkey(..) if is_here => qp.set_partition(qp.pkey_index(), &spec.pkeys),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one place where the engine asks the rules for faults about what it is doing: a packet, a post, a registration.
+//!
+//! Called by: wire (per packet), the queue pairs (per post), mr (per registration). Grade: a fabric without rules pays
+//! one predicted branch and does not come here. Thread rule: any thread of any process; a rule counts what fits it by
+//! an atomic addition. Times are nanoseconds.
+
+use crate::engine::{
+    Errno, Result, clock,
+    fabric::Fabric,
+    faults::{
+        link,
+        rule::{FaultAction, Scene},
+    },
+    qp::shared::QpShared,
+};
+
+/// What becomes of a packet.
+pub(crate) enum Verdict {
+    /// It arrives, and is seen at this time (0: at once).
+    Pass(u64),
+    /// It arrives twice, both seen at this time.
+    Twice(u64),
+    /// It does not arrive.
+    Lost,
+    /// The receiver is made to look not ready.
+    NotReady,
+    /// The request ends with this status.
+    Status(u32),
+}
+
+/// The actions of the rules that apply here. Each rule counts what fits it, in the whole fabric.
+fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) -> impl Iterator<Item = FaultAction> {
+    let counts = &fabric.header().fault_counts;
+    fabric.rules().iter().zip(counts).filter_map(move |(rule, count)| {
+        let applies = concerns(&rule.action) && rule.fits(&scene) && rule.takes(u64::from(count.add(1)) + 1);
+        applies.then_some(rule.action)
+    })
+}
+
+/// Registering memory.
+/// # Errors
+/// As a rule says.
+#[cold]
+pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
+    let scene = Scene { device: device as u32, port: None, qp_type: None, from_lid: None, to_lid: None };
+    match actions(fabric, scene, |action| matches!(action, FaultAction::RegMr(_))).next() {
+        Some(FaultAction::RegMr(errno)) => Err(Errno(errno)),
+        _ => Ok(()),
+    }
+}
+
+/// Posting a send.
+/// # Errors
+/// As a rule says.
+#[cold]
+pub(crate) fn on_post(fabric: &Fabric, qp: &QpShared) -> Result<()> {
+    let (device, port, qp_type) = (qp.device.get(), Some(qp.port.get()), Some(qp.kind.get()));
+    let scene = Scene { device, port, qp_type, from_lid: None, to_lid: None };
+    match actions(fabric, scene, |action| matches!(action, FaultAction::PostSend(_))).next() {
+        Some(FaultAction::PostSend(errno)) => Err(Errno(errno)),
+        _ => Ok(()),
+    }
+}
+
+fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
+    let count = fabric.devices().get(device as usize)?.ports.len();
+    (1..=count).contains(&(port as usize)).then(|| fabric.port(device as usize, port).lid)
+}
+
+fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
+    let (device, port) = (qp.device.get(), qp.port.get());
+    let (from_lid, to_lid) = (lid(fabric, device, port), lid(fabric, to.0, to.1));
+    let scene = Scene { device, port: Some(port), qp_type: Some(qp.kind.get()), from_lid, to_lid };
+    let mut ready_ns = link::model(fabric, device, port, len);
+    let mut twice = false;
+    let is_of_packets = |action: &FaultAction| {
+        use FaultAction::{CqOverrun, Delay, Drop, Duplicate, Rnr, Status};
+        matches!(action, Drop | Delay(_) | Duplicate | Rnr | Status(_) | CqOverrun)
+    };
+    for action in actions(fabric, scene, is_of_packets) {
+        match action {
+            FaultAction::Drop => return Verdict::Lost,
+            FaultAction::Rnr => return Verdict::NotReady,
+            FaultAction::Status(status) => return Verdict::Status(status),
+            FaultAction::Delay(ns) => ready_ns = ready_ns.max(clock::now()).saturating_add(ns),
+            FaultAction::Duplicate => twice = true,
+            FaultAction::CqOverrun => {
+                if let Some(peer) = peer {
+                    peer.recv_cq(fabric).fail(fabric);
+                }
+            }
+            _ => {}
+        }
+    }
+    if twice { Verdict::Twice(ready_ns) } else { Verdict::Pass(ready_ns) }
+}
+
+/// A packet between connected queue pairs.
+#[cold]
+pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, peer: &QpShared, len: u32) -> Verdict {
+    judge(fabric, qp, (peer.device.get(), peer.port.get()), len, Some(peer))
+}
+
+/// A datagram to a port (adapter, port).
+#[cold]
+pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32) -> Verdict {
+    judge(fabric, qp, to, len, None)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The heap of the region: blocks in size classes (powers of two), each with a header that names its owner process.
+//!
+//! Called by: whoever makes, resizes or destroys a queue, through [`Process::allocate`], and the burial of a dead
+//! process. Grade: setup. Thread rule: the heap's own lock, which survives its holder; a block is linked before the
+//! list's head is changed, so a holder that dies loses at most one block. A block given out is zero.
+//!
+//! [`Process::allocate`]: super::process::Process
+
+use crate::engine::{
+    Errno, Result,
+    memory::{
+        layout::{HEAP_AT, REGION_BYTES},
+        lock::SharedLock,
+        process::Process,
+        region::Shared,
+        words::{W32, W64},
+    },
+};
+
+const SMALLEST: u32 = 7;
+const CLASSES: usize = 32;
+/// Bytes of a block's header.
+const HEAD: u64 = 64;
+
+/// What a block holds, so that the objects of a dead process are found by walking the heap.
+const KIND_FREE: u32 = 0;
+const KIND_BYTES: u32 = 1;
+
+/// The heap's state, in the region's header.
+#[repr(C)]
+pub(crate) struct Heap {
+    lock: SharedLock,
+    _pad: W32,
+    end: W64,
+    free: [W64; CLASSES],
+}
+
+#[repr(C, align(64))]
+struct Block {
+    class: W32,
+    kind: W32,
+    owner: W32,
+    _pad: W32,
+    next: W64,
+}
+
+// SAFETY: words only, repr(C), zero is valid.
+unsafe impl Shared for Block {}
+
+impl Heap {
+    /// An empty heap.
+    pub(super) fn begin(&self) {
+        self.end.set(HEAP_AT);
+    }
+
+    /// Zeroed memory for `len` bytes, 64-byte aligned, belonging to this process; its offset.
+    pub(super) fn allocate(&self, process: &Process, len: u64) -> Result<u64> {
+        let region = process.region();
+        let class = (len + HEAD).next_power_of_two().trailing_zeros().max(SMALLEST);
+        let index = (class - SMALLEST) as usize;
+        if index >= CLASSES {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let _held = self.lock.lock(process);
+        let mut at = self.free[index].get();
+        if at == 0 {
+            at = self.end.get();
+            if at + (1 << class) > REGION_BYTES {
+                return Err(Errno(libc::ENOMEM));
+            }
+            self.end.set(at + (1 << class));
+        } else {
+            self.free[index].set(region.at::<Block>(at).next.get());
+        }
+        let block = region.at::<Block>(at);
+        block.class.set(class);
+        block.owner.set(process.token());
+        block.kind.set(KIND_BYTES);
+        Ok(at + HEAD)
+    }
+
+    /// Gives back what `allocate` gave; nothing for offset 0.
+    pub(super) fn release(&self, process: &Process, offset: u64) {
+        if offset != 0 {
+            let _held = self.lock.lock(process);
+            self.release_locked(process, offset - HEAD);
+        }
+    }
+
+    fn release_locked(&self, process: &Process, at: u64) {
+        let region = process.region();
+        let block = region.at::<Block>(at);
+        if block.kind.get() == KIND_FREE {
+            return;
+        }
+        let class = block.class.get();
+        // SAFETY: the block is given back, so that nobody uses what it holds; its header, which stays, says how large
+        // it is.
+        unsafe { region.clear(at + HEAD, (1 << class) - HEAD) };
+        block.kind.set(KIND_FREE);
+        let head = &self.free[(class - SMALLEST) as usize];
+        block.next.set(head.get());
+        head.set(at);
+    }
+
+    /// Gives back all blocks of a process that is dead and whose queue pairs are gone.
+    pub(super) fn release_all_of(&self, process: &Process, token: u32) {
+        let region = process.region();
+        let _held = self.lock.lock(process);
+        let mut at = HEAP_AT;
+        while at < self.end.get() {
+            let block = region.at::<Block>(at);
+            let class = block.class.get();
+            if class < SMALLEST {
+                break; // its maker died before he wrote the class: nothing after it can be told apart
+            }
+            if block.owner.get() == token && block.kind.get() != KIND_FREE {
+                self.release_locked(process, at);
+            }
+            at += 1 << class;
+        }
+    }
+}

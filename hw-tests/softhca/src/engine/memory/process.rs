@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processes of a fabric: which of them this one is, who the others are, and whether they live.
+//!
+//! Owns the slots of processes in the region, and this process's mapping of it. A *token* names a process for ever:
+//! slot index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the
+//! former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
+//! `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread.
+//! Tests: at the end of the file. What is done when a process has died is written in `service::burial`.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{Read, Write},
+    os::unix::ffi::OsStrExt,
+};
+
+use crate::engine::{
+    Errno, Result,
+    memory::{
+        layout::{MAX_PROCESSES, slot_at},
+        region::{Region, Shared},
+        words::{W32, W64},
+    },
+};
+
+/// A place for a process.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// 0 while free.
+    pid: W32,
+    generation: W32,
+    /// In clock ticks since boot, as the kernel tells it: with the pid it names a process for ever.
+    started: W64,
+    /// Highest entry of a memory region that this process used, plus one; 0 for none.
+    pub(crate) mrs_used: W32,
+}
+
+// SAFETY: words only, repr(C), zero is a free slot.
+unsafe impl Shared for Slot {}
+
+/// This process, as the others of its fabric know it: its mapping of the region, its token and its pid.
+pub struct Process {
+    region: Region,
+    token: u32,
+    pid: u32,
+}
+
+/// The index of the slot that a token names.
+#[inline]
+pub(crate) fn slot_index(token: u32) -> u32 {
+    (token & 0xffff) - 1
+}
+
+fn token(index: u32, generation: u32) -> u32 {
+    (index + 1) | (generation << 16)
+}
+
+/// When process `pid` began; `None` if there is none or it has ended. One whose first thread has ended goes on with the
+/// others, although the kernel then calls it a zombie. Without an allocation: whoever waits long for a lock asks, in
+/// the middle of a program's messages.
+/// # Errors
+/// It cannot be told: EMFILE and ENFILE where no more files may be open, and what else the kernel says.
+fn started(pid: u32) -> Result<Option<u64>> {
+    let (mut path, mut stat) = ([0; 32], [0; 1024]);
+    let mut rest = &mut path[..];
+    write!(rest, "/proc/{pid}/stat").map_err(|_| Errno(libc::ENAMETOOLONG))?;
+    let room = rest.len();
+    let path = OsStr::from_bytes(&path[..path.len() - room]);
+    match File::open(path).and_then(|mut file| file.read(&mut stat)) {
+        Ok(length) => Ok(start_time(&stat[..length])),
+        // Gone before the file was opened, and before it was read.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// The start time in a process's `stat`; `None` of one that has ended.
+fn start_time(stat: &[u8]) -> Option<u64> {
+    // The name, in parentheses, may hold anything; after it come state (1st), threads (18th) and start time (20th).
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    if (state == "Z" || state == "X") && threads <= 1 {
+        return None;
+    }
+    fields.nth(1)?.parse().ok()
+}
+
+/// Takes a slot for this process; its token. Call while no other process joins.
+pub(crate) fn enter(region: &Region) -> Result<u32> {
+    let pid = std::process::id();
+    let began = started(pid)?.ok_or(Errno(libc::ESRCH))?;
+    for index in 0..MAX_PROCESSES {
+        let slot: &Slot = region.at(slot_at(index));
+        if slot.pid.get() == 0 {
+            let generation = (slot.generation.get() + 1) & 0xffff;
+            slot.generation.set(generation);
+            slot.started.set(began);
+            slot.mrs_used.set(0);
+            slot.pid.publish(pid);
+            return Ok(token(index, generation));
+        }
+    }
+    Err(Errno(libc::ENOSPC))
+}
+
+/// Whether there is a process of that number, ended and not waited for included.
+fn is_there(pid: u32) -> bool {
+    // SAFETY: no memory is passed; signal 0 is only checked for.
+    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+impl Process {
+    /// This process, which has entered the region as `token`.
+    pub(crate) fn new(region: Region, token: u32) -> Process {
+        Process { region, token, pid: std::process::id() }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    #[inline]
+    pub(crate) fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// After a fork, still the parent's.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The pid of the process that `token` names, if its slot was not given to another.
+    #[inline]
+    pub(crate) fn pid_of(&self, token: u32) -> Option<u32> {
+        let slot = self.slot_of(token);
+        let pid = slot.pid.get();
+        (pid != 0 && slot.generation.get() == token >> 16).then_some(pid)
+    }
+
+    /// The pid to copy to or from for memory of process `token`; `Ok(None)` if it is this one.
+    /// # Errors
+    /// ESRCH: it is gone.
+    #[inline]
+    pub(crate) fn other_pid(&self, token: u32) -> Result<Option<u32>> {
+        if token == self.token {
+            return Ok(None);
+        }
+        let pid = self.pid_of(token).ok_or(Errno(libc::ESRCH))?;
+        Ok((pid != self.pid).then_some(pid))
+    }
+
+    /// Whether the process has ended. Costs system calls.
+    pub(crate) fn is_dead(&self, token: u32) -> bool {
+        match self.pid_of(token) {
+            None => true,
+            Some(pid) => match started(pid) {
+                Ok(began) => began != Some(self.slot_of(token).started.get()),
+                // What cannot be told now is asked again. Only that there is no such process at all is known without a
+                // file.
+                Err(_) => !is_there(pid),
+            },
+        }
+    }
+
+    /// The slot of the process that `token` names.
+    #[inline]
+    pub(crate) fn slot_of(&self, token: u32) -> &'static Slot {
+        self.region.at(slot_at(slot_index(token)))
+    }
+
+    /// The tokens of the processes that have a slot. Slots are taken from the lowest, so that those above one that was
+    /// never used were never used, either.
+    pub(crate) fn all_tokens(&self) -> impl Iterator<Item = u32> {
+        let slots = (0..MAX_PROCESSES).map(|index| (index, self.region.at::<Slot>(slot_at(index))));
+        slots
+            .take_while(|(_, slot)| slot.pid.get() != 0 || slot.generation.get() != 0)
+            .filter(|(_, slot)| slot.pid.get() != 0)
+            .map(|(index, slot)| token(index, slot.generation.get()))
+    }
+}
+
+impl Slot {
+    /// May be taken by another process.
+    pub(crate) fn free(&self) {
+        self.pid.publish(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        ffi::c_void,
+        io::{PipeWriter, pipe},
+        os::fd::AsRawFd,
+        ptr,
+    };
+
+    use super::*;
+
+    /// Runs in a child, since the limit is a process's; its exit status says what it saw.
+    #[test]
+    fn a_process_is_not_taken_for_dead_where_no_file_can_be_opened() {
+        let mut status = 0;
+        // SAFETY: the child makes system calls only; `started` does not allocate. The limit and the status are ours.
+        unsafe {
+            let pid = match libc::fork() {
+                0 => {
+                    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                    libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none);
+                    let parent = libc::getppid() as u32;
+                    let is_unknown = started(parent) == Err(Errno(libc::EMFILE));
+                    libc::_exit(i32::from(!(is_unknown && is_there(parent) && !is_there(i32::MAX as u32))))
+                }
+                pid => pid,
+            };
+            assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+        }
+        assert_eq!(status, 0);
+    }
+
+    /// The second thread of the child: it ends the process when its descriptor's other end is closed.
+    extern "C" fn waits(descriptor: *mut c_void) -> *mut c_void {
+        let mut byte = 0_u8;
+        // SAFETY: one byte of ours is written; _exit ends the process as it is.
+        unsafe {
+            libc::read(descriptor as libc::c_int, (&raw mut byte).cast(), 1);
+            libc::_exit(0)
+        }
+    }
+
+    /// A process whose first thread ends at once; its second one goes on until what is given back is dropped.
+    fn without_first_thread() -> (u32, PipeWriter) {
+        let (reader, writer) = pipe().unwrap();
+        // SAFETY: between fork and the end of its thread the child makes system calls and a thread, and touches nothing
+        // that other threads of this process may have been changing.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    libc::close(writer.as_raw_fd());
+                    let mut thread = 0;
+                    let descriptor = reader.as_raw_fd() as usize as *mut c_void;
+                    libc::pthread_create(&raw mut thread, ptr::null(), waits, descriptor);
+                    libc::syscall(libc::SYS_exit, 0);
+                    unreachable!("the thread has ended")
+                }
+                pid => (pid as u32, writer),
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_lives_until_its_last_thread_has_ended() {
+        let (pid, goes_on) = without_first_thread();
+        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_mins(2);
+        let wait_for = |what: &dyn Fn() -> bool| {
+            while !what() {
+                assert!(std::time::Instant::now() < until, "{}", stat());
+                std::thread::yield_now();
+            }
+        };
+        wait_for(&|| stat().contains(") Z "));
+        assert!(started(pid).unwrap().is_some(), "its second thread goes on: {}", stat());
+        drop(goes_on);
+        wait_for(&|| started(pid).unwrap().is_none());
+        // SAFETY: the child is this test's own; no memory is passed.
+        assert_eq!(unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) }, pid as i32);
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one file that all processes of a fabric map whole.
+//!
+//! Owns the mapping, which stays until the process ends: so references into it are `'static`. Called by: every shared
+//! structure. Grade: setup, but for `at` and `bytes`, which are hot. Thread rule: any thread. Memory rules: (M1) a
+//! structure of the region consists of words (`words`) only, so references to it may be shared; (M2) plain bytes
+//! (requests, payloads) are read and written through raw pointers only, by whoever the structure's own rule (a lock, or
+//! an index published after the write) says; (M3) offsets between processes come from this engine alone: the folder is
+//! private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes` and
+//! `clear` reach nothing outside of the mapping. Tests: at the end of the file.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::engine::{
+    Errno, Result,
+    memory::{
+        layout::REGION_BYTES,
+        words::{W32, W64},
+    },
+};
+
+/// A structure that may lie in the region.
+/// # Safety
+/// `repr(C)`, made of words (`words`) and of such structures only (rule M1), valid when all zero, at most 64-byte
+/// aligned.
+pub(crate) unsafe trait Shared {}
+
+// SAFETY: both are one atomic word.
+unsafe impl Shared for W32 {}
+// SAFETY: as above.
+unsafe impl Shared for W64 {}
+
+/// The mapping.
+pub(crate) struct Region {
+    base: *mut u8,
+    file: File,
+    /// Excludes other threads, as the kernel's lock of the file excludes other processes.
+    gate: Mutex<()>,
+}
+
+// SAFETY: the mapping is shared among processes anyway; what lies in it is words, or guarded as M2 says.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Opens or makes the file in `folder` and maps it.
+    pub(crate) fn open(folder: &Path) -> Result<Region> {
+        let os = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(folder.join("region"))
+            .map_err(os)?;
+        match file.metadata().map_err(os)?.len() {
+            0 => file.set_len(REGION_BYTES).map_err(os)?,
+            REGION_BYTES => {}
+            // A touch behind its end would kill the process.
+            _ => return Err(Errno(libc::EPROTO)),
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                REGION_BYTES as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(os(std::io::Error::last_os_error()));
+        }
+        Ok(Region { base: base.cast(), file, gate: Mutex::new(()) })
+    }
+
+    /// Runs `f` while no other process joins: under the kernel's lock of the file, which the dead do not hold.
+    pub(crate) fn exclusively<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the descriptor is open; flock touches no memory.
+        while unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+            if error != libc::EINTR {
+                return Err(Errno(error));
+            }
+        }
+        let result = f();
+        // SAFETY: as above.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        result
+    }
+
+    /// What the file begins with; 0 of a new one.
+    pub(crate) fn first_word(&self) -> Result<u64> {
+        let mut start = [0_u8; 8];
+        self.file.read_exact_at(&mut start, 0).map_err(|_| Errno(libc::EPROTO))?;
+        Ok(u64::from_ne_bytes(start))
+    }
+
+    /// The structure at `offset`.
+    #[inline]
+    pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
+        let last = const { REGION_BYTES - size_of::<T>() as u64 };
+        assert!(offset <= last && offset.is_multiple_of(align_of::<T>() as u64), "{offset:#x} is not in the region");
+        // SAFETY: inside the mapping and aligned; `Shared` types are words, for which any content is valid and sharing
+        // is sound (M1); the mapping is never unmapped.
+        unsafe { &*self.base.add(offset as usize).cast::<T>() }
+    }
+
+    /// Plain bytes at `offset` (rule M2).
+    #[inline]
+    pub(crate) fn bytes(&self, offset: u64) -> *mut u8 {
+        assert!(offset < REGION_BYTES, "{offset:#x} is not in the region");
+        // SAFETY: inside the mapping.
+        unsafe { self.base.add(offset as usize) }
+    }
+
+    /// Where `object` lies.
+    pub(crate) fn offset_of<T: Shared>(&self, object: &T) -> u64 {
+        std::ptr::from_ref(object) as u64 - self.base as u64
+    }
+
+    /// Gives pages back and makes the bytes zero.
+    ///
+    /// # Safety
+    /// The caller owns the bytes (M2): nobody else reads or writes them meanwhile.
+    pub(crate) unsafe fn clear(&self, offset: u64, len: u64) {
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= REGION_BYTES);
+        assert!(is_inside, "{len:#x} bytes at {offset:#x} are not in the region");
+        let first = offset.next_multiple_of(4096);
+        let last = (offset + len) & !4095;
+        if len >= 64 << 10 && last > first {
+            // SAFETY: the range lies inside the mapping and holds an object that its owner is giving back.
+            let done = unsafe { libc::madvise(self.bytes(first).cast(), (last - first) as usize, libc::MADV_REMOVE) };
+            if done == 0 {
+                // SAFETY: this function's rule, of parts of the range.
+                unsafe { self.zero(offset, first - offset) };
+                // SAFETY: as above.
+                return unsafe { self.zero(last, offset + len - last) };
+            }
+        }
+        // SAFETY: this function's rule.
+        unsafe { self.zero(offset, len) };
+    }
+
+    /// # Safety
+    /// As for [`Self::clear`], which has also seen that the range is inside.
+    unsafe fn zero(&self, offset: u64, len: u64) {
+        if len > 0 {
+            // SAFETY: this function's rule.
+            unsafe { std::ptr::write_bytes(self.bytes(offset), 0, len as usize) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Bytes of a region of which only the start is there.
+    const THERE: usize = 4096;
+
+    /// A region, and its words.
+    struct Made(Region, *mut [W64]);
+
+    impl Made {
+        fn new() -> Made {
+            let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
+            let words = Box::into_raw(words);
+            let file = File::open("/dev/null").expect("it is always there");
+            Made(Region { base: words.cast(), file, gate: Mutex::new(()) }, words)
+        }
+    }
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
+            drop(unsafe { Box::from_raw(self.1) });
+        }
+    }
+
+    #[test]
+    fn an_offset_outside_of_the_region_reaches_nothing() {
+        let made = Made::new();
+        for offset in [REGION_BYTES, REGION_BYTES - 4, u64::MAX, u64::MAX - 7, 4] {
+            let reached = catch_unwind(AssertUnwindSafe(|| made.0.at::<W64>(offset).get()));
+            assert!(reached.is_err(), "{offset:#x}");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| made.0.bytes(REGION_BYTES))).is_err());
+        for (offset, len) in [(REGION_BYTES, 1), (REGION_BYTES - 64, 65), (u64::MAX, 2), (64, u64::MAX)] {
+            // SAFETY: nobody uses the region.
+            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { made.0.clear(offset, len) }));
+            assert!(cleared.is_err(), "{len:#x} bytes at {offset:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_cleared_is_zero_and_what_is_beside_it_stays() {
+        let made = Made::new();
+        for word in 0..THERE as u64 / 8 {
+            made.0.at::<W64>(word * 8).set(word + 1);
+        }
+        // SAFETY: nobody else uses the region.
+        unsafe { made.0.clear(64, 128) };
+        for word in 0..THERE as u64 / 8 {
+            let wanted = if (8..24).contains(&word) { 0 } else { word + 1 };
+            assert_eq!(made.0.at::<W64>(word * 8).get(), wanted);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memory region as a program holds it: registered, changed, ended.
+//!
+//! Called by: the C side. Grade: setup. Thread rule: any thread; to change a region and to use it at once is the
+//! program's error.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{
+    behaviour::OptionalAccess,
+    engine::{
+        Errno, Result,
+        adapter::pd::{InPd, Pd},
+        codes::access,
+        faults::verdict::on_register,
+        memory::layout::mr_at,
+        mr::table::{LOCAL, MrEntry, Range, TAKEN, take_entry},
+    },
+};
+
+/// A memory region.
+pub struct Mr {
+    key: u32,
+    /// Its domain, and the pages it counts as locked; `None` once it has ended.
+    holds: Mutex<Option<(InPd, u64)>>,
+}
+
+impl Mr {
+    pub(crate) fn new(pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
+        let fabric = &pd.0.hca.fabric;
+        if fabric.has_faults {
+            on_register(fabric, pd.0.hca.device)?;
+        }
+        may_register(pd, addr, len, flags)?;
+        let pages = fabric.locked.lock(addr, len)?;
+        let in_pd = pd.enter();
+        let key =
+            take_entry(fabric, |entry| entry.describe(fabric, pd.0.id, &Range { addr, len, iova }, flags | LOCAL))
+                .inspect_err(|_| fabric.locked.unlock(pages))?;
+        if let Some(trace) = &fabric.trace {
+            trace.registered(pd.0.hca.spec(), flags, len);
+        }
+        Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
+    }
+
+    /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
+    /// # Errors
+    /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
+    pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
+        may_register(pd, addr, len, flags)?;
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, before)) = *holds else { return Err(Errno(libc::EINVAL)) };
+        let fabric = &pd.0.hca.fabric;
+        let pages = fabric.locked.lock(addr, len)?; // for a moment both are locked, as with an adapter
+        let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
+        // Nobody finds the region while it changes.
+        if !self.begin_end(entry) {
+            fabric.locked.unlock(pages);
+            return Err(Errno(libc::EBUSY));
+        }
+        entry.describe(fabric, pd.0.id, &Range { addr, len, iova }, flags | LOCAL);
+        entry.key.publish(self.key);
+        fabric.locked.unlock(before);
+        *holds = Some((pd.enter(), pages));
+        Ok(())
+    }
+
+    /// Local key.
+    #[must_use]
+    pub fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    /// Remote key.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    /// Nobody finds it any more; `false`, and nothing changes, if windows are bound to it.
+    fn begin_end(&self, entry: &MrEntry) -> bool {
+        // Who binds a window counts it first and then looks at the key.
+        entry.key.swap(TAKEN);
+        let is_bound = entry.windows.add(0) != 0;
+        if is_bound {
+            entry.key.publish(self.key);
+        }
+        !is_bound
+    }
+
+    /// Ends the registration.
+    /// # Errors
+    /// EBUSY while a memory window is bound to it.
+    pub fn destroy(&self) -> Result<()> {
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((in_pd, pages)) = &*holds else { return Ok(()) };
+        let fabric = &in_pd.0.hca.fabric;
+        let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
+        if !self.begin_end(entry) {
+            return Err(Errno(libc::EBUSY));
+        }
+        entry.key.publish(0);
+        fabric.locked.unlock(*pages);
+        *holds = None;
+        Ok(())
+    }
+}
+
+impl Pd {
+    /// Registers memory; `access` is `codes::access`.
+    /// # Errors
+    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
+    /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
+    pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, access: u32) -> Result<Mr> {
+        Mr::new(self, addr, len, iova, access)
+    }
+}
+
+/// Whether this memory may be registered with these rights.
+fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
+    let known = access::LOCAL_WRITE
+        | access::REMOTE_WRITE
+        | access::REMOTE_READ
+        | access::REMOTE_ATOMIC
+        | access::MW_BIND
+        | access::HUGETLB
+        | access::ZERO_BASED
+        | access::OPTIONAL;
+    let is_refused = pd.0.hca.behaviour().optional_access == OptionalAccess::Eopnotsupp;
+    if flags & access::ON_DEMAND != 0 || (flags & access::OPTIONAL != 0 && is_refused) {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+    if flags & !known != 0 || (remote_writes && flags & access::LOCAL_WRITE == 0) || addr.checked_add(len).is_none() {
+        return Err(Errno(libc::EINVAL));
+    }
+    is_mapped(addr, len)
+}
+
+/// EFAULT if any page of the range is not mapped, as pinning it would say.
+fn is_mapped(addr: u64, len: u64) -> Result<()> {
+    const PAGES: u64 = 4096;
+    let end = (addr + len).next_multiple_of(4096);
+    let mut at = addr & !4095;
+    let mut resident = [0_u8; PAGES as usize];
+    while at < end {
+        let bytes = (end - at).min(PAGES * 4096);
+        // SAFETY: mincore writes one byte per page asked for, and `resident` has room for that many.
+        let done = unsafe { libc::mincore(at as *mut libc::c_void, bytes as usize, resident.as_mut_ptr()) };
+        if done != 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+        at += bytes;
+    }
+    Ok(())
+}

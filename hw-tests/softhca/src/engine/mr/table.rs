@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of memory regions and windows, which every process reads: keys, bounds and rights.
+//!
+//! Owns the entries. Called by: send, recv and wire (check every use), the regions and windows of this folder, burial.
+//! Grade: `find` is hot: one entry (one cache line) read, no lock; the rest is setup. Thread rule: an entry is taken by
+//! exchanging its key; its fields are written before the key is published, and the key is taken away before they
+//! change. A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+
+use crate::engine::{
+    Errno, Result,
+    codes::access,
+    fabric::Fabric,
+    memory::{
+        layout::{MAX_MRS, mr_at},
+        process::slot_index,
+        region::Shared,
+        words::{W32, W64},
+    },
+};
+
+/// The key of an entry that is being filled in, or changed.
+pub(super) const TAKEN: u32 = u32::MAX;
+
+#[repr(C, align(64))]
+pub(crate) struct MrEntry {
+    /// 0 while free.
+    pub(super) key: W32,
+    pub(super) pd: W32,
+    pub(super) access: W32,
+    /// Token of the process whose memory it is.
+    pub(super) owner: W32,
+    /// In the owner's address space.
+    pub(super) addr: W64,
+    pub(super) len: W64,
+    /// What requests call the first byte.
+    pub(super) iova: W64,
+    pub(super) generation: W32,
+    /// `REGION`, or the type of a window.
+    pub(super) kind: W32,
+    /// Windows: the queue pair they are open to; 0 for all.
+    pub(super) qpn: W32,
+    /// Windows: the entry of the region they are bound to; 0 for none.
+    pub(super) bound_to: W32,
+    /// Regions: windows bound to them.
+    pub(super) windows: W32,
+}
+
+/// `MrEntry::kind`; 1 and 2 are the types of windows.
+pub(super) const REGION: u32 = 0;
+/// In `MrEntry::access`: the key may be used locally, as one of a region.
+pub(super) const LOCAL: u32 = 1 << 31;
+
+const _: () = assert!(size_of::<MrEntry>() == 64);
+
+/// Memory that an entry is about.
+#[derive(Default)]
+pub(super) struct Range {
+    pub(super) addr: u64,
+    pub(super) len: u64,
+    /// What requests call the first byte.
+    pub(super) iova: u64,
+}
+
+// SAFETY: words only, repr(C), zero is a free entry.
+unsafe impl Shared for MrEntry {}
+
+/// The entry that has this key now.
+#[inline]
+pub(super) fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
+    let index = key >> 8;
+    if index == 0 || index >= MAX_MRS {
+        return None;
+    }
+    let entry: &MrEntry = fabric.region().at(mr_at(index));
+    (entry.key.seen() == key).then_some(entry)
+}
+
+/// The address, in its owner's space, of `len` bytes at `at` of the region whose local key is `key`; `None` if the key,
+/// the domain, the bounds or the rights do not allow it.
+#[inline]
+pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+    entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)
+}
+
+/// As [`find`], by the remote key of a region or window, for a request that queue pair `qpn` answers.
+#[inline]
+pub(crate) fn find_remote(fabric: &Fabric, key: u32, pd: u32, qpn: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+    let entry = entry_of(fabric, key)?;
+    if entry.qpn.get() != 0 && entry.qpn.get() != qpn {
+        return None;
+    }
+    entry.address(pd, at, len, need)
+}
+
+impl MrEntry {
+    #[inline]
+    fn address(&self, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
+        if self.pd.get() != pd || self.access.get() & need != need {
+            return None;
+        }
+        let offset = at.wrapping_sub(self.iova.get());
+        let size = self.len.get();
+        (len <= size && offset <= size - len).then(|| self.addr.get() + offset)
+    }
+
+    /// Sets everything but the key. Nobody may find the entry meanwhile.
+    pub(super) fn describe(&self, fabric: &Fabric, pd: u32, range: &Range, flags: u32) {
+        self.pd.set(pd);
+        self.access.set(flags);
+        self.owner.set(fabric.token());
+        self.addr.set(range.addr);
+        self.len.set(range.len);
+        self.iova.set(if flags & access::ZERO_BASED == 0 { range.iova } else { 0 });
+        for word in [&self.kind, &self.qpn, &self.bound_to, &self.windows] {
+            word.set(0);
+        }
+    }
+}
+
+/// Fills a free entry and gives its key. Each process looks from its own place on, so that they rarely meet.
+pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result<u32> {
+    let region = fabric.region();
+    let slot = fabric.slot_of(fabric.token());
+    let first = 1 + slot_index(fabric.token()) * 256;
+    for step in 0..MAX_MRS - 1 {
+        let index = 1 + (first - 1 + step) % (MAX_MRS - 1);
+        let entry: &MrEntry = region.at(mr_at(index));
+        if entry.key.get() == 0 && entry.key.replace(0, TAKEN) {
+            // Set before the entry is ours to see for others: whoever buries us looks so far.
+            if slot.mrs_used.get() < step + 1 {
+                slot.mrs_used.set(step + 1);
+            }
+            fill(entry);
+            let generation = (entry.generation.get() + 1) & 0xff;
+            entry.generation.set(generation);
+            let key = (index << 8) | generation;
+            entry.key.publish(key);
+            return Ok(key);
+        }
+    }
+    Err(Errno(libc::ENOMEM))
+}
+
+/// Frees the entries of a dead process.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    let region = fabric.region();
+    let slot = fabric.slot_of(token);
+    for step in 0..slot.mrs_used.get() {
+        let entry: &MrEntry = region.at(mr_at(1 + (slot_index(token) * 256 + step) % (MAX_MRS - 1)));
+        if entry.owner.get() == token && entry.key.get() != 0 {
+            entry.key.publish(0);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Queue pairs as they lie in the region, and what each says of itself.
+//!
+//! Called by: send and wire (both ends of a request), the rest of this folder. Grade: hot: the structure's first two
+//! lines change on modify only, so both sides keep them cached. Thread rule, the order of locks: `sq.lock` of one queue
+//! pair, then `resp.lock` of one, then a receive queue's, then a completion queue's. `state` changes under `resp.lock`.
+
+use crate::{
+    behaviour::Behaviour,
+    engine::{
+        codes::{
+            event,
+            qp_state::{ERR, INIT, RESET},
+            wc_status,
+        },
+        cq::{completion::failed_recv, ring::CqShared},
+        fabric::{
+            Fabric,
+            counters::Count,
+            deferred::Deferred,
+            pipes::{ABOUT_QP, Record},
+        },
+        memory::{
+            layout::{QP_BYTES, qp_at},
+            lock::SharedLock,
+            region::Shared,
+            words::{W32, W64},
+        },
+        qp::inbox::Inbox,
+        recv::queue::RecvQueue,
+        send::queue::SendQueue,
+    },
+};
+
+/// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
+const PARTITION: u32 = 0x7fff;
+const FULL_MEMBER: u32 = 0x8000;
+
+/// What the side that answers keeps: written by whoever delivers to this queue pair.
+#[repr(C, align(64))]
+pub(crate) struct Responder {
+    pub(crate) lock: SharedLock,
+    /// Packet sequence number expected next.
+    pub(crate) psn: W32,
+    /// A packet has arrived since RTR.
+    pub(crate) established: W32,
+}
+
+/// A queue pair as it lies in the region.
+#[repr(C, align(64))]
+pub(crate) struct QpShared {
+    /// 0 while the place is free.
+    pub(crate) qpn: W32,
+    pub(crate) kind: W32,
+    pub(crate) state: W32,
+    pub(crate) owner: W32,
+    pub(crate) device: W32,
+    pub(crate) port: W32,
+    /// 8 bits; counts resets. Completions of an earlier epoch are dropped when they are polled.
+    pub(crate) epoch: W32,
+    pub(crate) pd: W32,
+    pub(crate) dest_qpn: W32,
+    pub(crate) to_device: W32,
+    /// 0: nobody has the address.
+    pub(crate) to_port: W32,
+    pub(crate) access: W32,
+    pub(crate) qkey: W32,
+    /// Index of its partition key (16 bits), and the key itself above.
+    partition: W32,
+    /// The path MTU, as a power of two.
+    pub(crate) mtu_bits: W32,
+    pub(crate) signal_all: W32,
+
+    pub(crate) send_cq: W64,
+    pub(crate) recv_cq: W64,
+    /// 0: its own queue.
+    pub(crate) srq: W64,
+    pub(super) cookie: W64,
+    pub(super) context: W32,
+    pub(crate) min_rnr_timer: W32,
+    pub(crate) timeout: W32,
+    pub(crate) retry_cnt: W32,
+    pub(crate) rnr_retry: W32,
+    pub(crate) max_rd_atomic: W32,
+    pub(crate) max_dest_rd_atomic: W32,
+    pub(super) generation: W32,
+
+    pub(crate) sq: SendQueue,
+    pub(crate) resp: Responder,
+    pub(crate) rq: RecvQueue,
+    pub(crate) inbox: Inbox,
+    /// Of a free place: the index of the next free one plus one.
+    pub(super) next_free: W32,
+    /// Domain of an `XRC_RECV`.
+    pub(crate) xrcd: W32,
+    /// Its owner asked for an event when the request that was under way at SQD has ended.
+    pub(crate) tells_drained: W32,
+    /// It has failed, and its requests are not flushed before its owner has read the event that says so.
+    pub(crate) withheld: W32,
+    /// Its path: the LID of the peer (0: none), its own GID's index plus one (0: none), and the port that they led to.
+    pub(crate) dlid: W32,
+    pub(crate) sgid: W32,
+    pub(crate) routed_port: W32,
+}
+
+// SAFETY: words and such structures only, repr(C), zero is a free place.
+unsafe impl Shared for QpShared {}
+
+const _: () = assert!(size_of::<QpShared>() as u64 <= QP_BYTES);
+
+/// The place that a number names.
+#[inline]
+pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
+    fabric.region().at(qp_at(number & 0xffff))
+}
+
+impl QpShared {
+    pub(crate) fn index(&self) -> u32 {
+        self.qpn.get() & 0xffff
+    }
+
+    /// Its number, and its epoch above: what a completion names it by.
+    #[inline]
+    pub(crate) fn name(&self) -> u32 {
+        self.qpn.get() | (self.epoch.get() << 24)
+    }
+
+    /// Index of its partition key.
+    pub(crate) fn pkey_index(&self) -> u16 {
+        self.partition.get() as u16
+    }
+
+    /// Sets its partition key to the one at `index` of `keys`. With an index beyond them it has none, and no packet of
+    /// it is taken.
+    pub(crate) fn set_partition(&self, index: u16, keys: &[u16]) {
+        let key = keys.get(usize::from(index)).copied().unwrap_or(0);
+        self.partition.set(u32::from(index) | (u32::from(key) << 16));
+    }
+
+    /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification
+    /// 10.9.3).
+    #[inline]
+    pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
+        let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
+        (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0
+    }
+
+    /// Where its receives come from.
+    #[inline]
+    pub(crate) fn recv_queue(&self, fabric: &Fabric) -> &'static RecvQueue {
+        match self.srq.get() {
+            0 => fabric.region().at(fabric.region().offset_of(&self.rq)),
+            offset => fabric.region().at(offset),
+        }
+    }
+
+    pub(crate) fn recv_cq(&self, fabric: &Fabric) -> &'static CqShared {
+        fabric.region().at(self.recv_cq.get())
+    }
+
+    pub(crate) fn send_cq(&self, fabric: &Fabric) -> &'static CqShared {
+        fabric.region().at(self.send_cq.get())
+    }
+
+    /// How its adapter behaves.
+    pub(crate) fn behaviour<'a>(&self, fabric: &'a Fabric) -> &'a Behaviour {
+        &fabric.devices()[self.device.get() as usize].behaviour
+    }
+
+    /// Tells its owner, if its adapter raises such events.
+    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
+        if !self.behaviour(fabric).async_events.raises(event) {
+            return;
+        }
+        let record = Record { about: ABOUT_QP, id: self.qpn.get(), event, cookie: self.cookie.get() };
+        fabric.pipes.send(self.context.get(), record);
+    }
+
+    /// Counts one more for its port.
+    #[cold]
+    pub(crate) fn count(&self, fabric: &Fabric, what: Count) {
+        fabric.count(self.device.get(), self.port.get(), what);
+    }
+
+    /// Enters the error state, as far as `resp.lock`, which the caller holds, allows: receives are flushed here, sends
+    /// by whoever does what was deferred.
+    pub(crate) fn fail_receives(&self, fabric: &Fabric) {
+        let before = self.state.get();
+        self.state.publish(ERR);
+        if self.srq.get() != 0 {
+            let is_told = self.behaviour(fabric).last_wqe_event;
+            if is_told && before != ERR && before != RESET && before != INIT {
+                self.raise(fabric, event::QP_LAST_WQE_REACHED);
+            }
+            return;
+        }
+        if self.withheld.get() != 0 {
+            return;
+        }
+        // Under the poster's lock: a request posted at this moment is either flushed here or sees the state.
+        let _posting = self.rq.posting.lock.lock(fabric);
+        while let Some(wqe) = self.rq.take(fabric) {
+            if let Some(reserved) = self.recv_cq(fabric).reserve(fabric) {
+                reserved.commit(fabric, self.name(), &failed_recv(wc_status::WR_FLUSH_ERR, wqe, 0));
+            }
+        }
+    }
+}
+
+/// Stops a queue pair once no lock is held.
+pub(crate) fn fail_later(fabric: &Fabric, qp: &QpShared) {
+    fabric.defer(Deferred::Flush(qp.index()));
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The table of queue pairs: places taken for a new one, given back, and looked through.
+//!
+//! Places never become anything else, so a stale number finds a queue pair that says it is another. A number is the
+//! place's index (16 bits) and its generation (8 bits). Called by: lifetime, burial (a dead process's), whoever looks
+//! for queue pairs. Grade: setup. Thread rule: the region's lock of the tables.
+
+use crate::engine::{
+    Errno, Result,
+    codes::{qp_state::RESET, qp_type::XRC_RECV},
+    fabric::Fabric,
+    memory::layout::{MAX_QPS, qp_at},
+    qp::{multicast, shared::QpShared},
+};
+
+/// Numbers below are the special queue pairs'.
+const FIRST_INDEX: u32 = 64;
+/// So many places are used before any is used again.
+const FRESH: u32 = 1024;
+
+/// All queue pairs there are.
+pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
+    let region = fabric.region();
+    let used = fabric.header().qps_used.seen();
+    (0..used).map(|index| region.at::<QpShared>(qp_at(FIRST_INDEX + index))).filter(|qp| qp.qpn.get() != 0)
+}
+
+/// Frees the queue pairs of a dead process.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    for qp in all(fabric).filter(|qp| qp.owner.get() == token) {
+        release(fabric, qp);
+    }
+}
+
+/// Removes the queue pair: when this returns, nobody can find it or is still working on it.
+pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
+    multicast::leave(fabric, qp.index(), None);
+    let (index, device) = (qp.index(), qp.device.get() as usize);
+    {
+        let _sends = qp.sq.lock.lock(fabric);
+        let _answers = qp.resp.lock.lock(fabric);
+        qp.state.publish(RESET);
+        qp.qpn.publish(0);
+        qp.sq.end(fabric);
+        qp.rq.end(fabric);
+        qp.inbox.end(fabric);
+    }
+    give_back(fabric, index, device);
+}
+
+/// The place of this index (or number), which a queue pair of `device` had, is free again. Nobody knows it.
+pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
+    let index = number & 0xffff;
+    let region = fabric.region();
+    let header = fabric.header();
+    let _tables = header.tables.lock(fabric);
+    let count = &header.qps_of[device];
+    count.set(count.get() - 1);
+    region.at::<QpShared>(qp_at(index)).next_free.set(0);
+    match header.qps_free_last.get() {
+        0 => header.qps_free.set(index + 1),
+        last => region.at::<QpShared>(qp_at(last - 1)).next_free.set(index + 1),
+    }
+    header.qps_free_last.set(index + 1);
+}
+
+/// A free place, if possible one that has been free for long, and the number of the queue pair to be in it.
+/// # Errors
+/// ENOMEM: the adapter, or the fabric, has as many as it can.
+pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared, u32)> {
+    let region = fabric.region();
+    let header = fabric.header();
+    let _tables = header.tables.lock(fabric);
+    let count = &header.qps_of[device];
+    if count.get() >= fabric.devices()[device].limits.max_qp as u32 {
+        return Err(Errno(libc::ENOMEM));
+    }
+    let used = header.qps_used.get();
+    let first = header.qps_free.get();
+    // At first new places, so that a number is not soon given again; later, old ones, so that memory stays small.
+    let index = if used < FRESH || (first == 0 && used < MAX_QPS - FIRST_INDEX) {
+        header.qps_used.publish(used + 1);
+        FIRST_INDEX + used
+    } else {
+        if first == 0 {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let next = region.at::<QpShared>(qp_at(first - 1)).next_free.get();
+        header.qps_free.set(next);
+        if next == 0 {
+            header.qps_free_last.set(0);
+        }
+        first - 1
+    };
+    count.set(count.get() + 1);
+    let qp: &QpShared = region.at(qp_at(index));
+    let generation = (qp.generation.get() + 1) & 0xff;
+    qp.generation.set(generation);
+    Ok((qp, index | (generation << 16)))
+}
+
+/// The queue pairs whose sends wait for a request in this shared receive queue.
+pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
+    // Which queue an XRC connection waits for is its peer's request's to say: all of them look.
+    let may_use = |qp: &QpShared| qp.srq.get() == srq || qp.kind.get() == XRC_RECV;
+    let waited = |qp: &&QpShared| qp.rq.wanted.get() != 0 && may_use(qp);
+    all(fabric)
+        .filter(waited)
+        .map(|qp| {
+            qp.rq.wanted.set(0);
+            qp.dest_qpn.get() & 0xffff
+        })
+        .collect()
+}

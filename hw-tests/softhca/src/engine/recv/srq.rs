@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Shared receive queues, the plain ones and those that XRC connections reach.
+//!
+//! Called by: the C side. Grade: posting is hot. Thread rule: any thread. The queue itself is `queue`.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+use crate::engine::{
+    Errno, Result,
+    adapter::{
+        hca::Hca,
+        pd::{InPd, Pd},
+    },
+    codes::event,
+    cq::object::Cq,
+    fabric::{deferred::Deferred, pipes::ABOUT_SRQ},
+    qp::table,
+    recv::{
+        queue::RecvQueue,
+        xrc::{self, Xrcd},
+    },
+    service::deferred::run_deferred,
+    spec::work_request::RecvWr,
+};
+
+/// A shared receive queue.
+pub struct Srq {
+    hca: Arc<Hca>,
+    /// For XRC: its number there, and what it uses.
+    xrc: Option<(u32, Vec<Arc<AtomicU32>>)>,
+    pub(crate) offset: u64,
+    shared: &'static RecvQueue,
+    in_pd: Mutex<Option<InPd>>,
+    pub(crate) users: Arc<AtomicU32>,
+    /// Memory that it has outgrown, which somebody may still read.
+    outgrown: Mutex<Vec<u64>>,
+}
+
+impl Srq {
+    pub(crate) fn new(
+        hca: &Arc<Hca>,
+        pd: &Pd,
+        max_wr: u32,
+        max_sge: u32,
+        limit: u32,
+        cookie: u64,
+        xrc: Option<(&Xrcd, &Cq)>,
+    ) -> Result<Srq> {
+        let fabric = &hca.fabric;
+        let offset = fabric.allocate(size_of::<RecvQueue>() as u64)?;
+        let shared: &RecvQueue = fabric.region().at(offset);
+        shared.begin(fabric, max_wr, max_sge, pd.0.id, true).inspect_err(|_| fabric.release(offset))?;
+        // An event that the adapter does not raise goes nowhere.
+        let tells = hca.behaviour().async_events.raises(event::SRQ_LIMIT_REACHED);
+        shared.context.set(if tells { hca.events.id } else { 0 });
+        shared.id.set(fabric.next_id() & 0xff_ffff);
+        shared.cookie.set(cookie);
+        shared.limit.set(limit);
+        let xrc = match xrc {
+            None => None,
+            Some((domain, cq)) => {
+                let number = xrc::enter(fabric, domain.id, pd.0.id, offset, cq.offset).inspect_err(|_| {
+                    shared.end(fabric);
+                    fabric.release(offset);
+                })?;
+                let counters = vec![Arc::clone(&domain.users), Arc::clone(&cq.users)];
+                for counter in &counters {
+                    counter.fetch_add(1, Ordering::AcqRel);
+                }
+                Some((number, counters))
+            }
+        };
+        hca.events.expect(ABOUT_SRQ, shared.id.get());
+        let in_pd = Mutex::new(Some(pd.enter()));
+        let (users, outgrown) = Default::default();
+        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users, outgrown })
+    }
+
+    /// # Errors
+    /// The index of the first request not posted, and ENOMEM (full) or EINVAL (too many pieces).
+    pub fn post_recv(&self, wrs: &[RecvWr]) -> std::result::Result<(), (usize, Errno)> {
+        let fabric = &*self.hca.fabric;
+        let mut result = Ok(());
+        {
+            let _held = self.shared.posting.lock.lock(fabric);
+            for (index, wr) in wrs.iter().enumerate() {
+                if let Err(errno) = self.shared.post(fabric, wr) {
+                    result = Err((index, errno));
+                    break;
+                }
+            }
+        }
+        if self.shared.wanted.get() != 0 && self.shared.wanted.swap(0) != 0 {
+            for sender in table::waiting_for(fabric, self.offset) {
+                fabric.defer(Deferred::Retry(sender));
+            }
+        }
+        run_deferred(fabric);
+        result
+    }
+
+    /// Lets it hold at least `max_wr` requests.
+    /// # Errors
+    /// EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
+    pub fn resize(&self, max_wr: u32) -> Result<()> {
+        if max_wr == 0 || max_wr > self.hca.limits().max_srq_wr as u32 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let mut outgrown = self.outgrown.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.resize(&self.hca.fabric, max_wr, &mut outgrown)
+    }
+
+    /// Arms (non-zero) or disarms the limit event.
+    /// # Errors
+    /// EINVAL if greater than the size.
+    pub fn set_limit(&self, limit: u32) -> Result<()> {
+        if limit > self.shared.capacity() {
+            return Err(Errno(libc::EINVAL));
+        }
+        self.shared.limit.publish(limit);
+        // Fewer than the new limit may be there already.
+        let _held = self.shared.lock_taking(&self.hca.fabric);
+        self.shared.check_limit(&self.hca.fabric);
+        Ok(())
+    }
+
+    /// (`max_wr`, `max_sge`, limit): the sizes granted, and the limit, 0 once its event was given.
+    #[must_use]
+    pub fn query(&self) -> (u32, u32, u32) {
+        (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
+    }
+
+    /// Its number, for `ibv_get_srq_num`.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.xrc.as_ref().map_or_else(|| self.shared.id.get(), |xrc| xrc.0)
+    }
+
+    /// Takes it out of the table, and its completions that were not polled out of the completion queue.
+    fn leave_xrc(&self) {
+        let Some((number, counters)) = &self.xrc else { return };
+        let fabric = &self.hca.fabric;
+        let cq = xrc::completion_queue(fabric, *number);
+        xrc::leave(fabric, *number);
+        cq.withdraw(fabric, 0, self.offset, |_| {});
+        for counter in counters {
+            counter.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// # Errors
+    /// EBUSY while a queue pair uses it.
+    pub fn destroy(&self) -> Result<()> {
+        let mut in_pd = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.users.load(Ordering::Acquire) != 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        if in_pd.take().is_some() {
+            self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
+            self.leave_xrc();
+            self.shared.end(&self.hca.fabric);
+            for block in self.outgrown.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                self.hca.fabric.release(block);
+            }
+            self.hca.fabric.release(self.offset);
+        }
+        Ok(())
+    }
+}
+
+impl Hca {
+    /// A shared receive queue.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn create_srq(self: &Arc<Self>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
+        self.may_share_receives(max_wr, max_sge)?;
+        if limit > max_wr {
+            return Err(Errno(libc::EINVAL));
+        }
+        Srq::new(self, pd, max_wr, max_sge, limit, cookie, None)
+    }
+
+    /// Whether there can be a shared receive queue of this size.
+    fn may_share_receives(&self, max_wr: u32, max_sge: u32) -> Result<()> {
+        let (limits, ways) = (self.limits(), self.behaviour());
+        if !ways.srq {
+            return Err(Errno(ways.srq_errno.number()));
+        }
+        let fits = max_wr != 0 && max_wr <= limits.max_srq_wr as u32 && max_sge <= limits.max_srq_sge as u32;
+        if fits { Ok(()) } else { Err(Errno(libc::EINVAL)) }
+    }
+
+    /// A shared receive queue that XRC connections of `domain` reach; its receives complete to `cq`.
+    /// # Errors
+    /// EINVAL, ENOMEM.
+    pub fn create_xrc_srq(
+        self: &Arc<Self>,
+        pd: &Pd,
+        domain: &Xrcd,
+        cq: &Cq,
+        max_wr: u32,
+        max_sge: u32,
+        cookie: u64,
+    ) -> Result<Srq> {
+        self.may_share_receives(max_wr, max_sge)?;
+        Srq::new(self, pd, max_wr, max_sge, 0, cookie, Some((domain, cq)))
+    }
+}

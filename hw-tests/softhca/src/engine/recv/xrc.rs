@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Extended reliable connections: domains that processes share, and the shared receive queues in them, found by number.
+//!
+//! A request on an XRC connection names the queue that takes it, which may be another process's than the queue pair it
+//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Called by: the C
+//! side (domains), srq (enters a queue), wire (finds one), burial (what a dead process left). Grade: setup, but for
+//! `find`. Thread rule: the region's lock of the tables guards the domains, and who enters a queue; an entry has its
+//! own lock, which whoever delivers to the queue holds, after the responder lock of a queue pair and before a queue's.
+//! Source: InfiniBand specification, annex A14; `ibv_open_xrcd(3)`.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+use crate::engine::{
+    Errno, Result,
+    adapter::hca::Hca,
+    cq::ring::CqShared,
+    fabric::Fabric,
+    memory::{
+        header::OpenDomain,
+        layout::{MAX_XRC_QUEUES, xrc_queue_at},
+        lock::{Held, SharedLock},
+        region::Shared,
+        words::{W32, W64},
+    },
+    recv::queue::RecvQueue,
+};
+
+/// A shared receive queue that XRC connections reach.
+#[repr(C, align(64))]
+pub(crate) struct XrcQueue {
+    lock: SharedLock,
+    /// 0 while free.
+    number: W32,
+    generation: W32,
+    pub(crate) owner: W32,
+    domain: W32,
+    pub(crate) pd: W32,
+    /// The queue, and the completion queue its receives complete to.
+    pub(crate) queue: W64,
+    pub(crate) cq: W64,
+}
+
+// SAFETY: words only, repr(C), zero is a free place.
+unsafe impl Shared for XrcQueue {}
+
+const _: () = assert!(size_of::<XrcQueue>() == 64);
+
+/// Bits of a number that are the index of the entry; the rest, to 24, are the generation.
+const INDEX_BITS: u32 = MAX_XRC_QUEUES.trailing_zeros();
+
+fn entry(fabric: &Fabric, index: u32) -> &'static XrcQueue {
+    fabric.region().at(xrc_queue_at(index))
+}
+
+/// The queue of this number, if it is of this domain; it does not go away while the lock is held.
+pub(crate) fn find(fabric: &Fabric, number: u32, domain: u32) -> Option<(&'static XrcQueue, Held<'static>)> {
+    let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
+    let held = entry.lock.lock(fabric);
+    (number != 0 && entry.number.get() == number && entry.domain.get() == domain).then_some((entry, held))
+}
+
+/// Enters the queue at `queue` under a new number of `domain`; returns the number.
+/// # Errors
+/// ENOMEM: no entry is free.
+pub(crate) fn enter(fabric: &Fabric, domain: u32, pd: u32, queue: u64, cq: u64) -> Result<u32> {
+    let _tables = fabric.header().tables.lock(fabric);
+    let (index, entry) = (0..MAX_XRC_QUEUES)
+        .map(|index| (index, entry(fabric, index)))
+        .find(|(_, entry)| entry.number.get() == 0)
+        .ok_or(Errno(libc::ENOMEM))?;
+    let _held = entry.lock.lock(fabric);
+    let generation = (entry.generation.get() + 1) & ((1 << (24 - INDEX_BITS)) - 1);
+    entry.generation.set(generation.max(1));
+    entry.owner.set(fabric.token());
+    entry.domain.set(domain);
+    entry.pd.set(pd);
+    entry.queue.set(queue);
+    entry.cq.set(cq);
+    let number = (generation.max(1) << INDEX_BITS) | index;
+    entry.number.publish(number);
+    Ok(number)
+}
+
+/// Removes the queue of this number: when this returns, nobody finds it or delivers to it.
+pub(crate) fn leave(fabric: &Fabric, number: u32) {
+    let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
+    let _held = entry.lock.lock(fabric);
+    if entry.number.get() == number {
+        entry.number.publish(0);
+    }
+}
+
+/// Gives up what a dead process had: its queues, and the domains that it had open.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    for index in 0..MAX_XRC_QUEUES {
+        let entry = entry(fabric, index);
+        if entry.number.get() != 0 && entry.owner.get() == token {
+            leave(fabric, entry.number.get());
+        }
+    }
+    let header = fabric.header();
+    let _tables = header.tables.lock(fabric);
+    for domain in header.domains.iter().filter(|domain| domain.owner.get() == token) {
+        domain.owner.publish(0);
+    }
+}
+
+/// The completion queue of the queue of this number, which its owner has not given up.
+pub(crate) fn completion_queue(fabric: &Fabric, number: u32) -> &'static CqShared {
+    fabric.region().at(entry(fabric, number & (MAX_XRC_QUEUES - 1)).cq.get())
+}
+
+impl XrcQueue {
+    pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
+        fabric.region().at(self.queue.get())
+    }
+}
+
+/// How a domain is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XrcdOpen {
+    /// The file that names it (its device and number): who opens it by the same shares it. Without one it is private.
+    pub file: Option<(u64, u64)>,
+    /// Make it if nobody has it open.
+    pub create: bool,
+    /// Fail if somebody has it open.
+    pub exclusive: bool,
+}
+
+/// An XRC domain.
+pub struct Xrcd {
+    hca: Arc<Hca>,
+    pub(crate) id: u32,
+    /// Its place among the opened ones, if a file names it.
+    place: Option<usize>,
+    /// Queues and queue pairs in it.
+    pub(crate) users: Arc<AtomicU32>,
+    closed: Mutex<bool>,
+}
+
+impl Xrcd {
+    pub(crate) fn open(hca: &Arc<Hca>, how: XrcdOpen) -> Result<Xrcd> {
+        let fabric = &hca.fabric;
+        let mut id = fabric.next_id();
+        let mut place = None;
+        if let Some(file) = how.file {
+            let header = fabric.header();
+            let _tables = header.tables.lock(fabric);
+            let is_it = |domain: &&OpenDomain| {
+                domain.owner.get() != 0
+                    && domain.device.get() == hca.device as u32
+                    && (domain.file[0].get(), domain.file[1].get()) == file
+            };
+            match header.domains.iter().find(is_it) {
+                Some(_) if how.exclusive => return Err(Errno(libc::EINVAL)),
+                Some(domain) => id = domain.id.get(),
+                None if how.create => {}
+                None => return Err(Errno(libc::EAGAIN)),
+            }
+            let free = header.domains.iter().position(|domain| domain.owner.get() == 0).ok_or(Errno(libc::ENOMEM))?;
+            let domain = &header.domains[free];
+            domain.device.set(hca.device as u32);
+            domain.id.set(id);
+            domain.file[0].set(file.0);
+            domain.file[1].set(file.1);
+            domain.owner.publish(fabric.token());
+            place = Some(free);
+        } else if !how.create {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(Xrcd { hca: Arc::clone(hca), id, place, users: Arc::default(), closed: Mutex::new(false) })
+    }
+
+    /// # Errors
+    /// EBUSY while a queue or queue pair of this process is in it.
+    pub fn close(&self) -> Result<()> {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.users.load(Ordering::Acquire) != 0 {
+            return Err(Errno(libc::EBUSY));
+        }
+        if !std::mem::replace(&mut *closed, true)
+            && let Some(place) = self.place
+        {
+            let header = self.hca.fabric.header();
+            let _tables = header.tables.lock(&self.hca.fabric);
+            header.domains[place].owner.publish(0);
+        }
+        Ok(())
+    }
+}
+
+impl Hca {
+    /// An XRC domain.
+    /// # Errors
+    /// EAGAIN (nobody has it open, and it is not to be made), EINVAL (it is open, and must not be), ENOMEM.
+    pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
+        Xrcd::open(self, how)
+    }
+}

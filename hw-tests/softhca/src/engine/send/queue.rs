@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The queue of send requests as it lies in the region. A request that is executed at once is never stored.
+//!
+//! Called by: the queue pairs (begin, end), the rest of this folder. Grade: hot. Thread rule: `lock`.
+
+use crate::engine::{
+    Result, clock,
+    fabric::Fabric,
+    memory::{
+        layout::MAX_CARRIED,
+        lock::SharedLock,
+        region::Shared,
+        words::{W32, W64},
+    },
+    spec::{attributes::QpCap, work_request::Sge},
+    wire::message::To,
+};
+
+/// `SendQueue::wait`: what the oldest request waits for.
+pub(super) const NOTHING: u32 = 0;
+pub(super) const RECEIVER: u32 = 1;
+pub(super) const ANSWER: u32 = 2;
+pub(super) const TURN: u32 = 3;
+
+/// A queue pair's queue of send requests.
+#[repr(C, align(64))]
+pub(crate) struct SendQueue {
+    pub(crate) lock: SharedLock,
+    /// Requests ever posted, executed, and freed (by the poll of a completion).
+    pub(super) posted: W32,
+    pub(super) done: W32,
+    pub(crate) freed: W32,
+    pub(super) size: W32,
+    pub(super) stride: W32,
+    pub(super) max_sge: W32,
+    pub(crate) psn: W32,
+    pub(super) requests: W64,
+    pub(crate) wait: W32,
+    pub(super) retries_left: W32,
+    /// When the oldest request is tried again.
+    pub(crate) deadline: W64,
+    /// Most bytes of inline data, and of any message.
+    pub(super) max_inline: W32,
+    pub(super) max_message: W32,
+}
+
+// SAFETY: words only, repr(C), zero is an empty queue.
+unsafe impl Shared for SendQueue {}
+
+const _: () = assert!(size_of::<SendQueue>() == 64);
+
+/// A request that waits, as it lies in the ring. Its pieces or its payload follow.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    pub(super) wr_id: u64,
+    pub(super) remote_addr: u64,
+    pub(super) compare_add: u64,
+    pub(super) swap: u64,
+    pub(super) opcode: u32,
+    pub(super) flags: u32,
+    pub(super) imm: u32,
+    pub(super) rkey: u32,
+    pub(super) len: u32,
+    pub(super) pieces: u32,
+    /// The payload follows, instead of the pieces.
+    pub(super) carries: bool,
+    pub(super) to: To,
+}
+
+/// Bytes of a stored request without what follows it.
+const REQUEST_BYTES: u32 = size_of::<Request>() as u32;
+
+impl SendQueue {
+    /// Gives it room for requests of the sizes granted.
+    pub(crate) fn begin(&self, fabric: &Fabric, cap: &QpCap, max_message: u32) -> Result<()> {
+        let (size, max_sge) = (cap.max_send_wr, cap.max_send_sge);
+        let tail = (max_sge * size_of::<Sge>() as u32).max(MAX_CARRIED).max(cap.max_inline_data);
+        let stride = (REQUEST_BYTES + tail).next_multiple_of(64);
+        self.requests.set(fabric.allocate(u64::from(size) * u64::from(stride))?);
+        self.size.set(size);
+        self.stride.set(stride);
+        self.max_sge.set(max_sge);
+        self.max_inline.set(cap.max_inline_data);
+        self.max_message.set(max_message);
+        self.clear();
+        Ok(())
+    }
+
+    pub(crate) fn end(&self, fabric: &Fabric) {
+        self.clear();
+        fabric.release(self.requests.swap(0));
+    }
+
+    pub(crate) fn clear(&self) {
+        for word in [&self.posted, &self.done, &self.freed, &self.wait, &self.psn] {
+            word.set(0);
+        }
+        self.deadline.set(clock::NEVER);
+    }
+
+    /// The place of the request of this number. (Rule M2: plain memory, guarded by `lock`.)
+    pub(super) fn request(&self, fabric: &Fabric, count: u32) -> *mut Request {
+        let place = u64::from(count & (self.size.get() - 1));
+        fabric.region().bytes(self.requests.get() + place * u64::from(self.stride.get())).cast()
+    }
+}

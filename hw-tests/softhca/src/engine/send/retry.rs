@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests that wait: for a receiver, for an answer, or for their turn behind one that does.
+//!
+//! They are stored in the queue, in shared memory, where the peer's process can execute them too. Called by: post,
+//! modify, whoever makes a waiting request possible (`retry_early`, by way of the deferred work), the service thread
+//! (timers). Grade: pending. Thread rule: `sq.lock` of the queue pair; stored requests are plain memory guarded by it
+//! (rule M2 of region).
+
+use crate::engine::{
+    clock,
+    codes::{
+        event,
+        qp_state::{ERR, RTS, SQD, SQE},
+        send_flags, wc_status,
+    },
+    copy::{self, Memory, Pieces},
+    fabric::{Fabric, counters::Count},
+    memory::layout::MAX_CARRIED,
+    qp::shared::{QpShared, place},
+    send::{
+        completion::{complete, flush},
+        execution::{is_fetch, perform, translate},
+        queue::{ANSWER, NOTHING, RECEIVER, Request, TURN},
+        request::SendWr,
+    },
+    spec::work_request::Sge,
+    wire::message::{Message, Outcome, To},
+};
+
+/// How long a send that names its address handle by index is under way before the adapter looks the handle up.
+const TURN_NS: u64 = 50_000;
+/// How often, at least, the owner of a queue that waits looks at its deadline.
+const LOOK_NS: u64 = 100_000_000;
+/// A retry count that never ends.
+const FOR_EVER: u32 = 7;
+
+/// Stores a request until it can be executed, by this process or the peer's. A small payload is stored with it, so that
+/// executing it needs no system call.
+#[cold]
+pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
+    let request = qp.sq.request(fabric, count);
+    let mut pieces = Pieces::new();
+    let carries = if wr.flags & send_flags::INLINE != 0 {
+        for sge in wr.sge {
+            pieces.push(sge.addr, u64::from(sge.len));
+        }
+        true
+    } else {
+        !is_fetch(wr.opcode) && len <= MAX_CARRIED && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
+    };
+    let kept = Request {
+        wr_id: wr.wr_id,
+        remote_addr: wr.remote_addr,
+        compare_add: wr.compare_add,
+        swap: wr.swap,
+        opcode: wr.opcode,
+        flags: wr.flags,
+        imm: wr.imm,
+        rkey: wr.rkey,
+        len,
+        pieces: wr.sge.len() as u32,
+        carries,
+        to: *to,
+    };
+    // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
+    unsafe {
+        request.write(kept);
+        let tail = request.add(1);
+        if carries {
+            copy::gather(tail.cast(), pieces.as_slice());
+        } else {
+            std::ptr::copy_nonoverlapping(wr.sge.as_ptr(), tail.cast::<Sge>(), wr.sge.len());
+        }
+    }
+}
+
+/// Executes a stored request; any process may.
+#[cold]
+fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request) -> Outcome {
+    // SAFETY: what follows the request is inside its stride.
+    let tail = unsafe { request.add(1) };
+    let mut pieces = Pieces::new();
+    let mut pid = None;
+    if kept.carries {
+        pieces.push(tail as u64, u64::from(kept.len));
+    } else {
+        // SAFETY: `store` wrote that many pieces there; `sq.lock` is held.
+        let list = unsafe { std::slice::from_raw_parts(tail.cast::<Sge>(), kept.pieces as usize) };
+        if let Err(end) = translate(fabric, qp, kept.opcode, list, &mut pieces) {
+            return end;
+        }
+        match fabric.other_pid(qp.owner.get()) {
+            Ok(other) => pid = other,
+            Err(_) => return Outcome::Lost, // the sender itself is dead; its burial ends this
+        }
+    }
+    if kept.len > qp.sq.max_message.get() {
+        return Outcome::done(wc_status::LOC_LEN_ERR);
+    }
+    let message = Message {
+        opcode: kept.opcode,
+        flags: kept.flags,
+        imm: kept.imm,
+        len: kept.len,
+        rkey: kept.rkey,
+        remote_addr: kept.remote_addr,
+        compare_add: kept.compare_add,
+        swap: kept.swap,
+        memory: Memory { pid, pieces: pieces.as_slice() },
+        to: &kept.to,
+    };
+    perform(fabric, qp, &message)
+}
+
+/// Executes the requests that wait, in order, until one has to wait again. `due`: the oldest request's time has come,
+/// which counts as a retry. The caller holds `sq.lock`.
+#[cold]
+pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
+    let sq = &qp.sq;
+    let mut due = due;
+    let mut waited = sq.wait.get();
+    if due && waited == ANSWER {
+        qp.count(fabric, Count::LocalAckTimeout);
+    }
+    while sq.done.get() != sq.posted.get() {
+        match qp.state.get() {
+            RTS => {}
+            SQD if waited != NOTHING => {} // it was under way before
+            ERR | SQE => return flush(fabric, qp),
+            _ => break,
+        }
+        let request = sq.request(fabric, sq.done.get());
+        // SAFETY: a request between `done` and `posted` was written, under the lock that we hold.
+        let kept = unsafe { request.read() };
+        match execute(fabric, qp, request, &kept) {
+            Outcome::Done { status, ready_ns } => {
+                complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, ready_ns);
+                waited = NOTHING;
+                due = false;
+            }
+            outcome => {
+                if !wait(fabric, qp, outcome, waited, due) {
+                    continue; // it failed; the state says so
+                }
+                return;
+            }
+        }
+    }
+    sq.wait.set(NOTHING);
+    sq.deadline.set(clock::NEVER);
+    if qp.state.get() == SQD && qp.tells_drained.get() != 0 {
+        qp.tells_drained.set(0);
+        qp.raise(fabric, event::SQ_DRAINED);
+    }
+}
+
+/// A request just posted, and stored as the oldest, is executed in a while, as by an adapter: by a poll of this
+/// process, or its service thread.
+#[cold]
+pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
+    qp.sq.wait.set(TURN);
+    qp.sq.deadline.set(clock::after(TURN_NS));
+    fabric.timers.retry_at(qp.index(), qp.sq.deadline.get());
+}
+
+/// A request just posted, and stored as the oldest, must wait.
+#[cold]
+pub(super) fn begin(fabric: &Fabric, qp: &QpShared, outcome: Outcome) {
+    wait(fabric, qp, outcome, NOTHING, true);
+}
+
+/// The oldest request cannot be executed now: waits, or gives up when its retries are used up (`false`).
+#[cold]
+fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
+    let sq = &qp.sq;
+    let (kind, limit, pause, status) = match outcome {
+        Outcome::NotReady(ns) => (RECEIVER, qp.rnr_retry.get(), ns, wc_status::RNR_RETRY_EXC_ERR),
+        _ => (ANSWER, qp.retry_cnt.get(), answer_time(qp.timeout.get()), wc_status::RETRY_EXC_ERR),
+    };
+    let begins = waited != kind;
+    if !begins && !due {
+        return true; // tried early, because something changed: the timer goes on
+    }
+    let left = if begins { limit } else { sq.retries_left.get() };
+    // No answer is noticed after the timeout only; "not ready" at once.
+    let spends = kind == RECEIVER || !begins;
+    if kind == RECEIVER {
+        qp.count(fabric, Count::RnrNakRetry);
+        place(fabric, qp.dest_qpn.get()).count(fabric, Count::OutOfBuffer);
+    }
+    if spends && left == 0 {
+        // SAFETY: as in `run`.
+        let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
+        complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, 0);
+        return false;
+    }
+    let ways = qp.behaviour(fabric);
+    let endless = limit == FOR_EVER && if kind == RECEIVER { ways.rnr7_endless } else { ways.retry7_endless };
+    sq.retries_left.set(if spends && !endless { left - 1 } else { left });
+    sq.wait.set(kind);
+    sq.deadline.set(clock::after(pause));
+    if qp.owner.get() == fabric.token() {
+        fabric.timers.retry_at(qp.index(), look_again(sq.deadline.get()));
+    }
+    true
+}
+
+/// 4.096 us * 2^timeout, in nanoseconds; 0 means for ever.
+fn answer_time(timeout: u32) -> u64 {
+    if timeout == 0 { clock::NEVER } else { 4096 << timeout.min(31) }
+}
+
+/// A timer of this queue pair may have run out; when to look again, if at all.
+pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
+    let qp = place(fabric, index);
+    let _held = qp.sq.lock.lock(fabric);
+    if qp.qpn.get() == 0 || qp.sq.wait.get() == NOTHING {
+        return None;
+    }
+    if qp.sq.deadline.get() <= clock::now() {
+        run(fabric, qp, true);
+    }
+    (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
+}
+
+/// When the owner's timer looks: at the deadline, but never much later than now, since another process may have
+/// executed the oldest request and set a deadline for the next one.
+fn look_again(deadline: u64) -> u64 {
+    deadline.min(clock::after(LOOK_NS))
+}
+
+/// Tries the sends of a queue pair before their time, because something has changed. The caller holds no lock.
+pub(crate) fn retry_early(fabric: &Fabric, index: u32) {
+    let qp = place(fabric, index);
+    let _held = qp.sq.lock.lock(fabric);
+    if qp.qpn.get() != 0 && qp.sq.wait.get() != NOTHING {
+        run(fabric, qp, false);
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them.
+//!
+//! Called by: transmit. Grade: hot. Thread rule: as transmit. Nothing is ever told to the sender but his own mistakes:
+//! what nobody takes is lost silently.
+
+use crate::{
+    behaviour::SrcQp,
+    engine::{
+        codes::{
+            gid_kind, link_layer,
+            qp_state::{RTR, SQE},
+            qp_type::UD,
+            wc_flags, wc_status,
+        },
+        cq::{completion::Completion, ring::GRH_BYTES},
+        fabric::{Fabric, counters::Count},
+        faults::verdict::{Verdict, on_datagram},
+        qp::{
+            multicast,
+            shared::{QpShared, fail_later, place},
+        },
+        wire::{
+            message::{Message, Outcome},
+            receive,
+            responder::{Peer, scripted},
+        },
+    },
+};
+
+/// The number that all members of a multicast group are addressed by.
+const MULTICAST_QPN: u32 = 0xff_ffff;
+/// With this bit in the key of a request, the queue pair's own key is sent.
+const OWN_QKEY: u32 = 1 << 31;
+
+/// Executes a send of a datagram.
+pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
+    let to = m.to;
+    let (device, port) = (qp.device.get(), qp.port.get());
+    let spec = &fabric.devices()[device as usize].ports[port as usize - 1];
+    if to.handle != 0 && !fabric.handles.has(to.handle) {
+        // As where no address is found: the whole queue pair stops, not its sends alone.
+        fail_later(fabric, qp);
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
+    if to.pd != qp.pd.get() {
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
+    if m.len > 128 << spec.mtu {
+        return Outcome::done(wc_status::LOC_LEN_ERR);
+    }
+    let (mut ready_ns, mut copies) = (0, 1);
+    if fabric.has_faults || fabric.has_model {
+        match on_datagram(fabric, qp, (to.device, to.port), m.len) {
+            Verdict::Pass(ready) => ready_ns = ready,
+            Verdict::Twice(ready) => (ready_ns, copies) = (ready, 2),
+            Verdict::Status(status) => return scripted(fabric, qp, status),
+            _ => return Outcome::done(wc_status::SUCCESS),
+        }
+    }
+    let done = Outcome::Done { status: wc_status::SUCCESS, ready_ns };
+    if !fabric.is_active(device, port) {
+        return done;
+    }
+    if to.qpn == MULTICAST_QPN && to.address.is_global && to.address.dgid[0] == 0xff {
+        for index in multicast::members(fabric, &to.address.dgid) {
+            let peer = place(fabric, index);
+            if fabric.is_one_network((device, port), (peer.device.get(), peer.port.get())) {
+                deliver(fabric, qp, peer, m, ready_ns);
+            }
+        }
+        return done;
+    }
+    let peer = place(fabric, to.qpn);
+    // Addresses may have changed since the handle was made.
+    let there = if fabric.ports.may_change() { fabric.route(device as usize, port as u8, &to.address) } else { None };
+    let (to_device, to_port) = if fabric.ports.may_change() { there.unwrap_or_default() } else { (to.device, to.port) };
+    if peer.qpn.get() == to.qpn && peer.device.get() == to_device && peer.port.get() == to_port {
+        for _ in 0..copies {
+            deliver(fabric, qp, peer, m, ready_ns);
+        }
+    }
+    done
+}
+
+#[inline]
+fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) {
+    let to = m.to;
+    let qkey = if to.qkey & OWN_QKEY == 0 { to.qkey } else { qp.qkey.get() };
+    let _held = peer.resp.lock.lock(fabric);
+    let takes = peer.qpn.get() != 0
+        && peer.kind.get() == UD
+        && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
+        && peer.qkey.get() == qkey
+        && peer.shares_partition(qp)
+        && fabric.is_active(peer.device.get(), peer.port.get());
+    if !takes {
+        return;
+    }
+    let peer = &Peer { qp: peer, xrc: None };
+    let queue = peer.queue(fabric);
+    let Some(wqe) = receive::take(fabric, peer, queue) else { return peer.count(fabric, Count::OutOfBuffer) };
+    let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
+    let from = fabric.port(device, port as u32);
+    let header = to.address.is_global.then(|| grh(fabric, qp, m));
+    let arrival = receive::arrival(qp, peer, m, wqe, ready_ns);
+    let arrival = Completion {
+        flags: arrival.flags | if header.is_some() { wc_flags::GRH } else { 0 },
+        byte_len: m.len + GRH_BYTES,
+        sl: to.address.sl,
+        slid: from.lid,
+        pkey_index: peer.pkey_index() as u8,
+        src_qp: said_sender(fabric, peer, arrival.src_qp),
+        ..arrival
+    };
+    // A request without room ends with a length error at the receiver; the sender does not learn it.
+    receive::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
+}
+
+/// The number that the receiver's adapter says a datagram is from. One that masks the upper 8 bits with the number of
+/// their shift, 0x18, leaves two of them.
+fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
+    match peer.behaviour(fabric).src_qp_top_bits {
+        SrcQp::Right => number,
+        SrcQp::Wrong => number & 0x18_ffff,
+    }
+}
+
+/// The global route header: as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 bytes of nothing and an IPv4 header.
+fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
+    let address = &m.to.address;
+    let device = &fabric.devices()[qp.device.get() as usize];
+    let gids = &fabric.port(qp.device.get() as usize, qp.port.get()).gids;
+    let source = gids.get(usize::from(address.sgid_index)).copied().unwrap_or_default();
+    let is_v4 = device.link_layer == link_layer::ETHERNET
+        && source.kind == gid_kind::ROCE_V2
+        && source.raw[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    let mut bytes = [0_u8; 40];
+    if is_v4 {
+        let header = &mut bytes[20..];
+        let total = (20 + 8 + 12 + 8 + m.len + 4) as u16; // IPv4, UDP, BTH, DETH, payload, ICRC
+        header[0] = 0x45;
+        header[1] = address.traffic_class;
+        header[2..4].copy_from_slice(&total.to_be_bytes());
+        header[6] = 0x40; // do not fragment
+        header[8] = if address.hop_limit == 0 { 64 } else { address.hop_limit };
+        header[9] = 17;
+        header[12..16].copy_from_slice(&source.raw[12..]);
+        header[16..20].copy_from_slice(&address.dgid[12..]);
+        let sum: u32 = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    } else {
+        let class = u32::from(address.traffic_class) << 20;
+        bytes[..4].copy_from_slice(&(6 << 28 | class | address.flow_label & 0xf_ffff).to_be_bytes());
+        bytes[4..6].copy_from_slice(&((12 + 8 + m.len + 4) as u16).to_be_bytes());
+        bytes[6] = 0x1b;
+        bytes[7] = address.hop_limit;
+        bytes[8..24].copy_from_slice(&source.raw);
+        bytes[24..].copy_from_slice(&address.dgid);
+    }
+    std::array::from_fn(|i| u64::from_ne_bytes(std::array::from_fn(|j| bytes[i * 8 + j])))
+}

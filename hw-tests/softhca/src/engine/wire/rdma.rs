@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! RDMA and atomics: access to the target's memory at once, as its keys and its queue pair allow.
+//!
+//! Called by: transmit, under the target's `resp.lock`. Grade: hot: one copy within the process, or one system call.
+//! Thread rule: as transmit. Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
+
+use crate::engine::{
+    Result,
+    codes::{access, event, wc_status, wr_opcode},
+    copy::{self, Memory, Pieces},
+    fabric::Fabric,
+    mr::table,
+    qp::shared::QpShared,
+    wire::{
+        message::{Message, Outcome},
+        receive,
+        responder::{Peer, deny, no_access, not_ready, unreached},
+    },
+};
+
+/// The memory of `len` bytes at the target, if the key and the queue pair allow it.
+#[inline]
+fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Option<u64> {
+    if peer.access.get() & need == 0 {
+        return None;
+    }
+    if len == 0 {
+        return Some(0);
+    }
+    table::find_remote(fabric, m.rkey, peer.domain(), peer.qpn.get(), m.remote_addr, len, need)
+}
+
+pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_WRITE) else {
+        return no_access(fabric, peer);
+    };
+    let mut taken = None;
+    if m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
+        let queue = peer.queue(fabric);
+        let Some(wqe) = receive::take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
+        taken = Some(wqe);
+    }
+    if m.len != 0 {
+        // The last bytes come last: a program may wait for them by looking.
+        let mut place = Pieces::new();
+        let last = if m.len > 32 { 8 } else { 0 };
+        place.push(addr, u64::from(m.len - last));
+        if last != 0 {
+            place.push(addr + u64::from(m.len - last), u64::from(last));
+        }
+        let moved = fabric
+            .other_pid(peer.process())
+            // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
+            .and_then(|pid| unsafe { copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory) });
+        if let Err(errno) = moved {
+            return unreached(fabric, peer, errno);
+        }
+    }
+    if let Some(wqe) = taken
+        && let Some(reserved) = peer.cq(fabric).reserve(fabric)
+    {
+        reserved.commit(fabric, peer.name(), &receive::arrival(qp, peer, m, wqe, ready_ns));
+    }
+    Outcome::done(wc_status::SUCCESS)
+}
+
+pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> Outcome {
+    if qp.max_rd_atomic.get() == 0 {
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
+    if peer.max_dest_rd_atomic.get() == 0 {
+        return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
+    }
+    let Some(addr) = target(fabric, peer, m, u64::from(m.len), access::REMOTE_READ) else {
+        return no_access(fabric, peer);
+    };
+    if m.len == 0 {
+        return Outcome::done(wc_status::SUCCESS);
+    }
+    let mut place = Pieces::new();
+    place.push(addr, u64::from(m.len));
+    let moved = fabric
+        .other_pid(peer.process())
+        // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
+        .and_then(|pid| unsafe { copy::copy(m.memory, Memory { pid, pieces: place.as_slice() }) });
+    match moved {
+        Ok(()) => Outcome::done(wc_status::SUCCESS),
+        Err(errno) => unreached(fabric, peer, errno),
+    }
+}
+
+pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> Outcome {
+    if qp.max_rd_atomic.get() == 0 {
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
+    if m.len < 8 {
+        return Outcome::done(wc_status::LOC_LEN_ERR);
+    }
+    if peer.max_dest_rd_atomic.get() == 0 || !m.remote_addr.is_multiple_of(8) {
+        return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
+    }
+    let Some(addr) = target(fabric, peer, m, 8, access::REMOTE_ATOMIC) else {
+        return no_access(fabric, peer);
+    };
+    match exchange(fabric, peer, m, addr) {
+        Ok(()) => Outcome::done(wc_status::SUCCESS),
+        Err(errno) => unreached(fabric, peer, errno),
+    }
+}
+
+/// Reads, computes and writes 8 bytes of the target under the fabric's lock for atomics, then hands out what was there.
+fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> {
+    let pid = fabric.other_pid(peer.process())?;
+    let mut before = 0_u64;
+    let mut after: u64;
+    let mut place = Pieces::new();
+    place.push(addr, 8);
+    let there = Memory { pid, pieces: place.as_slice() };
+    let here = |word: *mut u64| {
+        let mut piece = Pieces::new();
+        piece.push(word as u64, 8);
+        piece
+    };
+    {
+        let _one_at_a_time = fabric.header().atomics.0.lock(fabric);
+        let into = here(&raw mut before);
+        // SAFETY: a local, and what the request's key gives to the adapter (`target`); here and below.
+        unsafe { copy::copy(Memory { pid: None, pieces: into.as_slice() }, there) }?;
+        after = match m.opcode {
+            wr_opcode::ATOMIC_FETCH_AND_ADD => before.wrapping_add(m.compare_add),
+            _ if before == m.compare_add => m.swap,
+            _ => before,
+        };
+        let from = here(&raw mut after);
+        // SAFETY: as above.
+        unsafe { copy::copy(there, Memory { pid: None, pieces: from.as_slice() }) }?;
+    }
+    let from = here(&raw mut before);
+    // SAFETY: a local, and the memory of a request under way.
+    unsafe { copy::copy(m.memory, Memory { pid: None, pieces: from.as_slice() }) }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A send arrives: it takes a receive request, its payload goes where that says, and it completes.
+//!
+//! Called by: transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread
+//! rule: as its callers. A short payload goes into the completion, or to the receiver's inbox, and the receiver's own
+//! poll puts it into his memory; a longer one is moved by one system call, or a copy within the process.
+
+use crate::engine::{
+    Errno,
+    codes::{qp_type::is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
+    copy::{self, Memory, Pieces},
+    cq::{completion::Completion, ring::IN_ENTRY},
+    fabric::Fabric,
+    memory::layout::MAX_CARRIED,
+    mr::window,
+    qp::{
+        inbox::{MAX_STAGED, Stretch},
+        shared::QpShared,
+    },
+    recv::queue::RecvQueue,
+    wire::{
+        message::{Message, Outcome},
+        responder::{Peer, cannot_copy, no_access, not_ready, refuse},
+    },
+};
+
+/// Takes a request of `queue`; if there is none, marks that one is wanted.
+#[inline]
+pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u32> {
+    let held = queue.lock_taking(fabric);
+    let mut wqe = queue.take(fabric);
+    if wqe.is_none() && is_reliable(peer.kind.get()) {
+        // Said before looking again: whoever posts in between sees it, or we see what he posted.
+        peer.rq.wanted.swap(1);
+        queue.wanted.swap(1);
+        wqe = queue.take(fabric);
+    }
+    if held.is_some() && queue.limit.get() != 0 {
+        queue.check_limit(fabric);
+    }
+    wqe
+}
+
+/// A send arrives.
+#[inline]
+pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    let queue = peer.queue(fabric);
+    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
+    land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
+}
+
+/// A send arrives that invalidates a memory window of the receiver, before he learns of it.
+#[cold]
+pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    if !window::may_invalidate(fabric, m.imm, peer.domain(), peer.qpn.get()) {
+        return no_access(fabric, peer);
+    }
+    let queue = peer.queue(fabric);
+    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
+    window::invalidate(fabric, m.imm, peer.domain(), peer.qpn.get());
+    land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
+}
+
+/// What the receiver is told of a message from `qp` that request `wqe` took.
+#[inline]
+pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
+    let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
+    let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
+    let inv = if m.opcode == wr_opcode::SEND_WITH_INV { wc_flags::WITH_INV } else { 0 };
+    Completion {
+        wr_id: peer.xrc_queue(),
+        opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
+        flags: if has_imm { wc_flags::WITH_IMM } else { inv },
+        imm: m.imm,
+        byte_len: m.len,
+        src_qp: qp.qpn.get(),
+        wqe,
+        is_recv: true,
+        solicited: m.flags & send_flags::SOLICITED != 0,
+        ready_ns,
+        ..Completion::default()
+    }
+}
+
+/// Puts what arrives where the request `arrival.wqe` says, and completes it. `lead` bytes are left free before it.
+#[inline]
+pub(crate) fn land(
+    fabric: &Fabric,
+    peer: &Peer,
+    queue: &RecvQueue,
+    m: &Message,
+    arrival: &Completion,
+    lead: u32,
+    grh: Option<&[u64; 5]>,
+) -> Outcome {
+    let is_small = m.len <= MAX_CARRIED;
+    let stretch = if lead == 0 { staging(fabric, peer, m) } else { None };
+    let moves = !is_small && stretch.is_none();
+    if (moves || queue.shortest() < m.len + lead)
+        && let Err(outcome) = look(fabric, peer, queue, m, arrival.wqe, lead, moves)
+    {
+        return outcome;
+    }
+    let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
+    if let Some(stretch) = stretch {
+        // SAFETY: a stretch of this length, which is ours; the memory of a request under way, and of this process
+        // (`staging`).
+        unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) };
+        peer.inbox.fill(stretch);
+        reserved.staged(fabric, stretch);
+    } else if is_small {
+        let place = reserved.payload(fabric, m.len);
+        if m.memory.pid.is_none() {
+            // SAFETY: room of this length in an entry that is ours; the memory of a request under way.
+            unsafe { copy::gather(place, m.memory.pieces) };
+        } else {
+            let mut piece = Pieces::new();
+            piece.push(place as u64, u64::from(m.len));
+            // SAFETY: as above.
+            if unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) }.is_err() {
+                return Outcome::Lost; // the sender's process is gone, its request with it
+            }
+        }
+    }
+    if let Some(grh) = grh {
+        reserved.set_grh(fabric, grh);
+    }
+    reserved.commit(fabric, peer.name(), arrival);
+    Outcome::done(wc_status::SUCCESS)
+}
+
+/// Room in the receiver's inbox, for a message that goes best through it: of this process's own memory, to another
+/// process, too long for the completion itself.
+#[inline]
+fn staging(fabric: &Fabric, peer: &Peer, m: &Message) -> Option<Stretch> {
+    let fits = m.len > IN_ENTRY && m.len <= MAX_STAGED;
+    let goes = fits && m.memory.pid.is_none() && peer.xrc.is_none() && peer.process() != fabric.token();
+    if goes { peer.inbox.place(m.len) } else { None }
+}
+
+/// Checks a request that may not fit, and moves a payload that does not travel in the completion.
+fn look(
+    fabric: &Fabric,
+    peer: &Peer,
+    queue: &RecvQueue,
+    m: &Message,
+    wqe: u32,
+    lead: u32,
+    moves: bool,
+) -> std::result::Result<(), Outcome> {
+    if queue.room(fabric, wqe) < m.len.saturating_add(lead) {
+        refuse(fabric, peer, wqe, wc_status::LOC_LEN_ERR);
+        return Err(Outcome::done(wc_status::REM_INV_REQ_ERR));
+    }
+    let unusable = || {
+        refuse(fabric, peer, wqe, wc_status::LOC_PROT_ERR);
+        Err(Outcome::done(wc_status::REM_OP_ERR))
+    };
+    let Some(pieces) = queue.pieces(fabric, wqe, peer.domain()) else { return unusable() };
+    if !moves {
+        return Ok(());
+    }
+    let body = pieces.window(u64::from(lead), u64::from(m.len));
+    match fabric.other_pid(peer.process()) {
+        // SAFETY: the memory of a request under way, and of a posted receive.
+        Ok(pid) => match unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) } {
+            Ok(()) => Ok(()),
+            Err(Errno(libc::EFAULT)) => unusable(),
+            Err(errno) => Err(cannot_copy(fabric, peer, errno)),
+        },
+        Err(errno) => Err(cannot_copy(fabric, peer, errno)),
+    }
+}

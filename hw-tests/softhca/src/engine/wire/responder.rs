@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The answering side of a request: whose queues and memory it meets, and what it answers where it does not execute the
+//! request.
+//!
+//! Called by: the rest of this folder. Grade: `Peer` is hot; the refusals are cold. Thread rule: under the `resp.lock`
+//! of the queue pair that answers.
+
+use crate::engine::{
+    Errno,
+    codes::{event, qp_type::is_reliable, wc_status},
+    cq::{completion::failed_recv, ring::CqShared},
+    fabric::{Fabric, counters::Count, deferred::Deferred},
+    qp::shared::{QpShared, fail_later},
+    recv::{queue::RecvQueue, xrc::XrcQueue},
+    wire::message::Outcome,
+};
+
+/// Who answers: a queue pair and, for XRC, the shared receive queue that the request names, whose memory and completion
+/// queue then count.
+pub(crate) struct Peer<'a> {
+    pub(crate) qp: &'a QpShared,
+    pub(crate) xrc: Option<&'static XrcQueue>,
+}
+
+impl std::ops::Deref for Peer<'_> {
+    type Target = QpShared;
+
+    #[inline]
+    fn deref(&self) -> &QpShared {
+        self.qp
+    }
+}
+
+impl Peer<'_> {
+    /// Where its receives come from.
+    #[inline]
+    pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
+        self.xrc.map_or_else(|| self.qp.recv_queue(fabric), |xrc| xrc.queue(fabric))
+    }
+
+    /// Where its receives complete.
+    #[inline]
+    pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
+        fabric.region().at(self.xrc.map_or_else(|| self.qp.recv_cq.get(), |xrc| xrc.cq.get()))
+    }
+
+    /// The protection domain that keys must be of.
+    #[inline]
+    pub(crate) fn domain(&self) -> u32 {
+        self.xrc.map_or_else(|| self.qp.pd.get(), |xrc| xrc.pd.get())
+    }
+
+    /// The process (its token) whose memory it is.
+    #[inline]
+    pub(crate) fn process(&self) -> u32 {
+        self.xrc.map_or_else(|| self.qp.owner.get(), |xrc| xrc.owner.get())
+    }
+
+    /// How a completion names the receive queue: its offset for XRC, else 0.
+    #[inline]
+    pub(crate) fn xrc_queue(&self) -> u64 {
+        self.xrc.map_or(0, |xrc| xrc.queue.get())
+    }
+}
+
+/// An access that the answering side does not allow; it stops and tells its owner.
+#[cold]
+pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Outcome {
+    if !is_reliable(peer.kind.get()) {
+        return Outcome::done(wc_status::SUCCESS); // unreliable: dropped
+    }
+    let ways = peer.behaviour(fabric);
+    if ways.flush_needs_async_read && ways.async_events.raises(event) {
+        peer.withheld.set(1);
+    }
+    peer.raise(fabric, event);
+    peer.fail_receives(fabric);
+    fail_later(fabric, peer);
+    Outcome::done(status)
+}
+
+/// The key, its rights or the memory behind it do not allow an access.
+#[cold]
+pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
+    peer.count(fabric, Count::ResponderAccess);
+    deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
+}
+
+/// The target's memory was not reached: it is not mapped, or see [`cannot_copy`].
+#[cold]
+pub(super) fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
+    if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
+}
+
+/// The other process cannot be reached: dead, or not ours to touch.
+#[cold]
+pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
+    if errno == Errno(libc::EPERM) {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        let token = peer.process();
+        let pid = fabric.pid_of(token).unwrap_or(0);
+        ONCE.call_once(|| {
+            eprintln!(
+                "softhca: process {} may not copy to or from process {pid} (process_vm_writev: EPERM). Both must run as \
+                 the same user; if they do, look at /proc/sys/kernel/yama/ptrace_scope (2 or 3 forbid it) and at the \
+                 container's seccomp profile.",
+                std::process::id()
+            );
+        });
+        return Outcome::done(wc_status::LOC_QP_OP_ERR);
+    }
+    fabric.defer(Deferred::Bury(peer.process()));
+    lost(peer)
+}
+
+/// A receive ends in an error at the answering side, which stops.
+#[cold]
+pub(super) fn refuse(fabric: &Fabric, peer: &Peer, wqe: u32, status: u32) {
+    peer.count(fabric, Count::ResponderError);
+    if let Some(reserved) = peer.cq(fabric).reserve(fabric) {
+        reserved.commit(fabric, peer.name(), &failed_recv(status, wqe, peer.xrc_queue()));
+    }
+    peer.fail_receives(fabric);
+    fail_later(fabric, peer);
+}
+
+/// A rule ends the request with this status. A flushed request means that the queue pair has failed.
+#[cold]
+pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
+    if status == wc_status::WR_FLUSH_ERR {
+        fail_later(fabric, qp);
+    }
+    Outcome::done(status)
+}
+
+/// Nobody there: reliable senders wait for an answer, others never know.
+#[cold]
+pub(crate) fn lost(qp: &QpShared) -> Outcome {
+    if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
+}
+
+/// There is no request: reliable senders are told to come again (and count it when they wait, since they may try
+/// early).
+#[cold]
+pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
+    if !is_reliable(qp.kind.get()) {
+        peer.count(fabric, Count::OutOfBuffer);
+        return Outcome::done(wc_status::SUCCESS);
+    }
+    Outcome::NotReady(rnr_time(peer.min_rnr_timer.get()))
+}
+
+/// RNR NAK timer code to nanoseconds (InfiniBand specification 9.7.5.2.8).
+fn rnr_time(code: u32) -> u64 {
+    const TEN_US: [u64; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
+        4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    TEN_US[code as usize & 31] * 10_000
+}

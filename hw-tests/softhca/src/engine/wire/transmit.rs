@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transmission: a request meets the queue pair it is meant for, or does not.
+//!
+//! Called by: send, with `sq.lock` of the sender held, from whatever process. Calls: receive (sends), rdma (RDMA and
+//! atomics), datagram. Grade: hot. Thread rule: everything of the peer happens under its `resp.lock`, which also keeps
+//! its queues from going away.
+
+use crate::engine::{
+    codes::{
+        event,
+        qp_state::{RTR, SQE},
+        qp_type::{UD, XRC_SEND, answering, is_reliable},
+        wc_status, wr_opcode,
+    },
+    fabric::{Fabric, counters::Count},
+    faults::verdict::{self, Verdict},
+    qp::shared::{QpShared, place},
+    recv::xrc,
+    wire::{
+        datagram,
+        message::{Message, Outcome},
+        rdma, receive,
+        responder::{Peer, deny, lost, not_ready, scripted},
+    },
+};
+
+/// Executes a request.
+#[inline]
+pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
+    if qp.kind.get() == UD {
+        return datagram::transmit(fabric, qp, m);
+    }
+    let number = qp.dest_qpn.get();
+    let peer = place(fabric, number);
+    let held = peer.resp.lock.lock(fabric);
+    let is_reached = peer.qpn.get() == number
+        && peer.dest_qpn.get() == qp.qpn.get()
+        && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
+        && peer.device.get() == qp.to_device.get()
+        && peer.port.get() == qp.to_port.get()
+        && peer.kind.get() == answering(qp.kind.get())
+        && peer.shares_partition(qp)
+        && fabric.is_active(qp.device.get(), qp.port.get())
+        && fabric.is_active(peer.device.get(), peer.port.get());
+    if !is_reached {
+        drop(held);
+        return lost(qp);
+    }
+    let mut ready_ns = 0;
+    if fabric.has_faults || fabric.has_model {
+        match verdict::on_packet(fabric, qp, peer, m.len) {
+            // A repeated packet is known by its number, and answered without being executed again.
+            Verdict::Pass(ready) => ready_ns = ready,
+            Verdict::Twice(ready) => {
+                ready_ns = ready;
+                peer.count(fabric, Count::DuplicateRequest);
+            }
+            Verdict::Lost => return lost(qp),
+            Verdict::NotReady => return not_ready(fabric, qp, peer),
+            Verdict::Status(status) => return scripted(fabric, qp, status),
+        }
+    }
+    // Packets count: one for each path MTU of payload, at least one.
+    let mtu_bits = qp.mtu_bits.get();
+    let packets = if m.len == 0 { 1 } else { ((m.len - 1) >> mtu_bits) + 1 };
+    let psn = qp.sq.psn.get();
+    let ahead = psn.wrapping_sub(peer.resp.psn.get()) & 0xff_ffff;
+    if ahead != 0 {
+        if is_reliable(qp.kind.get()) {
+            if ahead >= 1 << 23 {
+                // A packet of the past: answered, and not executed again.
+                peer.count(fabric, Count::DuplicateRequest);
+                qp.sq.psn.set((psn + packets) & 0xff_ffff);
+                return Outcome::done(wc_status::SUCCESS);
+            }
+            return Outcome::Lost;
+        }
+        peer.resp.psn.set(psn); // unreliable: what is missing is missing
+    }
+    if peer.resp.established.get() == 0 {
+        peer.resp.established.set(1);
+        if peer.state.get() == RTR {
+            peer.raise(fabric, event::COMM_EST);
+        }
+    }
+    let outcome = if qp.kind.get() == XRC_SEND {
+        execute_xrc(fabric, qp, peer, m, ready_ns)
+    } else {
+        execute(fabric, qp, &Peer { qp: peer, xrc: None }, m, ready_ns)
+    };
+    match outcome {
+        Outcome::Done { status: wc_status::SUCCESS, .. } => {
+            let next = (psn + packets) & 0xff_ffff;
+            qp.sq.psn.set(next);
+            peer.resp.psn.set(next);
+            Outcome::Done { status: wc_status::SUCCESS, ready_ns }
+        }
+        Outcome::Done { .. } | Outcome::NotReady(_) | Outcome::Lost => outcome,
+    }
+}
+
+/// Does what the request says to whoever answers.
+#[inline]
+fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
+    match m.opcode {
+        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => receive::receive(fabric, qp, peer, m, ready_ns),
+        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
+        wr_opcode::SEND_WITH_INV => receive::receive_invalidating(fabric, qp, peer, m, ready_ns),
+        wr_opcode::RDMA_READ => rdma::read(fabric, qp, peer, m),
+        _ => rdma::atomic(fabric, qp, peer, m),
+    }
+}
+
+/// The same for a request that names a shared receive queue, which must be of the domain of the queue pair.
+#[inline(never)]
+fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
+    match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
+        // Neither memory is this process's: the sender's own timer does it.
+        Some((queue, _held)) if m.memory.pid.is_some() && queue.owner.get() != fabric.token() => Outcome::Lost,
+        Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
+        None => deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),
+    }
+}

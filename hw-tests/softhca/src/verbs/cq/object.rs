@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_cq`: completion queues, polled the plain way. Every queue has room for the extended interface (`cq_ex`), whose
+//! structure begins with this one's. Grade: `poll_cq` and `req_notify_cq` are hot: no allocation, no lock but the
+//! engine's. The rest is setup. Threads: any.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+
+use super::channel::SoftChannel;
+use super::cursor::Cursor;
+use crate::behaviour::ByteLen;
+use crate::engine::codes::wc_status;
+use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
+use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::registry;
+
+/// A completion queue as programs hold it.
+#[repr(C)]
+pub(crate) struct SoftCq {
+    /// Written by this library and read by inline code of the program.
+    pub(super) public: UnsafeCell<ibv_cq_ex>,
+    pub(super) engine: Cq,
+    pub(super) cursor: Cursor,
+    number: u64,
+    channel: *mut ibv_comp_channel,
+    /// Polling leaves `byte_len` and `vendor_err` of sends that succeeded as the program had them.
+    leaves_lengths: bool,
+}
+
+// The engine gives a completion in the layout of an ibv_wc, and its own fields after it.
+const _: () = assert!(size_of::<ibv_wc>() == 48 && std::mem::offset_of!(Wc, ts_raw) == 48);
+const _: () = assert!(std::mem::offset_of!(ibv_wc, dlid_path_bits) == std::mem::offset_of!(Wc, dlid_path_bits));
+
+impl SoftCq {
+    /// The queue behind a program's pointer.
+    ///
+    /// # Safety
+    /// `cq` is a completion queue of this library, not destroyed.
+    #[inline]
+    pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a SoftCq {
+        // SAFETY: every ibv_cq this library gives out is the first field of a SoftCq; what is written is in
+        // UnsafeCells.
+        unsafe { &*cq.cast::<SoftCq>() }
+    }
+
+    /// The engine's object.
+    pub(crate) fn engine(&self) -> &Cq {
+        &self.engine
+    }
+
+    /// By which events name it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// How a queue is to be made, from either interface.
+pub(super) struct Plan {
+    pub(super) cqe: u32,
+    pub(super) user: *mut c_void,
+    pub(super) channel: *mut ibv_comp_channel,
+    pub(super) comp_vector: u32,
+    pub(super) timestamps: u32,
+    pub(super) single_threaded: bool,
+}
+
+/// Makes a queue.
+///
+/// # Safety
+/// `context` is open; the plan's channel is null or not destroyed.
+pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*mut SoftCq> {
+    // SAFETY: by the caller's word.
+    let (opened, channel) = unsafe {
+        (SoftContext::of(context), if plan.channel.is_null() { None } else { Some(SoftChannel::of(plan.channel)) })
+    };
+    // SAFETY: by the caller's word.
+    if plan.comp_vector >= unsafe { (*context).num_comp_vectors } as u32 {
+        return Err(Errno(libc::EINVAL));
+    }
+    debug_assert_eq!(plan.timestamps & !(CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL), 0);
+    let number = registry::reserve();
+    let engine = opened.hca().create_cq(plan.cqe, channel.map(SoftChannel::engine), number, plan.timestamps)?;
+    // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
+    // rest.
+    let mut public: ibv_cq_ex = unsafe { std::mem::zeroed() };
+    public.context = context;
+    public.channel = plan.channel;
+    public.cq_context = plan.user;
+    public.cqe = engine.cqe() as c_int;
+    let cq = Box::into_raw(Box::new(SoftCq {
+        public: UnsafeCell::new(public),
+        engine,
+        cursor: Cursor::new(plan.single_threaded),
+        number,
+        channel: plan.channel,
+        leaves_lengths: opened.hca().behaviour().success_byte_len_on_send == ByteLen::Untouched,
+    }));
+    registry::enter(number, cq);
+    if let Some(channel) = channel {
+        channel.count_user(1);
+    }
+    Ok(cq)
+}
+
+/// `ibv_create_cq(3)`.
+///
+/// # Safety
+/// `context` is open; `channel` is null or not destroyed.
+pub(crate) unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    if cqe < 1 || comp_vector < 0 {
+        return pointer(Err(Errno(libc::EINVAL)));
+    }
+    let plan = Plan {
+        cqe: cqe as u32,
+        user: cq_context,
+        channel,
+        comp_vector: comp_vector as u32,
+        timestamps: 0,
+        single_threaded: false,
+    };
+    // SAFETY: by the caller's word.
+    pointer(unsafe { create(context, &plan) }.map(<*mut SoftCq>::cast))
+}
+
+/// `ibv_resize_cq(3)`.
+///
+/// # Safety
+/// `cq` is not destroyed.
+pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    if cqe < 1 {
+        return number(Err(Errno(libc::EINVAL)));
+    }
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftCq::of(cq) };
+    let result = queue.engine.resize(cqe as u32);
+    // SAFETY: resizing and reading the size at once is the program's race, on an integer.
+    unsafe { (*queue.public.get()).cqe = queue.engine.cqe() as c_int };
+    number(result)
+}
+
+/// `ibv_modify_cq`: moderation of events, which the emulated adapter does not have.
+///
+/// # Safety
+/// `cq` is not destroyed; `attr` is readable.
+pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
+    number(Err(Errno(libc::EOPNOTSUPP)))
+}
+
+/// `ibv_destroy_cq(3)`: EBUSY while a queue pair uses it; waits until its events are acknowledged.
+///
+/// # Safety
+/// `cq` is not destroyed, and given up if this succeeds.
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftCq::of(cq) };
+    let result = queue.engine.destroy();
+    if result.is_ok() {
+        registry::retire(queue.number);
+        if !queue.channel.is_null() {
+            // SAFETY: a channel cannot be destroyed while a queue uses it.
+            unsafe { SoftChannel::of(queue.channel) }.count_user(-1);
+        }
+        // SAFETY: made by Box in `create`; the caller gives it up, and no event names it any more.
+        drop(unsafe { Box::from_raw(cq.cast::<SoftCq>()) });
+    }
+    number(result)
+}
+
+/// `ibv_poll_cq(3)`: the number of completions written; -1 after an overrun.
+///
+/// # Safety
+/// `cq` is not destroyed; `wc` is writable for `entries` completions.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftCq::of(cq) };
+    let taken = queue.engine.poll_each(entries.max(0) as usize, |index, completion| {
+        // SAFETY: `index` stays below `entries`; a Wc starts with an ibv_wc (asserted above).
+        unsafe {
+            let mut told = std::ptr::from_ref(completion).cast::<ibv_wc>().read();
+            if queue.leaves_lengths && completion.status == wc_status::SUCCESS && told.opcode < IBV_WC_RECV {
+                // The program may have never written these: they are bytes of its, whatever they say.
+                let before = wc.add(index);
+                told.byte_len = (&raw const (*before).byte_len).read();
+                told.vendor_err = (&raw const (*before).vendor_err).read();
+            }
+            wc.add(index).write(told);
+        }
+    });
+    match taken {
+        Ok(count) => count as c_int,
+        Err(errno) => overrun(errno),
+    }
+}
+
+#[cold]
+fn overrun(errno: Errno) -> c_int {
+    set_errno(errno.0);
+    -1
+}
+
+/// `ibv_req_notify_cq(3)`.
+///
+/// # Safety
+/// `cq` is not destroyed.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    // SAFETY: by the caller's word.
+    number(unsafe { SoftCq::of(cq) }.engine.arm(solicited_only != 0))
+}

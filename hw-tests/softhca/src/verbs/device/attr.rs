@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the adapter can do and what it is: `ibv_query_device(3)`, `ibv_query_device_ex(3)`, and its clock now,
+//! `ibv_query_rt_values_ex(3)`.
+//! Grade: setup. Threads: any. The frequency of the clock is given in kHz, a clock value in ticks.
+
+use std::ffi::{c_char, c_int};
+
+use crate::engine::codes::device_cap;
+use crate::engine::{Errno, Hca};
+use crate::limits::Atomics;
+use crate::sys::{
+    IBV_ATOMIC_GLOB, IBV_ATOMIC_HCA, IBV_ATOMIC_NONE, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr,
+    ibv_device_attr_ex, ibv_query_device_ex_input, ibv_values_ex,
+};
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::number;
+
+fn attributes(hca: &Hca) -> ibv_device_attr {
+    let (spec, limits) = (hca.spec(), hca.limits());
+    // SAFETY: ibv_device_attr is integers and a character array.
+    let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
+    for (to, from) in attr.fw_ver.iter_mut().zip(spec.fw_ver.bytes().take(63)) {
+        *to = from as c_char;
+    }
+    attr.node_guid = spec.node_guid.to_be();
+    attr.sys_image_guid = spec.sys_image_guid.to_be();
+    attr.max_mr_size = limits.max_mr_size;
+    attr.page_size_cap = limits.page_size_cap;
+    attr.vendor_id = spec.vendor_id;
+    attr.vendor_part_id = spec.vendor_part_id;
+    attr.hw_ver = spec.hw_ver;
+    attr.max_qp = limits.max_qp;
+    attr.max_qp_wr = limits.max_qp_wr;
+    attr.device_cap_flags = limits.device_cap_flags;
+    attr.max_sge = limits.max_sge;
+    attr.max_sge_rd = limits.max_sge_rd;
+    attr.max_cq = limits.max_cq;
+    attr.max_cqe = limits.max_cqe;
+    attr.max_mr = limits.max_mr;
+    attr.max_mw = limits.max_mw;
+    attr.max_pd = limits.max_pd;
+    attr.max_qp_rd_atom = limits.max_qp_rd_atom;
+    attr.max_res_rd_atom = limits.max_res_rd_atom;
+    attr.max_qp_init_rd_atom = limits.max_qp_init_rd_atom;
+    attr.atomic_cap = match limits.atomics {
+        Atomics::None => IBV_ATOMIC_NONE,
+        Atomics::Hca => IBV_ATOMIC_HCA,
+        Atomics::Glob => IBV_ATOMIC_GLOB,
+    };
+    attr.max_mcast_grp = limits.max_mcast_grp;
+    attr.max_mcast_qp_attach = limits.max_mcast_qp_attach;
+    attr.max_total_mcast_qp_attach = limits.max_total_mcast_qp_attach;
+    attr.max_ah = limits.max_ah;
+    if hca.behaviour().srq {
+        attr.max_srq = limits.max_srq;
+        attr.max_srq_wr = limits.max_srq_wr;
+        attr.max_srq_sge = limits.max_srq_sge;
+    } else {
+        // What is made of them is not there, either.
+        attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
+    }
+    attr.max_pkeys = limits.max_pkeys;
+    attr.local_ca_ack_delay = limits.local_ca_ack_delay;
+    attr.phys_port_cnt = spec.ports.len() as u8;
+    attr
+}
+
+/// `ibv_query_device(3)`.
+///
+/// # Safety
+/// `context` is open; `out` is writable.
+pub(crate) unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_device_attr) -> c_int {
+    // SAFETY: by the caller's word.
+    unsafe { out.write(attributes(SoftContext::of(context).hca())) };
+    0
+}
+
+/// `ibv_query_device_ex(3)`: writes at most `size` bytes.
+///
+/// # Safety
+/// `context` is open; `input` is null or readable; `out` is writable for `size` bytes.
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    out: *mut ibv_device_attr_ex,
+    size: usize,
+) -> c_int {
+    // SAFETY: by the caller's word.
+    if size < size_of::<ibv_device_attr>() || (!input.is_null() && unsafe { (*input).comp_mask } != 0) {
+        return number(Err(Errno(libc::EINVAL)));
+    }
+    // SAFETY: by the caller's word.
+    let hca = unsafe { SoftContext::of(context) }.hca();
+    let clock = &hca.spec().clock;
+    // SAFETY: ibv_device_attr_ex is integers and a character array.
+    let mut attr: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    attr.orig_attr = attributes(hca);
+    let ways = hca.behaviour();
+    let bits = if ways.timestamps { clock.mask_bits } else { u32::from(ways.refused_timestamp_bits) };
+    attr.completion_timestamp_mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };
+    attr.hca_core_clock = if ways.timestamps { clock.frequency_hz / 1000 } else { 0 };
+    attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
+    attr.phys_port_cnt_ex = u32::from(attr.orig_attr.phys_port_cnt);
+    // SAFETY: at most `size` bytes of `out`; a newer program's further fields are zero.
+    unsafe {
+        out.cast::<u8>().write_bytes(0, size);
+        let known = size.min(size_of::<ibv_device_attr_ex>());
+        (&raw const attr).cast::<u8>().copy_to_nonoverlapping(out.cast::<u8>(), known);
+    }
+    0
+}
+
+/// `ibv_query_rt_values_ex(3)`: the raw clock's ticks, in `tv_nsec` as drivers of real adapters give them.
+///
+/// # Safety
+/// `context` is open; `values` is readable and writable.
+pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+    // SAFETY: by the caller's word.
+    let (hca, values) = unsafe { (SoftContext::of(context).hca(), &mut *values) };
+    let mut answered = 0;
+    if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
+        values.raw_clock.tv_sec = 0;
+        values.raw_clock.tv_nsec = hca.read_clock() as _;
+        answered = IBV_VALUES_MASK_RAW_CLOCK;
+    }
+    values.comp_mask = answered;
+    0
+}

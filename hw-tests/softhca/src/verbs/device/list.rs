@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_device` and the list of them; and which fabric this process belongs to, found once, from the environment:
+//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric), `SOFTHCA_CONFIG` (a file) and
+//! `SOFTHCA_PROFILE` (the profile of devices that name none).
+//!
+//! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it.
+//! Grade: setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
+
+use std::ffi::{c_char, c_int};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::config::Config;
+use crate::engine::fabric::sysfs;
+use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
+use crate::fabric_folder::{belong_to_run, check_private, is_fabric_name, make_private, named_folder};
+use crate::profiles;
+use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
+use crate::verbs::error::set_errno;
+
+/// The names of the (absent) device files below /dev/infiniband start with this.
+pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";
+
+/// A device as programs hold it. Some (libmlx5) look at what the real library keeps behind the public structure, and
+/// must find zeros there.
+#[repr(C)]
+pub(crate) struct SoftDevice {
+    public: ibv_device,
+    zeros: [u64; 32],
+    /// The adapter's index in the fabric.
+    pub(crate) index: usize,
+    guid: u64,
+}
+
+/// What this process knows before it joins its fabric.
+pub(crate) struct Library {
+    spec: FabricSpec,
+    /// `*mut SoftDevice`, never freed, never written after they are made.
+    devices: Vec<usize>,
+    fabric: Mutex<Option<Arc<Fabric>>>,
+}
+
+impl Library {
+    /// The fabric's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.spec.folder
+    }
+
+    /// The adapters.
+    pub(crate) fn adapters(&self) -> &[DeviceSpec] {
+        &self.spec.devices
+    }
+
+    /// The fabric, joined; anew in a child after a fork.
+    pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
+        let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pid = std::process::id() as i32;
+        if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == pid) {
+            return Ok(Arc::clone(fabric));
+        }
+        let fabric = Fabric::join(self.spec.clone()).inspect_err(|errno| {
+            eprintln!("softhca: cannot join the fabric in {}: {errno}", self.spec.folder.display());
+        })?;
+        belong_to_run(&self.spec.folder);
+        // The parent's, if there is one, belongs to the parent: dropping it here would take it away there.
+        if let Some(parents) = joined.replace(Arc::clone(&fabric)) {
+            std::mem::forget(parents);
+        }
+        Ok(fabric)
+    }
+}
+
+/// The fabric and devices of this process. An error is printed once, when it is found.
+pub(crate) fn library() -> Result<&'static Library> {
+    static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
+    let found = LIBRARY.get_or_init(|| {
+        describe().map_err(|error| {
+            eprintln!("softhca: {error:#}");
+            Errno(
+                error
+                    .root_cause()
+                    .downcast_ref::<io::Error>()
+                    .and_then(io::Error::raw_os_error)
+                    .unwrap_or(libc::EINVAL),
+            )
+        })
+    });
+    found.as_ref().map_err(|errno| *errno)
+}
+
+fn describe() -> anyhow::Result<Library> {
+    let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
+    let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
+    let profile = profile.map_err(|error| anyhow::anyhow!("SOFTHCA_PROFILE: {error}"))?;
+    let config = match std::env::var_os("SOFTHCA_CONFIG").filter(|path| !path.is_empty()) {
+        Some(path) => Config::read_as(Path::new(&path), profile)?,
+        None => Config::of_profile(profile),
+    };
+    let folder = fabric_folder(config.fabric.as_deref())?;
+    sysfs::make(&folder, &config.devices)?;
+    let devices = config
+        .devices
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| Box::into_raw(Box::new(SoftDevice::new(index, spec, &folder))) as usize)
+        .collect();
+    let spec = FabricSpec { folder, devices: config.devices, faults: config.faults, trace: config.trace };
+    Ok(Library { spec, devices, fabric: Mutex::new(None) })
+}
+
+/// `SOFTHCA_FABRIC` if it is a path, which must be there: a process that outlives its `softhca run` must not make the
+/// folder anew. Otherwise the folder in shared memory of that name, the configuration's, or `default`, made on demand.
+fn fabric_folder(configured: Option<&str>) -> anyhow::Result<PathBuf> {
+    let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
+    if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {
+        let folder = PathBuf::from(path);
+        check_private(&folder)?;
+        return Ok(folder);
+    }
+    let name = given.as_deref().or(configured).unwrap_or("default");
+    anyhow::ensure!(is_fabric_name(name), "SOFTHCA_FABRIC={name}: a fabric's name is 1 to 64 letters, digits, - and _");
+    let folder = named_folder(name);
+    make_private(&folder)?;
+    Ok(folder)
+}
+
+impl SoftDevice {
+    fn new(index: usize, spec: &DeviceSpec, folder: &Path) -> SoftDevice {
+        // SAFETY: ibv_device is integers, character arrays and nullable function pointers: all zeros is a value of it.
+        let mut public: ibv_device = unsafe { std::mem::zeroed() };
+        public.node_type = IBV_NODE_CA as _;
+        public.transport_type = IBV_TRANSPORT_IB as _;
+        let sysfs = sysfs::root(folder);
+        put(&mut public.name, &spec.name);
+        put(&mut public.dev_name, &format!("{DEV_NAME_PREFIX}{index}"));
+        put(&mut public.dev_path, &sysfs.join("class/infiniband").join(&spec.name).to_string_lossy());
+        put(&mut public.ibdev_path, &sysfs.join("class/infiniband").join(&spec.name).to_string_lossy());
+        SoftDevice { public, zeros: [0; 32], index, guid: spec.node_guid }
+    }
+
+    /// The device behind a program's pointer.
+    ///
+    /// # Safety
+    /// `device` is from [`ibv_get_device_list`].
+    pub(crate) unsafe fn of<'a>(device: *mut ibv_device) -> &'a SoftDevice {
+        // SAFETY: every ibv_device this library gives out is the first field of a SoftDevice, which lives for ever and
+        // is not written after it was made.
+        unsafe { &*device.cast::<SoftDevice>() }
+    }
+}
+
+/// Writes `text` and a zero into a C character array, cut to its size.
+fn put<const N: usize>(array: &mut [c_char; N], text: &str) {
+    for (to, from) in array[..N - 1].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+}
+
+/// `ibv_get_device_list(3)`: the fabric's adapters. Null with `errno` if there is no fabric to be had.
+///
+/// # Safety
+/// `count` is null or writable.
+pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    let devices = match library() {
+        Ok(library) => &library.devices[..],
+        Err(errno) => {
+            set_errno(errno.0);
+            return std::ptr::null_mut();
+        }
+    };
+    // SAFETY: calloc has no preconditions; the array has one element more than there are devices, for the null.
+    let list = unsafe { libc::calloc(devices.len() + 1, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
+    if list.is_null() {
+        set_errno(libc::ENOMEM);
+        return list;
+    }
+    for (place, device) in devices.iter().enumerate() {
+        // SAFETY: `place` is below the number of elements allocated.
+        unsafe { list.add(place).write(*device as *mut ibv_device) };
+    }
+    if !count.is_null() {
+        // SAFETY: writable by the caller's word.
+        unsafe { count.write(devices.len() as c_int) };
+    }
+    list
+}
+
+/// `ibv_free_device_list(3)`.
+///
+/// # Safety
+/// `list` is null or from [`ibv_get_device_list`], and not freed before.
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: made by calloc, by the caller's word.
+    unsafe { libc::free(list.cast()) };
+}
+
+/// `ibv_get_device_name(3)`.
+///
+/// # Safety
+/// `device` is from [`ibv_get_device_list`].
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: by the caller's word.
+    unsafe { SoftDevice::of(device) }.public.name.as_ptr()
+}
+
+/// `ibv_get_device_guid(3)`: big-endian.
+///
+/// # Safety
+/// `device` is from [`ibv_get_device_list`].
+pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    // SAFETY: by the caller's word.
+    unsafe { SoftDevice::of(device) }.guid.to_be()
+}
+
+/// `ibv_get_device_index(3)`: the adapter's place in the fabric, from 0.
+///
+/// # Safety
+/// `device` is from [`ibv_get_device_list`].
+pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    // SAFETY: by the caller's word.
+    unsafe { SoftDevice::of(device) }.index as c_int
+}
+
+const _: () = assert!(std::mem::offset_of!(SoftDevice, zeros) <= size_of::<ibv_device>() + 8);

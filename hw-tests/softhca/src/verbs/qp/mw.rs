@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_mw`: memory windows: `ibv_alloc_mw(3)`, `ibv_bind_mw(3)`, and what a work request says of binding one.
+//! Grade: setup; `binding` is pending. Threads: any, but one at a time binds a window.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+
+use super::object::SoftQp;
+use crate::engine::codes::wr_opcode;
+use crate::engine::{Mw, SendWr};
+use crate::sys::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp};
+use crate::verbs::error::{number, pointer};
+use crate::verbs::pd::SoftPd;
+
+/// A window as programs hold it.
+#[repr(C)]
+struct SoftMw {
+    /// Its key changes when it is bound.
+    public: UnsafeCell<ibv_mw>,
+    engine: Mw,
+}
+
+/// `ibv_alloc_mw(3)`.
+///
+/// # Safety
+/// `pd` is allocated.
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
+    // SAFETY: by the caller's word.
+    let domain = unsafe { SoftPd::of(pd) };
+    pointer(domain.engine().alloc_mw(kind).map(|engine| {
+        let rkey = engine.rkey();
+        let public = ibv_mw { context: domain.context(), pd, rkey, handle: rkey, type_: kind };
+        Box::into_raw(Box::new(SoftMw { public: UnsafeCell::new(public), engine })).cast()
+    }))
+}
+
+/// `ibv_dealloc_mw(3)`.
+///
+/// # Safety
+/// `mw` is a window of this library, and given up.
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    // SAFETY: made by Box in `alloc_mw`; the caller gives it up.
+    let window = unsafe { Box::from_raw(mw.cast::<SoftMw>()) };
+    number(window.engine.destroy())
+}
+
+/// `ibv_bind_mw(3)`, for windows of type 1 as the inline function has checked: posts the request, and says the new key.
+///
+/// # Safety
+/// `qp` and `mw` are not destroyed; `bind` is readable, and its region registered.
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
+    // SAFETY: by the caller's word.
+    let (queue, bind) = unsafe { (SoftQp::of(qp).engine(), &*bind) };
+    // SAFETY: as above; the low 8 bits count the bindings.
+    let key = unsafe { ((*mw).rkey & !0xff) | ((*mw).rkey.wrapping_add(1) & 0xff) };
+    let flags = bind.send_flags;
+    // SAFETY: as above.
+    let wr = SendWr { wr_id: bind.wr_id, flags, ..unsafe { binding(mw, key, &bind.bind_info) } };
+    number(queue.post_send(&wr).map(|()| {
+        // SAFETY: the window is the caller's alone while it binds it.
+        unsafe { (*mw).rkey = key };
+    }))
+}
+
+/// The request that binds `mw` and gives it the key `rkey`.
+///
+/// # Safety
+/// `mw` is not deallocated; the region that `info` names is null or registered.
+pub(super) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> SendWr<'static> {
+    // SAFETY: by the caller's word.
+    let (window, region) = unsafe { ((*mw).rkey, if info.mr.is_null() { 0 } else { (*info.mr).lkey }) };
+    SendWr {
+        opcode: wr_opcode::BIND_MW,
+        imm: window,
+        rkey,
+        remote_addr: info.addr,
+        compare_add: info.length,
+        swap: u64::from(region) | (u64::from(info.mw_access_flags) << 32),
+        ..SendWr::empty()
+    }
+}

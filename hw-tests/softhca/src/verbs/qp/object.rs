@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, destroyed. Which changes of state are allowed with
+//! which attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`). Grade:
+//! setup; posting is in `post`. Threads: any.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use super::ah;
+use super::builder::Builder;
+use super::srq::SoftSrq;
+use super::xrcd::SoftXrcd;
+use crate::engine::codes::qp_type;
+use crate::engine::{Errno, Qp, QpAttr, QpCap, QpInit, Result};
+use crate::sys::{
+    IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode, ibv_xrcd,
+};
+use crate::verbs::context::SoftContext;
+use crate::verbs::cq::object::SoftCq;
+use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::pd::SoftPd;
+use crate::verbs::registry;
+
+/// A queue pair as programs hold it.
+#[repr(C)]
+pub(crate) struct SoftQp {
+    /// Written by this library and, for the extended interface, by the program.
+    pub(super) public: UnsafeCell<ibv_qp_ex>,
+    engine: Qp,
+    pub(super) builder: Builder,
+    event_number: u64,
+    datagram: bool,
+    sq_sig_all: c_int,
+}
+
+impl SoftQp {
+    /// The queue pair behind a program's pointer.
+    ///
+    /// # Safety
+    /// `qp` is a queue pair of this library, not destroyed.
+    #[inline]
+    pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a SoftQp {
+        // SAFETY: every ibv_qp this library gives out is the first field of a SoftQp; what is written is in
+        // UnsafeCells.
+        unsafe { &*qp.cast::<SoftQp>() }
+    }
+
+    /// The engine's object.
+    #[inline]
+    pub(crate) fn engine(&self) -> &Qp {
+        &self.engine
+    }
+
+    /// By which events name it.
+    pub(crate) fn number(&self) -> u64 {
+        self.event_number
+    }
+
+    /// Whether its sends name an address handle each.
+    #[inline]
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.datagram
+    }
+}
+
+/// `ibv_create_qp(3)`: writes the granted sizes back.
+///
+/// # Safety
+/// `pd` is allocated; `init` is readable and writable; the queues it names are not destroyed.
+pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    // SAFETY: by the caller's word.
+    pointer(unsafe { create(pd, &mut *init) }.map(<*mut SoftQp>::cast))
+}
+
+/// Makes a queue pair in RESET.
+///
+/// # Safety
+/// As [`ibv_create_qp`].
+pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
+    let kind = init.qp_type;
+    if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD | qp_type::XRC_SEND) {
+        return Err(Errno(libc::EOPNOTSUPP));
+    }
+    // The initiating end of an XRC connection receives nothing.
+    let recv_cq = if kind == qp_type::XRC_SEND { init.send_cq } else { init.recv_cq };
+    if init.send_cq.is_null() || recv_cq.is_null() {
+        return Err(Errno(libc::EINVAL));
+    }
+    let event_number = registry::reserve();
+    // SAFETY: the domain and the queues are not destroyed, by the caller's word; a domain keeps its context.
+    let (domain, hca, send_cq, recv_cq, srq) = unsafe {
+        let domain = SoftPd::of(pd);
+        let srq = if init.srq.is_null() { None } else { Some(SoftSrq::of(init.srq).engine()) };
+        let hca = SoftContext::of(domain.context()).hca();
+        (domain, hca, SoftCq::of(init.send_cq).engine(), SoftCq::of(recv_cq).engine(), srq)
+    };
+    let engine = hca.create_qp(&QpInit {
+        kind,
+        pd: domain.engine(),
+        send_cq,
+        recv_cq,
+        srq,
+        cap: cap_in(&init.cap),
+        sq_sig_all: init.sq_sig_all != 0,
+        cookie: event_number,
+    })?;
+    init.cap = cap_out(engine.cap());
+    Ok(hand_out(domain.context(), pd, init, engine, event_number))
+}
+
+/// Makes the answering end of an XRC connection, in RESET: it has no queues.
+///
+/// # Safety
+/// `xrcd` is open.
+pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
+    // SAFETY: by the caller's word; a domain keeps its context.
+    let (domain, hca) = unsafe { (SoftXrcd::of(xrcd), SoftContext::of(SoftXrcd::of(xrcd).context()).hca()) };
+    let event_number = registry::reserve();
+    let engine = hca.create_xrc_recv(domain.engine(), event_number)?;
+    init.cap = cap_out(engine.cap());
+    (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    Ok(hand_out(domain.context(), ptr::null_mut(), init, engine, event_number))
+}
+
+fn hand_out(
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    init: &ibv_qp_init_attr,
+    engine: Qp,
+    event_number: u64,
+) -> *mut SoftQp {
+    // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
+    // rest.
+    let mut public: ibv_qp_ex = unsafe { std::mem::zeroed() };
+    public.qp_base.context = context;
+    public.qp_base.qp_context = init.qp_context;
+    public.qp_base.pd = pd;
+    public.qp_base.send_cq = init.send_cq;
+    public.qp_base.recv_cq = init.recv_cq;
+    public.qp_base.srq = init.srq;
+    public.qp_base.handle = engine.number();
+    public.qp_base.qp_num = engine.number();
+    public.qp_base.state = IBV_QPS_RESET;
+    public.qp_base.qp_type = init.qp_type;
+    let qp = Box::into_raw(Box::new(SoftQp {
+        public: UnsafeCell::new(public),
+        engine,
+        builder: Builder::default(),
+        event_number,
+        datagram: init.qp_type == qp_type::UD,
+        sq_sig_all: init.sq_sig_all,
+    }));
+    registry::enter::<c_void>(event_number, qp.cast());
+    qp
+}
+
+fn cap_in(cap: &ibv_qp_cap) -> QpCap {
+    QpCap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+fn cap_out(cap: QpCap) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: cap.max_send_wr,
+        max_recv_wr: cap.max_recv_wr,
+        max_send_sge: cap.max_send_sge,
+        max_recv_sge: cap.max_recv_sge,
+        max_inline_data: cap.max_inline_data,
+    }
+}
+
+/// `ibv_modify_qp(3)`.
+///
+/// # Safety
+/// `qp` is not destroyed; `attr` is readable.
+pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    // SAFETY: by the caller's word.
+    let (queue, attr) = unsafe { (SoftQp::of(qp), &*attr) };
+    let mask = mask as u32;
+    let result = queue.engine.modify(
+        &QpAttr {
+            qp_state: attr.qp_state,
+            cur_qp_state: attr.cur_qp_state,
+            path_mtu: attr.path_mtu,
+            qkey: attr.qkey,
+            rq_psn: attr.rq_psn,
+            sq_psn: attr.sq_psn,
+            dest_qp_num: attr.dest_qp_num,
+            qp_access_flags: attr.qp_access_flags,
+            cap: cap_in(&attr.cap),
+            // An address that is not set is not looked at: its bytes may be anything.
+            ah_attr: if mask & IBV_QP_AV != 0 { ah::attr_in(&attr.ah_attr) } else { ah::attr_none() },
+            pkey_index: attr.pkey_index,
+            en_sqd_async_notify: attr.en_sqd_async_notify,
+            sq_draining: attr.sq_draining,
+            max_rd_atomic: attr.max_rd_atomic,
+            max_dest_rd_atomic: attr.max_dest_rd_atomic,
+            min_rnr_timer: attr.min_rnr_timer,
+            port_num: attr.port_num,
+            timeout: attr.timeout,
+            retry_cnt: attr.retry_cnt,
+            rnr_retry: attr.rnr_retry,
+        },
+        mask,
+    );
+    if result.is_ok() && mask & IBV_QP_STATE != 0 {
+        // SAFETY: a program does not change a queue pair's state from two threads at once.
+        unsafe { (*queue.public.get()).qp_base.state = attr.qp_state };
+    }
+    number(result)
+}
+
+/// `ibv_query_qp(3)`: everything, whatever the mask asks for, as the man page allows.
+///
+/// # Safety
+/// `qp` is not destroyed; `attr` and `init` are writable.
+pub(crate) unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    _mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftQp::of(qp) };
+    let now = queue.engine.query();
+    // SAFETY: ibv_qp_attr is integers.
+    let mut out: ibv_qp_attr = unsafe { std::mem::zeroed() };
+    out.qp_state = now.qp_state as _;
+    out.cur_qp_state = now.cur_qp_state as _;
+    out.path_mtu = now.path_mtu as _;
+    out.path_mig_state = IBV_MIG_MIGRATED;
+    out.qkey = now.qkey;
+    out.rq_psn = now.rq_psn;
+    out.sq_psn = now.sq_psn;
+    out.dest_qp_num = now.dest_qp_num;
+    out.qp_access_flags = now.qp_access_flags;
+    out.cap = cap_out(queue.engine.cap());
+    out.ah_attr = ah::attr_out(&now.ah_attr);
+    out.pkey_index = now.pkey_index;
+    out.en_sqd_async_notify = now.en_sqd_async_notify;
+    out.sq_draining = now.sq_draining;
+    out.max_rd_atomic = now.max_rd_atomic;
+    out.max_dest_rd_atomic = now.max_dest_rd_atomic;
+    out.min_rnr_timer = now.min_rnr_timer;
+    out.port_num = now.port_num;
+    out.timeout = now.timeout;
+    out.retry_cnt = now.retry_cnt;
+    out.rnr_retry = now.rnr_retry;
+    let public = queue.public.get();
+    // SAFETY: the program does not race a query on a change of the same queue pair; both results are writable.
+    unsafe {
+        (*public).qp_base.state = now.qp_state as _;
+        let base = &(*public).qp_base;
+        init.write(ibv_qp_init_attr {
+            qp_context: base.qp_context,
+            send_cq: base.send_cq,
+            recv_cq: base.recv_cq,
+            srq: base.srq,
+            cap: out.cap,
+            qp_type: base.qp_type,
+            sq_sig_all: queue.sq_sig_all,
+        });
+        attr.write(out);
+    }
+    0
+}
+
+/// `ibv_destroy_qp(3)`: waits until its events are acknowledged.
+///
+/// # Safety
+/// `qp` is not destroyed, and given up if this succeeds.
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftQp::of(qp) };
+    let result = queue.engine.destroy();
+    if result.is_ok() {
+        registry::retire(queue.event_number);
+        // SAFETY: made by Box in `create`; the caller gives it up, and no event names it any more.
+        drop(unsafe { Box::from_raw(qp.cast::<SoftQp>()) });
+    }
+    number(result)
+}
+
+/// `ibv_query_qp_data_in_order(3)`: no promise; large transfers are copied by the kernel in an order of its own.
+pub(crate) extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: ibv_wr_opcode, _flags: u32) -> c_int {
+    0
+}
+
+/// `ibv_query_ece(3)`: the adapter has no enhanced connection establishment.
+///
+/// # Safety
+/// `ece` is writable.
+pub(crate) unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    // SAFETY: writable by the caller's word.
+    unsafe { ece.write(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 }) };
+    set_errno(libc::EOPNOTSUPP);
+    libc::EOPNOTSUPP
+}
+
+/// `ibv_set_ece(3)`: as [`ibv_query_ece`].
+pub(crate) extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+    set_errno(libc::EOPNOTSUPP);
+    libc::EOPNOTSUPP
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`, which walk the program's list and give each
+//! request to the engine. The pieces of memory are passed as they lie in the program's list. Grade: hot: no allocation,
+//! no lock but the engine's. Threads: any. Tests: at the end of the file; under Miri they also find reads of what a
+//! program has not set.
+
+use std::ffi::c_int;
+
+use super::ah::SoftAh;
+use super::object::SoftQp;
+use super::srq::SoftSrq;
+use crate::engine::codes::{qp_type, wr_opcode};
+use crate::engine::{Errno, RecvWr, SendWr, Sge};
+use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::verbs::error::set_errno;
+
+// The engine reads the program's list of pieces in place.
+const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv_sge>() == align_of::<Sge>());
+const _: () = assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(Sge, len));
+const _: () = assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(Sge, lkey));
+
+/// The pieces of a request.
+///
+/// # Safety
+/// `list` has `count` pieces that stay unchanged during the call.
+#[inline]
+unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+    if count <= 0 || list.is_null() {
+        return &[];
+    }
+    // SAFETY: by the caller's word; an ibv_sge is a Sge (asserted above).
+    unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count as usize) }
+}
+
+/// `ibv_post_send(3)`: stops at the first request that cannot be posted, names it in `bad` and returns why.
+///
+/// # Safety
+/// `qp` is not destroyed; `wr` is a list of requests; `bad` is writable.
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftQp::of(qp) };
+    // SAFETY: as above; the type never changes.
+    let kind = if queue.is_datagram() { qp_type::UD } else { unsafe { (*qp).qp_type } };
+    while !wr.is_null() {
+        // SAFETY: a member of the program's list, which the program does not change during the call.
+        let request = unsafe { request(kind, wr) };
+        if let Err(errno) = queue.engine().post_send(&request) {
+            // SAFETY: writable by the caller's word.
+            unsafe { bad.write(wr) };
+            return refused(errno);
+        }
+        // SAFETY: as above.
+        wr = unsafe { (*wr).next };
+    }
+    0
+}
+
+/// What a request to a queue pair of this kind says. A program sets what the opcode has (`ibv_post_send(3)`), and
+/// leaves whatever was there in all else: so no reference is made to a request, and no field of it is read that its
+/// opcode does not have.
+///
+/// # Safety
+/// `wr` is a request for such a queue pair, which stays unchanged as long as the answer is used, as do its pieces,
+/// address handle and memory window.
+#[inline]
+unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
+    // SAFETY: by the caller's word; every request has these fields.
+    let (wr_id, opcode, flags) = unsafe { ((*wr).wr_id, (*wr).opcode, (*wr).send_flags) };
+    if opcode == wr_opcode::BIND_MW {
+        // SAFETY: as above, and a request to bind has this member.
+        let bound = unsafe {
+            let bind = &raw const (*wr).__bindgen_anon_2.bind_mw;
+            super::mw::binding((*bind).mw, (*bind).rkey, &(*bind).bind_info)
+        };
+        return SendWr { wr_id, flags, ..bound };
+    }
+    // SAFETY: as above; every request but one to bind has pieces.
+    let sge = unsafe { pieces((*wr).sg_list, (*wr).num_sge) };
+    let mut request = SendWr { wr_id, opcode, flags, sge, ..SendWr::empty() };
+    match opcode {
+        wr_opcode::SEND_WITH_IMM | wr_opcode::RDMA_WRITE_WITH_IMM => {
+            // SAFETY: as above, and such requests have this member.
+            request.imm = unsafe { (*wr).__bindgen_anon_1.imm_data };
+        }
+        wr_opcode::SEND_WITH_INV | wr_opcode::LOCAL_INV => {
+            // SAFETY: as above.
+            request.imm = unsafe { (*wr).__bindgen_anon_1.invalidate_rkey };
+        }
+        _ => {}
+    }
+    match opcode {
+        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM if kind == qp_type::UD => {
+            // SAFETY: as above.
+            let ud = unsafe { (*wr).wr.ud };
+            // SAFETY: null or an address handle of the program.
+            request.ah = unsafe { ud.ah.as_ref().map(|_| SoftAh::of(ud.ah).engine()) };
+            (request.remote_qpn, request.remote_qkey) = (ud.remote_qpn, ud.remote_qkey);
+        }
+        wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
+            // SAFETY: as above.
+            let atomic = unsafe { &raw const (*wr).wr.atomic };
+            // SAFETY: as above.
+            (request.remote_addr, request.rkey) = unsafe { ((*atomic).remote_addr, (*atomic).rkey) };
+            // SAFETY: as above.
+            request.compare_add = unsafe { (*atomic).compare_add };
+            if opcode == wr_opcode::ATOMIC_CMP_AND_SWP {
+                // SAFETY: as above; an addition has nothing to swap.
+                request.swap = unsafe { (*atomic).swap };
+            }
+        }
+        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM | wr_opcode::RDMA_READ => {
+            // SAFETY: as above.
+            (request.remote_addr, request.rkey) = unsafe { ((*wr).wr.rdma.remote_addr, (*wr).wr.rdma.rkey) };
+        }
+        _ => {}
+    }
+    if kind == qp_type::XRC_SEND {
+        // SAFETY: as above.
+        request.remote_srqn = unsafe { (*wr).qp_type.xrc.remote_srqn };
+    }
+    request
+}
+
+/// `ibv_post_recv(3)`: as [`post_send`].
+///
+/// # Safety
+/// `qp` is not destroyed; `wr` is a list of requests; `bad` is writable.
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftQp::of(qp) }.engine();
+    while !wr.is_null() {
+        // SAFETY: a member of the program's list, and the pieces that belong to it.
+        let request = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
+        if let Err(errno) = queue.post_recv(&request) {
+            // SAFETY: writable by the caller's word.
+            unsafe { bad.write(wr) };
+            return refused(errno);
+        }
+        // SAFETY: as above.
+        wr = unsafe { (*wr).next };
+    }
+    0
+}
+
+/// Requests given to the engine at once.
+const BATCH: usize = 16;
+
+/// `ibv_post_srq_recv(3)`: as [`post_send`].
+///
+/// # Safety
+/// `srq` is not destroyed; `wr` is a list of requests; `bad` is writable.
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    mut wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: by the caller's word.
+    let queue = unsafe { SoftSrq::of(srq) }.engine();
+    while !wr.is_null() {
+        let first = wr;
+        let mut batch = [RecvWr { wr_id: 0, sge: &[] }; BATCH];
+        let mut count = 0;
+        while count < BATCH && !wr.is_null() {
+            // SAFETY: a member of the program's list, and the pieces that belong to it.
+            batch[count] = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
+            count += 1;
+            // SAFETY: as above.
+            wr = unsafe { (*wr).next };
+        }
+        if let Err((place, errno)) = queue.post_recv(&batch[..count]) {
+            let mut refused_wr = first;
+            for _ in 0..place {
+                // SAFETY: the engine refused one of the `count` members walked above.
+                refused_wr = unsafe { (*refused_wr).next };
+            }
+            // SAFETY: writable by the caller's word.
+            unsafe { bad.write(refused_wr) };
+            return refused(errno);
+        }
+    }
+    0
+}
+
+#[cold]
+fn refused(errno: Errno) -> c_int {
+    set_errno(errno.0);
+    errno.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{
+        ibv_send_wr__bindgen_ty_2__bindgen_ty_1 as Rdma, ibv_send_wr__bindgen_ty_2__bindgen_ty_2 as Atomic,
+    };
+    use std::mem::MaybeUninit;
+
+    /// A request as a program makes it that sets no more than it must.
+    fn made(opcode: u32, list: &[ibv_sge]) -> MaybeUninit<ibv_send_wr> {
+        let mut made = MaybeUninit::<ibv_send_wr>::uninit();
+        let wr = made.as_mut_ptr();
+        // SAFETY: fields of a local.
+        unsafe {
+            (&raw mut (*wr).wr_id).write(7);
+            (&raw mut (*wr).next).write(std::ptr::null_mut());
+            (&raw mut (*wr).sg_list).write(list.as_ptr().cast_mut());
+            (&raw mut (*wr).num_sge).write(list.len() as c_int);
+            (&raw mut (*wr).opcode).write(opcode);
+            (&raw mut (*wr).send_flags).write(2);
+        }
+        made
+    }
+
+    #[test]
+    fn a_send_is_read_although_nothing_else_is_set() {
+        let list = [ibv_sge { addr: 64, length: 8, lkey: 5 }];
+        let made = made(wr_opcode::SEND, &list);
+        // SAFETY: a request for such a queue pair.
+        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
+        assert_eq!((read.wr_id, read.opcode, read.flags, read.sge.len()), (7, wr_opcode::SEND, 2, 1));
+        assert_eq!((read.sge[0].addr, read.sge[0].len, read.sge[0].lkey), (64, 8, 5));
+        assert_eq!((read.imm, read.remote_addr, read.rkey, read.remote_srqn), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn immediate_data_is_read_where_there_is_some() {
+        let mut made = made(wr_opcode::SEND_WITH_IMM, &[]);
+        // SAFETY: a field of a local.
+        unsafe { (&raw mut (*made.as_mut_ptr()).__bindgen_anon_1.imm_data).write(9) };
+        // SAFETY: a request for such a queue pair.
+        assert_eq!(unsafe { request(qp_type::RC, made.as_ptr()) }.imm, 9);
+    }
+
+    #[test]
+    fn a_write_is_read_with_its_place_alone() {
+        let mut made = made(wr_opcode::RDMA_WRITE, &[]);
+        // SAFETY: a field of a local.
+        unsafe { (&raw mut (*made.as_mut_ptr()).wr.rdma).write(Rdma { remote_addr: 4096, rkey: 3 }) };
+        // SAFETY: a request for such a queue pair.
+        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
+        assert_eq!((read.remote_addr, read.rkey, read.imm, read.compare_add), (4096, 3, 0, 0));
+    }
+
+    #[test]
+    fn of_an_addition_there_is_nothing_to_swap() {
+        let mut made = made(wr_opcode::ATOMIC_FETCH_AND_ADD, &[]);
+        // SAFETY: fields of a local.
+        unsafe {
+            let atomic: *mut Atomic = &raw mut (*made.as_mut_ptr()).wr.atomic;
+            (&raw mut (*atomic).remote_addr).write(8);
+            (&raw mut (*atomic).compare_add).write(1);
+            (&raw mut (*atomic).rkey).write(3);
+        }
+        // SAFETY: a request for such a queue pair.
+        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
+        assert_eq!((read.remote_addr, read.rkey, read.compare_add, read.swap), (8, 3, 1, 0));
+    }
+
+    #[test]
+    fn a_list_of_no_pieces_may_have_any_address() {
+        // SAFETY: no piece is looked at.
+        assert!(unsafe { pieces(std::ptr::without_provenance(1), 0) }.is_empty());
+    }
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its
+//! setters, `wr_complete`. Requests are gathered here and given to the engine when completed; inline data is copied at
+//! once, as the interface promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade:
+//! hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
+//! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::ah::SoftAh;
+use super::builder::{Building, Request};
+use super::mw::binding;
+use super::object::{SoftQp, create, create_xrc_recv};
+use crate::behaviour::AtomicAccess;
+use crate::engine::codes::{qp_type, send_flags, wr_opcode};
+use crate::engine::{Errno, SendWr, Sge};
+use crate::limits::Atomics;
+use crate::sys::{
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
+    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
+    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+};
+use crate::verbs::context::SoftContext;
+use crate::verbs::error::pointer;
+
+/// The operations that each kind of queue pair has.
+const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
+const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
+const UC_OPERATIONS: u64 = UD_OPERATIONS
+    | IBV_QP_EX_WITH_RDMA_WRITE as u64
+    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64
+    | IBV_QP_EX_WITH_SEND_WITH_INV as u64
+    | IBV_QP_EX_WITH_LOCAL_INV as u64
+    | IBV_QP_EX_WITH_BIND_MW as u64;
+const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
+
+/// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
+///
+/// # Safety
+/// `context` is open; `init` is readable and writable, and what it names is not destroyed.
+pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+    // SAFETY: by the caller's word.
+    let init = unsafe { &mut *init };
+    let mask = init.comp_mask;
+    let known =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    let is_xrc_recv = init.qp_type == qp_type::XRC_RECV;
+    let operations = if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { init.send_ops_flags } else { 0 };
+    let possible = match init.qp_type {
+        qp_type::RC | qp_type::XRC_SEND => RC_OPERATIONS,
+        qp_type::XRC_RECV => 0,
+        qp_type::UC => UC_OPERATIONS,
+        _ => UD_OPERATIONS,
+    };
+    // SAFETY: the context is open, by the caller's word.
+    let hca = unsafe { SoftContext::of(context) }.hca();
+    let ways = hca.behaviour().atomic_access_without_cap;
+    let lacks_atomics = hca.limits().atomics == Atomics::None && ways == AtomicAccess::Eopnotsupp;
+    let possible = if lacks_atomics { possible & !ATOMICS } else { possible };
+    if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
+        return pointer(Err(Errno(libc::EINVAL)));
+    }
+    if mask & !known != 0
+        || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0)
+        || operations & !possible != 0
+    {
+        return pointer(Err(Errno(libc::EOPNOTSUPP)));
+    }
+    let mut plain = ibv_qp_init_attr {
+        qp_context: init.qp_context,
+        send_cq: init.send_cq,
+        recv_cq: init.recv_cq,
+        srq: init.srq,
+        cap: init.cap,
+        qp_type: init.qp_type,
+        sq_sig_all: init.sq_sig_all,
+    };
+    // SAFETY: the mask says which domain there is; the rest by the caller's word.
+    let made =
+        unsafe { if is_xrc_recv { create_xrc_recv(init.xrcd, &mut plain) } else { create(init.pd, &mut plain) } };
+    init.cap = plain.cap;
+    pointer(made.map(|qp| {
+        if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
+            // SAFETY: just made, and not yet known to the program.
+            set_operations(unsafe { &mut *(*qp).public.get() });
+        }
+        qp.cast()
+    }))
+}
+
+fn set_operations(qp: &mut ibv_qp_ex) {
+    qp.wr_start = Some(start);
+    qp.wr_complete = Some(complete);
+    qp.wr_abort = Some(abort);
+    qp.wr_send = Some(send);
+    qp.wr_send_imm = Some(send_imm);
+    qp.wr_send_inv = Some(send_inv);
+    qp.wr_local_inv = Some(local_inv);
+    qp.wr_bind_mw = Some(bind_mw);
+    qp.wr_rdma_write = Some(rdma_write);
+    qp.wr_rdma_write_imm = Some(rdma_write_imm);
+    qp.wr_rdma_read = Some(rdma_read);
+    qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
+    qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
+    qp.wr_set_ud_addr = Some(set_ud_addr);
+    qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
+    qp.wr_set_sge = Some(set_sge);
+    qp.wr_set_sge_list = Some(set_sge_list);
+    qp.wr_set_inline_data = Some(set_inline_data);
+    qp.wr_set_inline_data_list = Some(set_inline_data_list);
+}
+
+/// `ibv_qp_to_qp_ex`: null unless the queue pair was made with send operations.
+///
+/// # Safety
+/// `qp` is not destroyed.
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+    // SAFETY: by the caller's word; the function pointers are set before the program knows the queue pair.
+    unsafe {
+        let extended = SoftQp::of(qp).public.get();
+        if (*extended).wr_start.is_some() { extended } else { std::ptr::null_mut() }
+    }
+}
+
+/// What is being built.
+///
+/// # Safety
+/// The caller is between `wr_start` and `wr_complete`, so that the builder is its own.
+unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
+    // SAFETY: a queue pair of this library; exclusive by the caller's word.
+    unsafe { SoftQp::of(qp.cast()).builder.building() }
+}
+
+unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
+    // SAFETY: the program gives a queue pair that is not destroyed, as in each function here.
+    unsafe { SoftQp::of(qp.cast()) }.builder.take();
+}
+
+unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
+    // SAFETY: the program calls this after wr_start.
+    unsafe { SoftQp::of(qp.cast()).builder.give() };
+}
+
+unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
+    // SAFETY: the program calls this after wr_start.
+    let (queue, building) = unsafe { (SoftQp::of(qp.cast()), building(qp)) };
+    let mut error = building.error;
+    if error == 0 {
+        let inline = building.inline.as_ptr() as u64;
+        for request in &building.requests {
+            let pieces = &mut building.pieces[request.pieces.0..request.pieces.0 + request.pieces.1];
+            if request.wr.flags & send_flags::INLINE != 0 {
+                for piece in &mut *pieces {
+                    piece.addr += inline;
+                }
+            }
+            // SAFETY: null, or an address handle that the program keeps until its requests are posted.
+            let ah = unsafe { request.ah.as_ref().map(|_| SoftAh::of(request.ah).engine()) };
+            if let Err(errno) = queue.engine().post_send(&SendWr { sge: pieces, ah, ..request.wr }) {
+                error = errno.0;
+                break;
+            }
+        }
+    }
+    // SAFETY: the builder is still held.
+    unsafe { queue.builder.give() };
+    error
+}
+
+/// Begins a request with the program's `wr_id` and `wr_flags`.
+unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
+    // SAFETY: the program wrote these fields before calling, in this thread.
+    let (wr_id, wr_flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
+    // SAFETY: the program calls this after wr_start.
+    let building = unsafe { building(qp) };
+    let flags = wr_flags & !send_flags::INLINE;
+    let wr = SendWr { wr_id, flags, ..wr };
+    building.requests.push(Request { wr, ah: std::ptr::null_mut(), pieces: (building.pieces.len(), 0) });
+}
+
+unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
+    // SAFETY: after wr_start, as each operation.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm: u32) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_IMM, imm, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_INV, imm: key, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn local_inv(qp: *mut ibv_qp_ex, key: u32) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::LOCAL_INV, imm: key, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+    // SAFETY: after wr_start; the window and what it is to be bound to are the program's, not deallocated.
+    unsafe { begin(qp, binding(mw, rkey, &*info)) };
+}
+
+unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_WRITE, remote_addr, rkey, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, imm: u32) {
+    let wr = SendWr { opcode: wr_opcode::RDMA_WRITE_WITH_IMM, imm, remote_addr, rkey, ..SendWr::empty() };
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, wr) };
+}
+
+unsafe extern "C" fn rdma_read(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_READ, remote_addr, rkey, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) {
+    let opcode = wr_opcode::ATOMIC_CMP_AND_SWP;
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, swap, ..SendWr::empty() }) };
+}
+
+unsafe extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64) {
+    let opcode = wr_opcode::ATOMIC_FETCH_AND_ADD;
+    // SAFETY: after wr_start.
+    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, ..SendWr::empty() }) };
+}
+
+/// The request that a setter is about; a setter before any operation is an error.
+fn last(building: &mut Building) -> Option<&mut Request> {
+    if building.requests.is_empty() {
+        building.error = libc::EINVAL;
+    }
+    building.requests.last_mut()
+}
+
+unsafe extern "C" fn set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, remote_qpn: u32, remote_qkey: u32) {
+    // SAFETY: after wr_start, as each setter.
+    if let Some(request) = last(unsafe { building(qp) }) {
+        request.ah = ah;
+        request.wr.remote_qpn = remote_qpn;
+        request.wr.remote_qkey = remote_qkey;
+    }
+}
+
+unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
+    // SAFETY: after wr_start.
+    if let Some(request) = last(unsafe { building(qp) }) {
+        request.wr.remote_srqn = remote_srqn;
+    }
+}
+
+unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
+    // SAFETY: after wr_start.
+    let building = unsafe { building(qp) };
+    let place = building.pieces.len();
+    if let Some(request) = last(building) {
+        request.pieces = (place, 1);
+        building.pieces.push(Sge { addr, len: length, lkey });
+    }
+}
+
+unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+    // SAFETY: after wr_start.
+    let building = unsafe { building(qp) };
+    let place = building.pieces.len();
+    if let Some(request) = last(building) {
+        request.pieces = (place, count);
+        for index in 0..count {
+            // SAFETY: the program's list has `count` pieces.
+            let piece = unsafe { &*list.add(index) };
+            building.pieces.push(Sge { addr: piece.addr, len: piece.length, lkey: piece.lkey });
+        }
+    }
+}
+
+unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: usize) {
+    let buffer = ibv_data_buf { addr, length };
+    // SAFETY: after wr_start; one buffer of the program.
+    unsafe { set_inline_data_list(qp, 1, &raw const buffer) };
+}
+
+unsafe extern "C" fn set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+    // SAFETY: after wr_start.
+    let building = unsafe { building(qp) };
+    let (place, start) = (building.pieces.len(), building.inline.len());
+    let Some(request) = last(building) else { return };
+    request.pieces = (place, 1);
+    request.wr.flags |= send_flags::INLINE as c_uint;
+    for index in 0..count {
+        // SAFETY: the program's list has `count` buffers, each readable for its length.
+        unsafe {
+            let buffer = &*list.add(index);
+            if buffer.length > 0 {
+                building.inline.extend_from_slice(std::slice::from_raw_parts(buffer.addr.cast::<u8>(), buffer.length));
+            }
+        }
+    }
+    let length = (building.inline.len() - start) as u32;
+    building.pieces.push(Sge { addr: start as u64, len: length, lkey: 0 });
+}
