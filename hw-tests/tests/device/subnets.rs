@@ -90,7 +90,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("a port whose gids all lie beyond 256 entries is refused with that reason", |site| {
             let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [{ gid = \"10.0.0.1\", index = 300 }]";
             let launch = Launch::of_a_short_exchange().on_adapters(adapters(&[table.into()]));
-            launch.is_refused_with(site, &["entry 300", "above 255"]).map(drop)
+            launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)
         }),
         Test::on_emulated("a port far slower than another is left out unless it is asked for", slow_port),
         Test::on_emulated("a limited member of a partition is told that others of its kind do not hear it", |site| {

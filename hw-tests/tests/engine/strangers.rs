@@ -166,7 +166,7 @@ fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_the
         talk(&mut pair, 1);
     }
     stranger.send(&pair, &hello(&pair, 1, instance, 1).encode(&key));
-    until_said(&mut pair, "another life");
+    until_said(&mut pair, "another instance");
     // And all at once, again and again.
     for lie in lies(&pair).iter().cycle().take(40) {
         stranger.send(&pair, &lie.encode(&key));
