@@ -52,6 +52,9 @@ const OF_HELD_BACK: &[&str] = &[
     "unexpected_memory",
 ];
 
+/// Programs that the quick tier runs so.
+const QUICK: &[&str] = &["pt2pt_modes", "traffic"];
+
 /// Those that depend on how a long message goes.
 const OF_LONG_MESSAGES: &[&str] =
     &["pt2pt_modes", "pt2pt_datatypes", "pending_receives", "pt2pt_truncation", "traffic"];
@@ -71,7 +74,8 @@ pub(crate) fn tests() -> Vec<Test> {
             };
             let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
             let name = format!("by shared memory, {program} {what}on {ranks} ranks");
-            tests.push(Test::new(name, move |site| run(site, None)).device_independent());
+            let test = Test::new(name, move |site| run(site, None)).device_independent();
+            tests.push(if QUICK.contains(&program) && ranks == 2 { test.quick() } else { test });
             if OF_LONG_MESSAGES.contains(&program) {
                 let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
                 tests.push(Test::new(name, move |site| run(site, Some(WITHOUT_CMA))).device_independent());

@@ -25,7 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, a job is recorded as the logger writes it down", |site| {
             as_logged(site, "ibex")
         }),
-        Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order),
+        Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order).quick(),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
         Test::on_emulated("over the pml, the times of ranks of one host are right to a microsecond", exact),
         // Clocks are compared the same way between two clocks of one host, in a tenth of the time: not with every change.
@@ -33,7 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
             .device_independent(),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
-        Test::on_emulated("a folder that has a trace is not recorded into", refused),
+        Test::on_emulated("a folder that has a trace is not recorded into", refused).quick(),
         Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in what a job prints", known_crash),
         Test::on_emulated("a job that preloads libraries of its own is recorded, and keeps them", beside_others),
     ];
