@@ -46,6 +46,17 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
     Ok(library)
 }
 
+/// Builds `libibex.so` in release, without the logger and the command, whose optimisation takes twice as long again: for
+/// who runs MPI alone.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
+    step("Building libibex.so (release)");
+    run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
+    put_down(workspace).map(drop)
+}
+
 /// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
 /// other.
 ///

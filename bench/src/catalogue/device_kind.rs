@@ -33,7 +33,17 @@ impl Kind {
         }
     }
 
-    /// What is measured unless the arguments say otherwise, as far as it is there ([`crate::available`]).
+    /// What a first table compares: ibex, the adapter below it, and what tells most beside it.
+    pub(crate) fn few_transports(self) -> Vec<Transport> {
+        let others = match self {
+            Self::SoftHca => &[Transport::Openib, Transport::Ucx][..],
+            Self::Adapter => &[Transport::Ucx, Transport::Tcp],
+            Self::SoftRoce => &[Transport::Tcp],
+        };
+        [&[Transport::Ibex, Transport::Raw], others].concat()
+    }
+
+    /// What who builds from the source measures with `--full`, as far as it is there ([`crate::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![
