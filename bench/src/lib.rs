@@ -30,7 +30,7 @@ pub use catalogue::device_kind::Kind;
 pub use catalogue::test_names;
 pub use catalogue::transport::Transport;
 pub use finished::{Finished, measure};
-pub use growth::{FIRST_SECONDS, until_settled};
+pub use growth::{FIRST_SECONDS, LONGEST, until_settled};
 pub use nodes::here::{Here, is_in_path};
 pub use nodes::hosts::{Hosts, is_here, of_allocation};
 pub use nodes::job::{Job, Nodes, Outcome, Stream};

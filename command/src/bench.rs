@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// injected faults (docs/study.md)
     #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
     study: bool,
-    /// Only these tests [default: latency, bandwidth, message_rate, instructions; with --full all]
+    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
     /// Only these transports [default: ibex, raw and the nearest beside them; with --full all that are installed]

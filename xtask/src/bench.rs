@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Every test, transport and size, and not only those that tell most, in four minutes
     #[arg(long)]
     full: bool,
-    /// Only these tests [default: latency, bandwidth, message_rate, instructions; with --full all]
+    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
     /// Only these transports [default: ibex, raw and the nearest beside them; with --full, on softhca all that this Open

@@ -65,7 +65,7 @@ pub fn available_beside_ibex(kind: Kind, wanted: &Wanted) -> Result<Plan> {
 fn planned(kind: Kind, wanted: &Wanted, left: Vec<Transport>, left_out: Vec<LeftOut>) -> Result<Plan> {
     let plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
     let brief = brief::left_out(kind, &plan, wanted);
-    Ok(Plan { left_out, brief, ..plan })
+    Ok(Plan { brief, left_out, ..plan })
 }
 
 /// Of the transports that are asked for, or of the candidates where none is, those that can be measured and why the

@@ -19,7 +19,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// Room for three rounds at the least, and then for what has to be measured again.
     pub(crate) const FOUR_MINUTES: Self =
-        Self { least_rounds: 3, rounds: Duration::from_secs(180), all: Duration::from_secs(225) };
+        Self { least_rounds: 3, rounds: Duration::from_mins(3), all: Duration::from_secs(225) };
 
     /// Whether there is time for one more round after so many, which took so long.
     pub(crate) fn has_another_round(self, done: usize, passed: Duration) -> bool {

@@ -40,20 +40,10 @@ impl Plan {
     /// How many values all rounds yield.
     #[must_use]
     pub fn values(&self) -> usize {
-        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| self.values_of(&step)).sum()
+        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values()).sum()
     }
 
-    /// How many values a step yields.
-    pub(crate) fn values_of(&self, step: &Step) -> usize {
-        match step {
-            Step::Raw { .. } | Step::UcxPerftest { .. } | Step::Instructions(_) => 1,
-            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.len(),
-            Step::HostMemory => 4,
-            Step::SmallBuffer => 0,
-        }
-    }
-
-    /// The name and the size of each of them.
+    /// The name and the size of each value that a step yields.
     pub(crate) fn names_of(&self, step: &Step) -> Vec<(String, u64)> {
         match step {
             Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],

@@ -28,6 +28,16 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// How many values it yields.
+    pub(crate) fn values(&self) -> usize {
+        match self {
+            Step::Raw { .. } | Step::UcxPerftest { .. } | Step::Instructions(_) => 1,
+            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.len(),
+            Step::HostMemory => 4,
+            Step::SmallBuffer => 0,
+        }
+    }
+
     /// Its name for a reader.
     pub(crate) fn title(&self) -> String {
         match self {

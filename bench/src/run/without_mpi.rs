@@ -14,6 +14,7 @@ use crate::programs::measurement::Measurement;
 use crate::programs::{engine, host_memory, mpi, perftest, ucx_perftest};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Why a program of perftest has no value, though it works.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ impl std::error::Error for Busy {}
 
 /// How often a program of perftest is run in all for one value.
 pub(super) const TRIES: usize = 6;
+
+/// No length is doubled after so long a time, which is that of starts above all.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs a program of perftest with one size.
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
@@ -60,7 +64,8 @@ fn long_enough<T>(
     if let Some(times) = lengths.get(&of) {
         return measured(*times);
     }
-    let (times, last) = growth::until_settled(measured, median)?;
+    let begun = Instant::now();
+    let (times, last) = growth::until_settled(measured, median, || begun.elapsed() < PATIENCE)?;
     lengths.insert(of, times);
     Ok(last)
 }
