@@ -29,7 +29,7 @@
 
 enum {
     MAX_SIZES = 64,
-    MAX_SAMPLES = 20, // of a row that is not doubled
+    MAX_SAMPLES = 50, // of a row that is not doubled: shorter than what another process gets the processor for
     LEAST_SAMPLES = 5,
     LONGEST = 16, // times the first length of a row, a power of two
     MOST_IN_FLIGHT = 32 << 20, // bytes
@@ -323,27 +323,32 @@ static void measure(const struct test *test, int bytes) {
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     bool grows = options.seconds_per_row == 0;
     double budget = grows ? FIRST_SECONDS : options.seconds_per_row;
-    double seconds[MAX_SAMPLES * LONGEST], best, again;
-    while ((best = timed(&row, body, iterations)) < budget / 40 && iterations < MOST_LAPS / 4) // warm-up
-        iterations *= 4;
-    // A run may hold what only the first use of a size costs, or another process's time: the better of two counts.
-    again = timed(&row, body, iterations);
-    best = again < best ? again : best;
-    double affordable = budget / (best / (double)iterations); // iterations in the time of the row
+    double seconds[MAX_SAMPLES * LONGEST], each = 1e9; // of an iteration
+    // A run may hold what only the first use of a size costs, or another process's time: the best counts.
+    for (int long_ones = 0; long_ones < LEAST_SAMPLES;) { // warm-up
+        double of_run = timed(&row, body, iterations) / (double)iterations;
+        each = of_run < each ? of_run : each;
+        if (each * (double)iterations < budget / 40 && iterations < MOST_LAPS / 4)
+            iterations *= 4;
+        else
+            long_ones++;
+    }
+    double affordable = budget / each; // iterations in the time of the row
     int samples = affordable < MAX_SAMPLES * least ? (int)(affordable / least) : MAX_SAMPLES;
     samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
     iterations = affordable < samples * least ? least : (long)(affordable / samples);
     if (!test->windowed && iterations > MOST_LAPS)
         iterations = MOST_LAPS;
     int measured = 0, longest = samples * LONGEST;
-    double begin = MPI_Wtime(), passed;
-    for (int wanted = samples;; wanted *= 2) {
-        while (measured < wanted)
+    double begin = MPI_Wtime(), passed = 0, most = grows ? budget * LONGEST : budget;
+    bool over = false;
+    for (int wanted = samples; !over; wanted *= 2) {
+        while (measured < wanted && !over) {
             seconds[measured++] = timed(&row, body, iterations);
-        passed = passed_since(begin);
-        bool is_first = measured == samples, is_longest = measured == longest || passed > budget * LONGEST;
-        if (!grows || (!is_first && has_settled(seconds, measured)) || is_longest)
-            break;
+            passed = passed_since(begin);
+            over = passed > most && measured >= LEAST_SAMPLES;
+        }
+        over |= !grows || measured == longest || (wanted > samples && has_settled(seconds, measured));
     }
     if (rank == 0)
         report(&row, seconds, measured, iterations, passed);

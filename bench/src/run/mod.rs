@@ -70,20 +70,20 @@ impl Bench<'_> {
             .map(|((test, transport, bytes), _)| (test.to_owned(), transport, bytes))
             .collect();
         let steps = self.plan.again(|test, transport, bytes| unsteady.contains(&(test.to_owned(), transport, bytes)));
-        if steps.is_empty() {
+        if steps.is_empty() || !self.plan.has_time_again(started.elapsed()) {
             return Ok(());
         }
-        let rounds = self.found.rounds;
-        self.runner.progress.remarks(&format!("Measuring again {} values, whose rounds lie far apart", unsteady.len()));
-        self.runner.progress.expect(rounds * steps.iter().map(Step::values).sum::<usize>());
-        for _ in 0..rounds {
+        let (rounds, values) = (self.found.rounds, steps.iter().map(Step::values).sum::<usize>());
+        self.runner.progress.remarks(&format!("Measuring again, as their rounds lie far apart: {values} values"));
+        self.runner.progress.expect(rounds * values);
+        for round in 1..=rounds {
             for step in &steps {
                 if !self.plan.has_time_again(started.elapsed()) {
                     return Ok(());
                 }
                 self.step(rounds, step)?;
+                self.found.again += if round == 1 { step.values() } else { 0 };
             }
-            self.found.again = unsteady.len();
         }
         Ok(())
     }
