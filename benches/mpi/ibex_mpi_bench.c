@@ -29,7 +29,7 @@
 
 enum {
     MAX_SIZES = 64,
-    MAX_SAMPLES = 50, // of a row that is not doubled: shorter than what another process gets the processor for
+    MAX_SAMPLES = 50, // of a row that is not doubled; each is shorter than the turn of another process
     LEAST_SAMPLES = 5,
     LONGEST = 16, // times the first length of a row, a power of two
     MOST_IN_FLIGHT = 32 << 20, // bytes
@@ -325,7 +325,7 @@ static void measure(const struct test *test, int bytes) {
     double budget = grows ? FIRST_SECONDS : options.seconds_per_row;
     double seconds[MAX_SAMPLES * LONGEST], each = 1e9; // of an iteration
     // A run may hold what only the first use of a size costs, or another process's time: the best counts.
-    for (int long_ones = 0; long_ones < LEAST_SAMPLES;) { // warm-up
+    for (int long_ones = 0; long_ones < 3;) { // warm-up
         double of_run = timed(&row, body, iterations) / (double)iterations;
         each = of_run < each ? of_run : each;
         if (each * (double)iterations < budget / 40 && iterations < MOST_LAPS / 4)

@@ -6,8 +6,8 @@
 //! than the rest; without, a [`budget`] says how many there is time for.
 //!
 //! This file has the plan itself. [`round`] says what each of its rounds starts, a [`step`] at a time; [`wanted`] makes
-//! it of what the user asks for, [`brief`] says what a first table leaves out, [`available`] leaves out what is not there, by what `openmpi` knows of the Open MPI.
-//! Grade: setup. Carried out by [`crate::run`]. Tests: in each file.
+//! it of what the user asks for, [`brief`] says what a first table leaves out, [`available`] leaves out what is not there,
+//! by what `openmpi` knows of the Open MPI. Grade: setup. Carried out by [`crate::run`]. Tests: in each file.
 
 pub(crate) mod available;
 mod brief;
@@ -38,7 +38,7 @@ pub struct Plan {
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
     rounds_of_instructions: usize,
-    /// Where it is short, the fewest rounds; more are measured if there is time.
+    /// The time of a first table; none: all rounds are measured.
     budget: Option<Budget>,
     /// What a first table does not have, and `--full` has.
     pub(crate) brief: Option<String>,
@@ -115,9 +115,10 @@ impl Plan {
         done < self.rounds && self.budget.is_none_or(|budget| budget.has_another_round(done, passed))
     }
 
-    /// Whether there is time to measure again what is unsteady.
+    /// Whether there is time to measure again what is unsteady. What events cost are ratios within a round, of which there
+    /// is no half.
     pub(crate) fn has_time_again(&self, passed: Duration) -> bool {
-        self.budget.is_none_or(|budget| budget.has_time_again(passed))
+        !self.is_of_events() && self.budget.is_none_or(|budget| budget.has_time_again(passed))
     }
 
     /// Whether this is a plan for what events cost.

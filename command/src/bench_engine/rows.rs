@@ -70,7 +70,7 @@ pub(super) fn tests<'a>(tests: &'a [&'static Test], sizes: &'a [u32]) -> impl It
 const WINDOW: u64 = 64;
 const MOST_IN_FLIGHT: u64 = 32 << 20;
 
-/// Shorter than what another process gets the processor for.
+/// Each is shorter than the turn of another process.
 const MOST_SAMPLES: u64 = 50;
 const LEAST_SAMPLES: u64 = 5;
 
@@ -96,7 +96,7 @@ pub(super) fn measured(side: &mut Side, talk: &mut Talk, test: &Test, bytes: u32
     };
     // A run may hold what only the first use of a size costs, or another process's time: the best counts.
     let (mut iterations, mut each, mut long_ones) = (least, f64::MAX, 0);
-    while long_ones < LEAST_SAMPLES {
+    while long_ones < 3 {
         each = each.min(timed(iterations)?.passed / iterations as f64);
         if each * (iterations as f64) < FIRST_SECONDS / 40.0 && iterations < MOST_LAPS / 4 {
             iterations *= 4;
