@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
     /// Only these transports [default: ibex, raw and the nearest beside them; with --full, on softhca all that this Open
-    /// MPI has, and elsewhere ibex,ibex-btl,raw,engine,tcp]
+    /// MPI has, and elsewhere ibex,ibex-btl,raw,engine,tcp, on an adapter ucx too]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
