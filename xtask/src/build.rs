@@ -28,9 +28,10 @@ pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building libibex.so and the command ibex (release)");
+    let library = library_alone(workspace)?;
+    step("Building the logger and the command ibex (release)");
     let mut build = workspace.cargo_build();
-    build.args(["--release", "--package", "ibex-plugin-abi", "--package", "ibex-event-log"]);
+    build.args(["--release", "--package", "ibex-event-log"]);
     let command = ["--package", "ibex-command"];
     if workspace.target() == workspace.shared_target() {
         run(build.args(command))?;
@@ -40,21 +41,22 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
         let mut build = cargo(workspace.root());
         run(build.args(["build", "--release", "--target-dir"]).arg(workspace.shared_target()).args(command))?;
     }
-    let library = put_down(workspace)?;
     // Beside it, where it looks for it.
     replace_file(&logger(&library), &built(workspace, "libibex_log.so")?)?;
     Ok(library)
 }
 
-/// Builds `libibex.so` in release, without the logger and the command, whose optimisation takes twice as long again: for
-/// who runs MPI alone.
+/// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
+///
+/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it would
+/// be built anew whenever a bench follows an installation.
 ///
 /// # Errors
 /// When the build fails.
-pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
+pub(crate) fn library_alone(workspace: &Workspace) -> Result<PathBuf> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
-    put_down(workspace).map(drop)
+    put_down(workspace)
 }
 
 /// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
