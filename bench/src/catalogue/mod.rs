@@ -309,6 +309,9 @@ pub(crate) static TESTS: [Test; 12] = [
     },
 ];
 
+/// The tests of a first table.
+pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
+
 /// All programs of perftest.
 pub(crate) static RAW: [RawProgram; 8] = [
     RawProgram { name: "ib_send_lat", program: "ib_send_lat", options: &[], reads: Reads::TypicalLatency },

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a first table leaves out, which `--full` has: few values that can be trusted tell more than many.
 //!
-//! Grade: setup. Called by [`super::wanted`] and [`super::available`]. Tests: at the end of this file.
+//! Grade: setup. Called by [`super::available`]. Tests: at the end of this file.
 
 use super::Plan;
 use super::wanted::Wanted;
 use crate::catalogue::TESTS;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
-
-/// The tests of a first table.
-pub(super) const TESTS_OF_IT: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
 
 /// What the plan leaves out of what was not asked for by name, in one line.
 pub(super) fn left_out(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<String> {

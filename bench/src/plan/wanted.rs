@@ -3,7 +3,7 @@
 //!
 //! Grade: setup. Called by [`super::available`]. Tests: at the end of this file.
 
-use super::{Plan, brief};
+use super::Plan;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{self, By, Test};
@@ -34,7 +34,7 @@ fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>>
     let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
     let tests = catalogue::TESTS.iter();
     if names.is_empty() {
-        let wanted = |test: &&Test| kind.has(test) && (full || brief::TESTS_OF_IT.contains(&test.name));
+        let wanted = |test: &&Test| kind.has(test) && (full || catalogue::FEW_TESTS.contains(&test.name));
         return Ok(tests.filter(wanted).collect());
     }
     let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
