@@ -49,9 +49,10 @@ impl Profile {
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building libibex.so and the command ibex (release)");
+    let library = library_alone(workspace)?;
+    step("Building the logger and the command ibex (release)");
     let mut build = workspace.cargo_build();
-    build.args(["--release", "--package", "ibex-plugin-abi", "--package", "ibex-event-log"]);
+    build.args(["--release", "--package", "ibex-event-log"]);
     let command = ["--package", "ibex-command"];
     if workspace.target() == workspace.shared_target() {
         run(build.args(command))?;
@@ -61,7 +62,21 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
         let mut build = cargo(workspace.root());
         run(build.args(["build", "--release", "--target-dir"]).arg(workspace.shared_target()).args(command))?;
     }
-    put_down_with_logger(workspace, Profile::Release)
+    put_down_logger(workspace, Profile::Release, &library)?;
+    Ok(library)
+}
+
+/// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
+///
+/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it would
+/// be built anew whenever a bench follows an installation.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn library_alone(workspace: &Workspace) -> Result<PathBuf> {
+    step("Building libibex.so (release)");
+    run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
+    put_down(workspace, Profile::Release)
 }
 
 /// The packages that are built with their tests. One target folder has one selection: another chooses other features of
@@ -91,15 +106,9 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
     }
     build.args(["--lib", "--bins", "--tests"]);
     let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
-    put_down_with_logger(workspace, Profile::Dev)?;
+    let library = put_down(workspace, Profile::Dev)?;
+    put_down_logger(workspace, Profile::Dev, &library)?;
     Ok(Tests::of_messages(&messages, &workspace.target().join(Profile::Dev.folder())))
-}
-
-fn put_down_with_logger(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
-    let library = put_down(workspace, profile)?;
-    // Beside it, where it looks for it.
-    replace_file(&logger(&library), &built(workspace, profile, "libibex_log.so")?)?;
-    Ok(library)
 }
 
 /// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
@@ -161,6 +170,11 @@ fn put_down(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
         replace_link(&Link { path: workspace.components().join(name), target: "../libibex.so".into() })?;
     }
     Ok(library)
+}
+
+/// Puts the logger beside the library, where it looks for it.
+fn put_down_logger(workspace: &Workspace, profile: Profile, library: &Path) -> Result<()> {
+    replace_file(&logger(library), &built(workspace, profile, "libibex_log.so")?)
 }
 
 fn built(workspace: &Workspace, profile: Profile, name: &str) -> Result<Vec<u8>> {
