@@ -39,6 +39,8 @@ pub(crate) const ABOUT_QP: u32 = 2;
 pub(crate) const ABOUT_SRQ: u32 = 3;
 pub(crate) const ABOUT_PORT: u32 = 4;
 pub(crate) const ABOUT_DEVICE: u32 = 5;
+/// A command for the process itself.
+pub(crate) const ABOUT_COMMAND: u32 = 6;
 
 impl Record {
     fn encode(self) -> [u8; RECORD_BYTES] {
