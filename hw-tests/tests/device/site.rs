@@ -106,9 +106,7 @@ impl Site {
 
     /// What port 1 of an emulated adapter of the open fabric has counted so far (a file of its `hw_counters`).
     pub(crate) fn counted(&self, device: &str, counter: &str) -> Result<u64> {
-        let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
-        let outcome = self.open_fabric()?.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
-        outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
+        counted(self.open_fabric()?, device, counter)
     }
 
     /// What emulated adapters have written to this file of the open fabric's folder; empty where there is none.
@@ -168,6 +166,13 @@ impl Site {
     pub(crate) fn skip(&mut self, what: &str, reason: &str) {
         self.skips.push(format!("{what}: {reason}"));
     }
+}
+
+/// What port 1 of an emulated adapter of this fabric has counted so far.
+pub(crate) fn counted(fabric: &Fabric, device: &str, counter: &str) -> Result<u64> {
+    let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
+    let outcome = fabric.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
+    outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
 }
 
 fn folder(variable: &str) -> Result<PathBuf> {
