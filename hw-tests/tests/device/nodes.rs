@@ -4,11 +4,11 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::launch::Launch;
+use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::Test;
-use anyhow::Result;
-use hw_tests::Job;
+use anyhow::{Result, ensure};
+use hw_tests::{Ending, Job};
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -58,22 +58,20 @@ pub(crate) fn tests() -> Vec<Test> {
 /// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what
 /// it sends is not acknowledged any more, which its adapter says after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("rail_down", 2).arguments(&["--traffic", "8-8"]).with("btl_ibex_ack_timeout", "12");
+    let launch = launch.on_two_nodes().limit(80);
     let interface = site.fabric(2)?.interface().to_owned();
+    let silence = Lossy { undo: format!("tc qdisc del dev {interface} ingress") };
     let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
                match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
-    let script = format!("sh -c 'sleep 15; {}' & \"$@\"", add.replace("IFACE", &interface));
-    let launch = Launch::new("ibex_mpi_bench", 2)
-        .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "90"])
-        .with("btl_ibex_ack_timeout", "12")
-        .on_two_nodes()
-        .inside(script)
-        .limit(80);
+    let outcome = launch.pulled(site, |pull| pull.run(&add.replace("IFACE", &interface)));
+    silence.restore(site)?;
+    let outcome = outcome?;
+    ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    ensure!(!outcome.success(), "the job succeeded over a network that was silent: {outcome}");
     // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
     // message says of both what they mean.
-    let words = ["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"];
-    let told = launch.is_refused_with(site, &words);
-    Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;
-    told.map(drop)
+    says(&outcome, &["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"])
 }
 
 fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {

@@ -8,7 +8,7 @@
 use crate::launch::Launch;
 use crate::site::{Site, counted};
 use anyhow::{Context, Result, bail, ensure};
-use hw_tests::{Fabric, Outcome};
+use hw_tests::{Fabric, Job, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,6 +29,11 @@ impl Pull<'_> {
     /// Gives the adapters a command, which is in force in every rank when this returns.
     pub(crate) fn ctl(&self, words: &str) -> Result<()> {
         self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Runs a shell script on the first node, for adapters that take no commands.
+    pub(crate) fn run(&self, script: &str) -> Result<()> {
+        self.fabric.run(&Job::new(["sh", "-ec", script]))?.checked().map(drop)
     }
 
     /// Lets the program go on to its end.
@@ -115,7 +120,7 @@ impl Launch {
         let mut running = fabric.spawn(&job)?;
         for mark in marks {
             // The job's own limit ends it before.
-            running.wait_for_line(mark, job.limit * hw_tests::Job::CROWDED)?;
+            running.wait_for_line(mark, job.limit * Job::CROWDED)?;
         }
         pull(&Pull { fabric, file: &file.0 })?;
         let outcome = running.wait()?;

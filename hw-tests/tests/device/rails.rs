@@ -386,7 +386,7 @@ fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
 fn flaps_under(site: &mut Site, launch: &Launch) -> Result<()> {
     let launch = launch.clone().environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapters("", "")).limit(300);
     let outcome = launch.pulled_after_a_case(site, |pull| {
-        pull.flap(&["softhca0", "softhca1"], 24)?;
+        pull.flap(&["softhca0", "softhca1"], 12)?;
         pull.go_on()
     })?;
     flapped(site, &launch, outcome)
@@ -399,7 +399,7 @@ fn long_sends_flap(site: &mut Site) -> Result<()> {
     let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).with("btl_ibex_connect_via", "ud");
     let launch = launch.on_adapters(adapters("", "") + slow_to_connect).limit(300);
     let outcome = launch.pulled(site, |pull| {
-        pull.flap(&["softhca0"], 60)?;
+        pull.flap(&["softhca0"], 24)?;
         pull.go_on()
     })?;
     flapped(site, &launch, outcome)
