@@ -165,6 +165,11 @@ fn who_joins_later_finds_what_was_commanded() {
         obeyed(&folder, command);
     }
     let mut program = Program::start(&folder);
+    let pipes = std::fs::read_dir(&folder.0).unwrap().filter(|file| {
+        let name = file.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with("pipe-")
+    });
+    assert_eq!(pipes.count(), 3, "its own and those of two adapters: commands leave nothing to who comes next");
     let found = ["state 0", "lid 0", "state 1"].map(|question| program.ask(question));
     assert_eq!(found, [port_state::DOWN, 99, port_state::ACTIVE]);
     obeyed(&folder, "link-up softhca0");

@@ -118,6 +118,11 @@ impl Mailbox {
     }
 }
 
+/// Removes the file of a pipe whose reader has died.
+pub(crate) fn remove(folder: &Path, id: u32) {
+    let _gone = std::fs::remove_file(path_of(folder, id));
+}
+
 impl Drop for Mailbox {
     fn drop(&mut self) {
         let _gone = std::fs::remove_file(&self.path);
