@@ -5,8 +5,7 @@
 //! and `b` each use one of two adapters of a fabric. docs/doctor.md lists what is found. Setup grade; one test at a
 //! time.
 
-use crate::pulled::faults_applied;
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};

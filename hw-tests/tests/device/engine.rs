@@ -3,8 +3,7 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::pulled::faults_applied;
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, bail};
 use hw_tests::{Fabric, Job, Outcome};

@@ -3,7 +3,7 @@
 //! cannot mend is told by name, in time.
 //!
 //! Each case has a fabric of its own, as the rules count from its beginning, and fails where a fault did not take place:
-//! the fabric counts how often each rule applied (`pulled`). On other devices each is skipped, with the reason. Setup grade;
+//! the fabric counts how often each rule applied (`site`). On other devices each is skipped, with the reason. Setup grade;
 //! one at a time.
 
 use crate::launch::{Launch, over_the_pml, says, says_one_of, with_faults};

@@ -6,8 +6,7 @@
 //!
 //! Setup grade; any thread.
 
-use crate::pulled::faults_applied;
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Fabric, Job, Outcome};

@@ -2,12 +2,11 @@
 //! Faults that a test pulls in the middle of a job: the program says that it is there, the test gives the emulated
 //! adapters a command (`softhca ctl`), and lets the program go on by the file that it waits for (hw-tests/mpi/check.h).
 //!
-//! And whether scripted faults took place at all: a fabric counts how often each rule applied. Setup grade; one test at
-//! a time.
+//! Setup grade; one test at a time.
 
 use crate::launch::Launch;
-use crate::site::{Site, counted};
-use anyhow::{Context, Result, bail, ensure};
+use crate::site::{Site, counted, fault_to_come, faults_applied};
+use anyhow::{Context, Result, bail};
 use hw_tests::{Fabric, Job, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,9 +14,6 @@ use std::time::{Duration, Instant};
 
 /// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
 const MARK: &str = "in the middle: rank ";
-
-/// What `softhca ctl faults` says of a fault that did not take place.
-const NOT_YET: &str = " applied 0 of ";
 
 /// A job that is in the middle, and the adapters beneath it.
 pub(crate) struct Pull<'a> {
@@ -94,7 +90,7 @@ impl Launch {
     pub(crate) fn until_faults(&self, site: &mut Site) -> Result<Outcome> {
         self.pulled_at(site, &[], |pull| {
             let until = Instant::now() + self.time_limit();
-            while pull.fabric.ctl(&["faults"])?.contains(NOT_YET) && Instant::now() < until {}
+            while fault_to_come(pull.fabric)?.is_some() && Instant::now() < until {}
             pull.go_on()
         })
     }
@@ -126,18 +122,5 @@ impl Launch {
         let outcome = running.wait()?;
         faults_applied(fabric, self.configuration(), &outcome)?;
         Ok(outcome)
-    }
-}
-
-/// That each `[[fault]]` of the configuration that this fabric was made for took place by the end of a job.
-pub(crate) fn faults_applied(fabric: &Fabric, configuration: &str, outcome: &Outcome) -> Result<()> {
-    if !configuration.contains("[[fault]]") {
-        return Ok(());
-    }
-    let told = fabric.ctl(&["faults"])?;
-    ensure!(!told.is_empty(), "the fabric knows no faults");
-    match told.lines().find(|line| line.contains(NOT_YET)) {
-        Some(line) => bail!("a fault did not take place ({line}): {outcome}"),
-        None => Ok(()),
     }
 }
