@@ -6,10 +6,10 @@
 //!
 //! Setup grade; any thread.
 
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
-use hw_tests::{Ending, Job, Outcome};
+use hw_tests::{Ending, Fabric, Job, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -142,8 +142,31 @@ impl Launch {
         self
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs it to its end, whatever that is. Each fault of its adapters must have taken place by then.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
+        let (fabric, job) = self.prepared(site)?;
+        let outcome = fabric.run(&job)?;
+        faults_applied(fabric, self.configuration(), &outcome)?;
+        Ok(outcome)
+    }
+
+    /// How long it may take.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// That of adapters of its own; else empty.
+    pub(crate) fn configuration(&self) -> &str {
+        self.adapters.as_deref().unwrap_or_default()
+    }
+
+    /// The fabric it runs in, and the job.
+    pub(crate) fn prepared<'a>(&self, site: &'a mut Site) -> Result<(&'a Fabric, Job)> {
         let program = site.program(self.program)?;
         let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
@@ -156,7 +179,7 @@ impl Launch {
         let mut job = Job::new(self.command(series, &program, &hosts, &devices)).limit(self.limit);
         job.env.clone_from(&self.environment);
         job.env.extend(Series::environment(&components));
-        fabric.run(&job)
+        Ok((fabric, job))
     }
 
     /// Runs it, expects success, and counts what a program of hw-tests/mpi checked.

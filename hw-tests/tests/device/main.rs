@@ -36,6 +36,7 @@ mod memory;
 mod nodes;
 mod places;
 mod programs;
+mod pulled;
 mod rails;
 mod reasons;
 mod recorder;
