@@ -62,7 +62,7 @@ fn tests_of_the_pml() -> Vec<Test> {
     }
     for (status, words) in STATUSES.iter().filter(|(status, _)| ["LOC_QP_OP_ERR", "RETRY_EXC_ERR"].contains(status)) {
         let name = format!("a message that completes with {status} ends the job with that name");
-        tests.push(over_two_rails(&name, move |site| status_is_named(site, status, words)));
+        tests.push(over_two_rails(&name, move |site| status_is_named(site, status, words)).quick());
     }
     for phase in PHASES {
         let name = format!("a failure {} loses nothing silently", phase.sentence);
@@ -76,9 +76,19 @@ fn tests_of_the_pml() -> Vec<Test> {
         ("an adapter that refuses a request for good is named with its error", refused_for_good),
         ("memory that cannot be registered any more is copied instead", registration_fails),
     ];
-    tests.extend(others.map(|(name, run)| over_two_rails(name, run)));
+    tests.extend(others.map(|(name, run)| {
+        let test = over_two_rails(name, run);
+        if QUICK.contains(&name) { test.quick() } else { test }
+    }));
     tests
 }
+
+/// Of these the quick tier has a failure at a time that the traffic says, one by command, and one that is got over.
+const QUICK: [&str; 3] = [
+    "an adapter that reports a fatal error is named",
+    "a completion queue that overruns is named and ends the job",
+    "memory that cannot be registered any more is copied instead",
+];
 
 fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
     Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))

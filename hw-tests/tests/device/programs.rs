@@ -8,6 +8,7 @@
 
 use crate::launch::{Launch, with_faults};
 use crate::listed::every_program_is_listed;
+use crate::selection::share;
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -701,10 +702,10 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
 }
 
 /// Programs that the quick tier runs over ob1 as well as over the PML.
-const QUICK_OVER_OB1: &[&str] = &["pt2pt_modes", "traffic", "rma_transfer", "first_contact"];
+const QUICK_OVER_OB1: &[&str] = &["pt2pt_modes", "traffic", "first_contact", "rma_atomics"];
 
 /// Programs that the quick tier runs in a virtual machine, too: messages, one-sided operations, events.
-const QUICK_ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "rma_transfer", "events", "freed_memory"];
+const QUICK_ON_EACH_DEVICE: &[&str] = &["pt2pt_matching", "rma_transfer", "events"];
 
 /// The test in the quick tier, if it is the run of a case there.
 fn in_its_tier(test: Test, case: &Case, ranks: usize) -> Test {
@@ -753,7 +754,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
     let mut launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit);
     // More ranks than processors take turns, and each message waits for a turn.
-    let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
+    let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale } * share(site.device());
     launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
     if case.threads {
         launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");

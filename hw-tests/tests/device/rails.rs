@@ -111,8 +111,9 @@ fn tests_of_the_pml() -> Vec<Test> {
         }),
         told("over the pml, a rail that goes down while nothing is under way is left to the other one", |site| {
             goes_by_the_other(site, &["--connect"])
-        }),
-        told("over the pml, a rail that was down is used again", used_again),
+        })
+        .quick(),
+        told("over the pml, a rail that was down is used again", used_again).quick(),
         test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
         test("long sends go back to a rail whose send buffers are in use", long_sends_flap),
         test(

@@ -47,6 +47,20 @@ pub(crate) fn select(tests: &mut Vec<Test>, device: Option<&Device>) -> Result<O
     Ok(said)
 }
 
+/// Whether the tests of the quick tier are run.
+fn is_quick() -> bool {
+    env::var("IBEX_TESTS").is_ok_and(|tests| tests == "quick")
+}
+
+/// How much of what programs repeat is enough in this tier: in the quick one each kind of thing happens, and not often.
+pub(crate) fn share(device: &Device) -> f64 {
+    match (is_quick(), device) {
+        (false, _) => 1.0,
+        (true, Device::SoftRoce) => 0.05,
+        (true, _) => 0.25,
+    }
+}
+
 /// Prints a line for each: its tier, the devices that it needs, and its name.
 pub(crate) fn list(tests: &[Test]) {
     println!("tier   device     test");
