@@ -160,13 +160,13 @@ mod tests {
         let clock = HostClock::get();
         // A thread may lose its processor between any two readings.
         let reading = || (Instant::now(), clock.now(), Instant::now());
-        let first = reading();
-        while first.2.elapsed() < Duration::from_millis(20) {
+        let begin = reading();
+        while begin.2.elapsed() < Duration::from_millis(20) {
             std::hint::spin_loop();
         }
-        let last = reading();
-        let seconds = (last.1 - first.1) as f64 / clock.ticks_per_second() as f64;
-        let (least, most) = ((last.0 - first.2).as_secs_f64(), (last.2 - first.0).as_secs_f64());
+        let end = reading();
+        let seconds = (end.1 - begin.1) as f64 / clock.ticks_per_second() as f64;
+        let (least, most) = ((end.0 - begin.2).as_secs_f64(), (end.2 - begin.0).as_secs_f64());
         assert!((0.99 * least..1.01 * most).contains(&seconds), "{seconds} s, {}", clock.description());
         assert!(clock.description().contains("the "));
     }
