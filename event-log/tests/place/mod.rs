@@ -61,3 +61,10 @@ pub(crate) fn place() -> &'static Path {
 pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
+
+/// Nanoseconds by the application's own clock: the least and the most between the two events of a pair.
+pub(crate) fn apart(said: &str) -> [i64; 2] {
+    let numbers = said.lines().find_map(|line| line.strip_prefix("apart ")).expect("it says so");
+    let (least, most) = numbers.split_once(' ').expect("two numbers");
+    [least, most].map(|number| number.parse().expect("a number"))
+}

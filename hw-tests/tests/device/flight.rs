@@ -48,9 +48,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Folder> {
-        let folder = PathBuf::from(format!("/dev/shm/ibex-flight-test-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-        Ok(Folder(folder))
+        // A run that was killed, or one in a container, may have had this process number, and have left its folder.
+        let folder = |n| PathBuf::from(format!("/dev/shm/ibex-flight-test-{}-{n}", std::process::id()));
+        let new = (0..1000).map(folder).find(|folder| fs::create_dir(folder).is_ok());
+        new.map(Folder).context("no folder can be made in /dev/shm")
     }
 
     fn name(&self) -> String {
