@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::SystemTime;
 
 mod chooser;
@@ -228,16 +229,22 @@ fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Com
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
     step(&format!("Compiling the programs of {folder}"));
-    sources
-        .iter()
-        .map(|source| {
-            let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
-            if modified(&program) <= headers.max(modified(source)) {
-                compile(workspace, compiler, source, &program)?;
-            }
-            Ok(program)
-        })
-        .collect()
+    let compiled = |source: &PathBuf| {
+        let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
+        if modified(&program) <= headers.max(modified(source)) {
+            compile(workspace, compiler, source, &program)?;
+        }
+        Ok(program)
+    };
+    let share = sources.len().div_ceil(thread::available_parallelism().map_or(1, usize::from));
+    thread::scope(|scope| {
+        let side_by_side: Vec<_> = sources
+            .chunks(share)
+            .map(|sources| scope.spawn(|| sources.iter().map(compiled).collect::<Result<Vec<_>>>()))
+            .collect();
+        let programs = side_by_side.into_iter().map(|thread| thread.join().expect("a thread that does not panic"));
+        Ok(programs.collect::<Result<Vec<_>>>()?.concat())
+    })
 }
 
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
