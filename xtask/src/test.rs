@@ -100,6 +100,9 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
                 (false, None) => without_device::tests(&workspace, &tests, arguments.all, &mut tally),
             }
         }
+        if arguments.all && !arguments.are_of_devices() && arguments.mpi.is_none() {
+            installation::comes_and_goes(&workspace, &mut tally);
+        }
         if !arguments.no_device {
             devices::run(&workspace, &tests, arguments, &runs, &mut tally);
         }

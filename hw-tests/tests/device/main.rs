@@ -105,10 +105,7 @@ fn main() -> ExitCode {
         }
     };
     if site.is_none() {
-        println!(
-            "{} device tests are not run, because no device was asked for: run `cargo xtask test --device soft-roce`",
-            tests.len()
-        );
+        println!("{} device tests are not run, because no device was asked for: run `cargo xtask test`", tests.len());
     }
     if let Some(left_out) = left_out {
         println!("{left_out}");

@@ -2,7 +2,7 @@
 //! The engine on a real device: two ports of one process that talk to each other through the adapter.
 //!
 //! Needs an RDMA device: `IBEX_DEVICE` names it, and a device that is asked for and missing is a failure. Every test is
-//! ignored unless asked for (`--ignored`), because most machines have none; `cargo xtask test` runs them on soft-RoCE.
+//! ignored unless asked for (`--ignored`), because most machines have none; `cargo xtask test` runs them.
 //! Both ports are polled by one thread, so that the order of events is the test's to choose.
 
 mod pair;

@@ -4,8 +4,8 @@
 //! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
 //! Called by [`super`]. Grade: setup. Tests: at the end of this file.
 
+use super::Arguments;
 use super::tally::Tally;
-use super::{Arguments, installation};
 use crate::build::{self, Profile, Tests};
 use crate::series;
 use crate::workspace::Workspace;
@@ -101,7 +101,7 @@ struct Surroundings {
     softhca: PathBuf,
 }
 
-/// Runs the device tests, as often as asked for; with `--all` on the library as users have it, which is installed once.
+/// Runs the device tests, as often as asked for; with `--all` on the library as users have it.
 pub(super) fn run(
     workspace: &Workspace,
     tests: &Tests,
@@ -110,13 +110,8 @@ pub(super) fn run(
     tally: &mut Tally,
 ) {
     let profile = if arguments.all { Profile::Release } else { Profile::Dev };
-    if profile == Profile::Release {
-        let Some(library) = tally.timed("release build", || build::library(workspace)) else { return };
-        if !arguments.are_of_devices() && arguments.mpi.is_none() {
-            let comes_and_goes = build::command(workspace, profile)
-                .and_then(|command| installation::comes_and_goes(workspace, &library, &command));
-            tally.done("install and uninstall with Open MPI's own ompi_info", comes_and_goes);
-        }
+    if profile == Profile::Release && tally.timed("release build", || build::library(workspace)).is_none() {
+        return;
     }
     let Some(program) = tally.done("the device tests are built", tests.of("hw-tests", "device")) else { return };
     let surroundings = tally.timed("C programs", || surroundings(workspace, tests, profile));

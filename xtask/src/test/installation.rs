@@ -2,21 +2,30 @@
 //! The part of `cargo xtask test --all` that installs under a folder of the target folder, asks Open MPI's own `ompi_info`,
 //! uninstalls, and looks whether anything is left.
 //!
-//! Called by [`super::devices`]. Grade: setup.
+//! Called by [`super`]. Grade: setup.
 
+use super::tally::Tally;
+use crate::build::{self, Profile};
 use crate::command::output;
+use crate::install;
 use crate::workspace::Workspace;
-use crate::{build, install};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Installs the library and the command that were built, and takes them away again.
-///
-/// # Errors
-/// Something is missing after the installation, or left after it was taken away.
-pub(super) fn comes_and_goes(workspace: &Workspace, library: &Path, command: &Path) -> Result<()> {
+/// Builds ibex as users have it, installs it, and takes it away again.
+pub(super) fn comes_and_goes(workspace: &Workspace, tally: &mut Tally) {
+    let built = tally.timed("release build", || {
+        let library = build::library(workspace)?;
+        Ok((library, build::command(workspace, Profile::Release)?))
+    });
+    if let Some((library, command)) = built {
+        tally.timed("install and uninstall with Open MPI's own ompi_info", || tried(workspace, &library, &command));
+    }
+}
+
+fn tried(workspace: &Workspace, library: &Path, command: &Path) -> Result<()> {
     let prefix = workspace.target().join("ibex/installed");
     if prefix.exists() {
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
