@@ -229,7 +229,7 @@ fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Com
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
     step(&format!("Compiling the programs of {folder}"));
-    let compiled = |source: &PathBuf| {
+    let compile_one = |source: &PathBuf| {
         let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
         if modified(&program) <= headers.max(modified(source)) {
             compile(workspace, compiler, source, &program)?;
@@ -240,7 +240,7 @@ fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Com
     thread::scope(|scope| {
         let side_by_side: Vec<_> = sources
             .chunks(share)
-            .map(|sources| scope.spawn(|| sources.iter().map(compiled).collect::<Result<Vec<_>>>()))
+            .map(|sources| scope.spawn(|| sources.iter().map(compile_one).collect::<Result<Vec<_>>>()))
             .collect();
         let programs = side_by_side.into_iter().map(|thread| thread.join().expect("a thread that does not panic"));
         Ok(programs.collect::<Result<Vec<_>>>()?.concat())

@@ -4,7 +4,7 @@
 //! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
 //! Called by [`super`]. Grade: setup. Tests: at the end of this file.
 
-use super::Arguments;
+use super::arguments::Arguments;
 use super::tally::Tally;
 use crate::build::{self, Profile, Tests};
 use crate::series;
