@@ -190,7 +190,7 @@ static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_trans
 
 fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) -> Result<()> {
     let configuration = with_faults(harmless.rules);
-    let mut launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.1").on_adapters(configuration);
+    let mut launch = Launch::new(program, 2).scale(0.1).on_adapters(configuration);
     for (name, value) in harmless.parameters {
         launch = launch.with(name, value);
     }
@@ -202,7 +202,7 @@ fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) 
 fn handshakes(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"drop\"\nfraction = 0.1\nseed = 2\n\
                  [[fault]]\naction = \"duplicate\"\nfraction = 0.3\nseed = 3\n";
-    let launch = Launch::new("first_contact", 4).environment("IBEX_TEST_SCALE", "0.25");
+    let launch = Launch::new("first_contact", 4).scale(0.25);
     let launch = launch.with("btl_ibex_connect_via", "ud").with("btl_ibex_ack_timeout", "6");
     launch.on_adapters(with_faults(rules)).passes(site)
 }
@@ -226,7 +226,7 @@ fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
          [[fault]]\naction = \"status\"\nstatus = \"LOC_QP_OP_ERR\"\nqp_type = \"ud\"\nnth = 1\n\
          count = {count}\n"
     );
-    let launch = Launch::new("first_contact", 3).environment("IBEX_TEST_SCALE", "0.25").limit(60);
+    let launch = Launch::new("first_contact", 3).scale(0.25).limit(60);
     let launch = launch.with("btl_ibex_connect_via", via).with("btl_ibex_connect_timeout", "10");
     launch.on_adapters(configuration).passes(site)?;
     let failed = site.counted("softhca0", "req_cqe_error")?;
@@ -321,7 +321,7 @@ fn out_of_room_for_good(site: &mut Site) -> Result<()> {
 fn registration_fails(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
     for program in ["pt2pt_modes", "pt2pt_datatypes", "pt2pt_flood", "collectives"] {
-        let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.2").on_adapters(with_faults(rules));
+        let launch = Launch::new(program, 2).scale(0.2).on_adapters(with_faults(rules));
         launch.passes(site)?;
     }
     Ok(())

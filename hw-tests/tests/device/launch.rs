@@ -6,6 +6,7 @@
 //!
 //! Setup grade; any thread.
 
+use crate::selection::share;
 use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
@@ -30,6 +31,8 @@ pub(crate) struct Launch {
     /// The same for each rank.
     rank_wrapper: Option<String>,
     environment: Vec<(String, String)>,
+    /// Of the counts by which a program repeats things.
+    scale: f64,
     nodes: usize,
     /// The configuration of emulated adapters of its own.
     adapters: Option<String>,
@@ -51,6 +54,7 @@ impl Launch {
             wrapper: None,
             rank_wrapper: None,
             environment: Vec::new(),
+            scale: 1.0,
             nodes: 1,
             adapters: None,
             limit: Duration::from_mins(2),
@@ -104,6 +108,12 @@ impl Launch {
 
     pub(crate) fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Has the program repeat things so many times its usual counts; in the quick tier a share of that.
+    pub(crate) fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
         self
     }
 
@@ -167,6 +177,7 @@ impl Launch {
 
     /// The fabric it runs in, and the job.
     pub(crate) fn prepared<'a>(&self, site: &'a mut Site) -> Result<(&'a Fabric, Job)> {
+        let scale = self.scale * share(site.device());
         let program = site.program(self.program)?;
         let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
@@ -178,6 +189,7 @@ impl Launch {
         let series = Series::here()?;
         let mut job = Job::new(self.command(series, &program, &hosts, &devices)).limit(self.limit);
         job.env.clone_from(&self.environment);
+        job.env.push((SCALE.to_owned(), scale.to_string()));
         job.env.extend(Series::environment(&components));
         Ok((fabric, job))
     }
@@ -253,9 +265,8 @@ impl Launch {
             let (name, value) = series.spelled(&name, &value);
             words.extend(["--mca".to_owned(), name, value]);
         }
-        for (name, _) in &self.environment {
-            words.extend(["-x".to_owned(), name.clone()]);
-        }
+        let exported = self.environment.iter().map(|(name, _)| name.as_str()).chain([SCALE]);
+        words.extend(exported.flat_map(|name| ["-x", name]).map(str::to_owned));
         // mpirun gives all ranks the same value of a parameter; a rank's own environment can differ.
         if !self.environment_of_ranks.is_empty() {
             words.extend(in_a_shell(OF_RANK));
@@ -280,6 +291,9 @@ impl Launch {
         shared
     }
 }
+
+/// By which programs multiply the counts by which they repeat things (hw-tests/mpi/check.h).
+const SCALE: &str = "IBEX_TEST_SCALE";
 
 /// Sets for each rank one of as many variables, and goes on: `NUMBER VARIABLE... PROGRAM...`. Debian 13's mpirun, which
 /// has an option for it, crashes when it is given (`mpirun PROGRAM : PROGRAM`).

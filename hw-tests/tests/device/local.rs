@@ -66,7 +66,7 @@ pub(crate) fn tests() -> Vec<Test> {
         for &ranks in all_ranks {
             let run = move |site: &mut Site, also: Option<(&str, &str)>| {
                 let mut launch = sharing(program, ranks).arguments(arguments);
-                launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
+                launch = launch.scale(scale);
                 if let Some((name, value)) = also {
                     launch = launch.with(name, value);
                 }
@@ -103,13 +103,13 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .device_independent(),
         Test::on_two_nodes("messages by shared memory and by the adapter are matched together", |site| {
-            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).environment("IBEX_TEST_SCALE", "0.3");
+            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).scale(0.3);
             launch.on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
             // Each message is a round trip here, of processes that take turns: a flood would be hours.
             let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with(HELD_BACK.0, HELD_BACK.1);
-            launch.environment("IBEX_TEST_SCALE", "0.1").limit(300).on_two_nodes().passes(site)
+            launch.scale(0.1).limit(300).on_two_nodes().passes(site)
         }),
     ]);
     tests

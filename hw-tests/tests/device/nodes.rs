@@ -13,17 +13,17 @@ use hw_tests::{Ending, Job};
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, "0.1").passes(site)),
+        Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, 0.1).passes(site)),
         Test::on_two_nodes("four ranks on two nodes agree on collective results", |site| {
-            across("collectives", 4, "0.2").passes(site)
+            across("collectives", 4, 0.2).passes(site)
         }),
         Test::on_two_nodes("a first blocking send between two nodes has left when it returns", |site| {
             // Fifteen pairs of ranks meet in each run.
-            (0..2).try_for_each(|_| across("first_send", 6, "1").passes(site))
+            (0..2).try_for_each(|_| across("first_send", 6, 1.0).passes(site))
         }),
         Test::on_two_nodes("messages arrive whole over a network that loses packets", |site| {
             let lossy = Lossy::new(site, "tc qdisc add dev IFACE root netem loss 1%", "tc qdisc del dev IFACE root")?;
-            let passed = across("pt2pt_matching", 2, "0.1").limit(300).passes(site);
+            let passed = across("pt2pt_matching", 2, 0.1).limit(300).passes(site);
             passed.and(lossy.restore(site))
         }),
         Test::on_two_nodes("ranks connect over tcp where datagrams are filtered", |site| {
@@ -72,8 +72,8 @@ fn silent_peer(site: &mut Site) -> Result<()> {
     says(&outcome, &["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"])
 }
 
-fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {
-    Launch::new(program, ranks).environment("IBEX_TEST_SCALE", scale).on_two_nodes().limit(180)
+fn across(program: &'static str, ranks: usize, scale: f64) -> Launch {
+    Launch::new(program, ranks).scale(scale).on_two_nodes().limit(180)
 }
 
 fn exchange() -> Launch {

@@ -8,7 +8,6 @@
 
 use crate::launch::{Launch, with_faults};
 use crate::listed::every_program_is_listed;
-use crate::selection::share;
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::Result;
@@ -738,8 +737,8 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
     let mut launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit);
     // More ranks than processors take turns, and each message waits for a turn.
-    let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale } * share(site.device());
-    launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
+    let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
+    launch = launch.scale(scale);
     if case.threads {
         launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");
     }

@@ -28,7 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("four ranks agree over an infiniband and a roce port", |site| {
             let mixed = adapters("link_layer = \"infiniband\"", "link_layer = \"ethernet\"");
             for program in ["pt2pt_modes", "collectives"] {
-                let launch = Launch::new(program, 4).environment("IBEX_TEST_SCALE", "0.2").on_adapters(&mixed);
+                let launch = Launch::new(program, 4).scale(0.2).on_adapters(&mixed);
                 launch.passes(site)?;
             }
             Ok(())
@@ -135,15 +135,15 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     // Each port has receive slots of its own, whose pages a flood touches first.
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
-        ("unexpected_memory", 2, "0.1", most),
-        ("unexpected_memory", 4, "0.1", most),
-        ("traffic", 4, "0.5", &[]),
-        ("threads", 2, "0.5", &[]),
+        ("unexpected_memory", 2, 0.1, most),
+        ("unexpected_memory", 4, 0.1, most),
+        ("traffic", 4, 0.5, &[]),
+        ("threads", 2, 0.5, &[]),
     ] {
-        let launch = Launch::new(program, ranks).arguments(arguments).environment("IBEX_TEST_SCALE", scale);
+        let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with(HELD_BACK.0, HELD_BACK.1).on_adapters(&*rails).limit(300).passes(site)?;
     }
-    let launch = Launch::new("unexpected_memory", 2).arguments(most).environment("IBEX_TEST_SCALE", "0.3");
+    let launch = Launch::new("unexpected_memory", 2).arguments(most).scale(0.3);
     launch.on_adapters(rails).limit(300).passes(site)
 }
 
@@ -161,9 +161,9 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
         ("collectives", 4),
         ("connect_cycles", 2),
     ] {
-        Launch::new(program, ranks).environment("IBEX_TEST_SCALE", "0.5").on_adapters(&*rails).passes(site)?;
+        Launch::new(program, ranks).scale(0.5).on_adapters(&*rails).passes(site)?;
     }
-    let threads = Launch::new("threads", 2).environment("IBEX_TEST_SCALE", "0.5");
+    let threads = Launch::new("threads", 2).scale(0.5);
     threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
 }
 
@@ -385,7 +385,7 @@ fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
 
 /// Runs a program, again and again, while one rail after the other goes down and comes back.
 fn flaps_under(site: &mut Site, launch: &Launch) -> Result<()> {
-    let launch = launch.clone().environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapters("", "")).limit(300);
+    let launch = launch.clone().scale(0.2).on_adapters(adapters("", "")).limit(300);
     let outcome = launch.pulled_after_a_case(site, |pull| {
         pull.flap(&["softhca0", "softhca1"], 12)?;
         pull.go_on()

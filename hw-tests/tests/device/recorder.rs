@@ -226,7 +226,7 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
     let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
     let inside = format!("export IBEX_TRACE_CLOCKS_EVERY=0.5; exec {command} trace -o {there} -- \"$@\"");
-    let launch = Launch::new("pt2pt_modes", 2).environment("IBEX_TEST_SCALE", "0.1").with("pml", "ibex");
+    let launch = Launch::new("pt2pt_modes", 2).scale(0.1).with("pml", "ibex");
     launch.on_two_nodes().inside(inside).limit(400).passes(site)?;
     fs::create_dir_all(place.trace())?;
     for node in 0..2 {
