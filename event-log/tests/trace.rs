@@ -3,6 +3,7 @@
 //! is in the trace, whatever becomes of the process. With ibex and a device it is tested by hw-tests. Needs Open MPI
 //! with its headers and commands, and no device.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -292,7 +293,7 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
         Command::new(space[0]).args(&space[1..]).args(["sh", "-c", script]).env("IBEX_TRACE", &probe).output();
     let _ = std::fs::remove_dir(&probe);
     if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-        eprintln!("skipped: unshare --user --mount and a tmpfs do not work here");
+        skip("a disk that fills up: unshare --user --mount and a tmpfs do not work here");
         return;
     }
     let application = place().join("application");
@@ -312,12 +313,17 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
+/// Says that a test was not made, past what is captured of a test that passes.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skip {why}");
+}
+
 /// Two ranks, the second of which has a monotonic clock of its own, as on another host, and runs this before; `None`
 /// where the system has no namespaces of times or lets nobody make one.
 fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Traced> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        eprintln!("skipped: unshare --time does not work here");
+        skip("ranks on two clocks: unshare --time does not work here");
         return None;
     }
     let application = place().join("application");
