@@ -4,7 +4,7 @@
 //! Grade: setup. Called by whoever benches.
 
 use crate::bars;
-use crate::bars::verdict::Verdict;
+use crate::bars::verdict::{Outcome, Verdict};
 use crate::nodes::environment::environment;
 use crate::nodes::job::Nodes;
 use crate::nodes::place::Where;
@@ -48,9 +48,15 @@ pub fn measure<'a>(
     let mut report = summarise(title, &plan.tests, &found.measured);
     report.instructions = parts::parts(&found.instructions);
     report.left_out.clone_from(&plan.left_out);
+    report.effort = found.effort();
+    report.brief.clone_from(&plan.brief);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
-    let verdicts = if place.judges { bars::verdicts(place.kind, &report) } else { Vec::new() };
+    let mut verdicts = if place.judges { bars::verdicts(place.kind, &report) } else { Vec::new() };
+    if plan.brief.is_some() {
+        // What it leaves out is said in one line.
+        verdicts.retain(|verdict| verdict.outcome != Outcome::NotMeasured);
+    }
     Ok(Finished { plan, verdicts, remark: place.remark(), report, environment })
 }
 

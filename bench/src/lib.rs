@@ -6,14 +6,15 @@
 //!
 //! In the order in which data flow: `catalogue` says what can be measured, over what, on what; `nodes` where it runs;
 //! `programs` knows those that measure; `plan` says which of them start in which order, `run` starts them, `report`
-//! condenses what they found, `bars` judges it, `output` shows it, in `numbers` as a reader writes them. `finished` is
-//! all of that, from plan to page. `study` is another thing that is done with the programs.
+//! condenses what they found, `bars` judges it, `output` shows it, in `numbers` as a reader writes them. `growth` says how
+//! long a row is, `spread` whether its rounds agree. `finished` is all of that, from plan to page. `study` is another thing that is done with the programs.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
 
 mod bars;
 mod catalogue;
 mod finished;
+mod growth;
 mod nodes;
 mod numbers;
 mod output;
@@ -21,6 +22,7 @@ mod plan;
 mod programs;
 mod report;
 mod run;
+mod spread;
 #[cfg(feature = "study")]
 mod study;
 
@@ -28,6 +30,7 @@ pub use catalogue::device_kind::Kind;
 pub use catalogue::test_names;
 pub use catalogue::transport::Transport;
 pub use finished::{Finished, measure};
+pub use growth::{FIRST_SECONDS, LONGEST, until_settled};
 pub use nodes::here::{Here, is_in_path};
 pub use nodes::hosts::{Hosts, is_here, of_allocation};
 pub use nodes::job::{Job, Nodes, Outcome, Stream};

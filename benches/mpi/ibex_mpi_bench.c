@@ -4,7 +4,9 @@
 // one-sided put and get. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
-// interquartile range in the same unit. A bandwidth or rate run is timed on rank 0 from a barrier to its last
+// interquartile range in the same unit, `seconds` how long they took in all. First moments are not what goes on: caches,
+// windows and clocks are still filling. So a row of FIRST_SECONDS is doubled until that changes its median by less than
+// SETTLED, LONGEST times as long at the most (bench/src/growth.rs is the same rule). A bandwidth or rate run is timed on rank 0 from a barrier to its last
 // completion. A latency run is as long as its typical (median) iteration, as in perftest, where a mean would be ruled by
 // the few iterations during which the processor was taken away.
 //
@@ -27,8 +29,9 @@
 
 enum {
     MAX_SIZES = 64,
-    MAX_SAMPLES = 20,
+    MAX_SAMPLES = 50, // of a row that is not doubled; each is shorter than the turn of another process
     LEAST_SAMPLES = 5,
+    LONGEST = 16, // times the first length of a row, a power of two
     MOST_IN_FLIGHT = 32 << 20, // bytes
     MOST_LAPS = 1 << 16,      // iterations of a latency run
     RATE_MOST_BYTES = 4096,   // message_rate is for small messages
@@ -36,6 +39,8 @@ enum {
     TAG_DATA = 1,
     TAG_ACK = 2,
 };
+
+static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
 
 static const struct test {
     const char *name, *metric, *unit;
@@ -57,7 +62,7 @@ enum { TEST_COUNT = sizeof tests / sizeof *tests };
 static struct {
     int sizes[MAX_SIZES], size_count;
     bool selected[TEST_COUNT];
-    double seconds_per_row;
+    double seconds_per_row; // 0: until the median has settled
     int window;
     bool allocated; // window memory from MPI
 } options;
@@ -271,16 +276,16 @@ static double value_of(const struct row *row, double seconds) {
     }
 }
 
-static void report(const struct row *row, const double *seconds, int samples, long iterations) {
-    double values[MAX_SAMPLES];
+static void report(const struct row *row, const double *seconds, int samples, long iterations, double passed) {
+    double values[MAX_SAMPLES * LONGEST];
     for (int i = 0; i < samples; i++)
         values[i] = value_of(row, seconds[i] / (double)iterations);
     qsort(values, (size_t)samples, sizeof *values, compare_doubles);
     printf("{\"test\":\"%s\",\"bytes\":%d,\"metric\":\"%s\",\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
-           "\"samples\":%d,\"iterations\":%ld,\"window\":%d}\n",
+           "\"samples\":%d,\"iterations\":%ld,\"window\":%d,\"seconds\":%.3g}\n",
            row->test->name, row->bytes, row->test->metric, row->test->unit, quantile(values, samples, 0.5),
            quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, iterations * samples,
-           row->window);
+           row->window, passed);
     fflush(stdout);
 }
 
@@ -292,26 +297,61 @@ static int window_for(const struct test *test, int bytes) {
     return (most < options.window ? most : options.window) & ~1;
 }
 
+static double median(const double *seconds, int samples) {
+    double sorted[MAX_SAMPLES * LONGEST];
+    memcpy(sorted, seconds, (size_t)samples * sizeof *sorted);
+    qsort(sorted, (size_t)samples, sizeof *sorted, compare_doubles);
+    return quantile(sorted, samples, 0.5);
+}
+
+// Whether a row of twice the samples gives what half of them gave.
+static bool has_settled(const double *seconds, int samples) {
+    double shorter = median(seconds, samples / 2), change = median(seconds, samples) - shorter;
+    return (change < 0 ? -change : change) < SETTLED * shorter;
+}
+
+// The seconds since a row began, known to both ranks: on a busy machine samples take longer than they count.
+static double passed_since(double begin) {
+    double passed = MPI_Wtime() - begin;
+    MPI_OK(MPI_Bcast(&passed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
+    return passed;
+}
+
 static void measure(const struct test *test, int bytes) {
     struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
     run body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
-    double budget = options.seconds_per_row, seconds[MAX_SAMPLES], best, again;
-    while ((best = timed(&row, body, iterations)) < budget / 40 && iterations < MOST_LAPS / 4) // warm-up
-        iterations *= 4;
-    // A run may hold what only the first use of a size costs, or another process's time: the better of two counts.
-    again = timed(&row, body, iterations);
-    best = again < best ? again : best;
-    double affordable = budget / (best / (double)iterations); // iterations in the time of the row
+    bool grows = options.seconds_per_row == 0;
+    double budget = grows ? FIRST_SECONDS : options.seconds_per_row;
+    double seconds[MAX_SAMPLES * LONGEST], each = 1e9; // of an iteration
+    // A run may hold what only the first use of a size costs, or another process's time: the best counts.
+    for (int long_ones = 0; long_ones < 3;) { // warm-up
+        double of_run = timed(&row, body, iterations) / (double)iterations;
+        each = of_run < each ? of_run : each;
+        if (each * (double)iterations < budget / 40 && iterations < MOST_LAPS / 4)
+            iterations *= 4;
+        else
+            long_ones++;
+    }
+    double affordable = budget / each; // iterations in the time of the row
     int samples = affordable < MAX_SAMPLES * least ? (int)(affordable / least) : MAX_SAMPLES;
     samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
     iterations = affordable < samples * least ? least : (long)(affordable / samples);
     if (!test->windowed && iterations > MOST_LAPS)
         iterations = MOST_LAPS;
-    for (int i = 0; i < samples; i++)
-        seconds[i] = timed(&row, body, iterations);
+    int measured = 0, longest = samples * LONGEST;
+    double begin = MPI_Wtime(), passed = 0, most = grows ? budget * LONGEST : budget;
+    bool over = false;
+    for (int wanted = samples; !over; wanted *= 2) {
+        while (measured < wanted && !over) {
+            seconds[measured++] = timed(&row, body, iterations);
+            passed = passed_since(begin);
+            over = passed > most && measured >= LEAST_SAMPLES;
+        }
+        over |= !grows || measured == longest || (wanted > samples && has_settled(seconds, measured));
+    }
     if (rank == 0)
-        report(&row, seconds, samples, iterations);
+        report(&row, seconds, measured, iterations, passed);
 }
 
 // ---- options --------------------------------------------------------------------------------------------------------
@@ -326,8 +366,9 @@ static void usage(FILE *to) {
             "  --sizes LIST           bytes, with K or M for 1024 or 1048576; A-B means the powers of two between\n"
             "                         (default: 0-4M). Bandwidth and one-sided tests leave 0 out, message_rate\n"
             "                         leaves out sizes above %d\n"
-            "  --seconds-per-row S    time for the samples of one row, above 0 (default: 0.5); slow rows take\n"
-            "                         longer, as each has at least %d samples\n"
+            "  --seconds-per-row S    time for the samples of one row, above 0 (default: 0.1, and twice as long\n"
+            "                         until that changes the median by less than 5 %%); slow rows take longer, as\n"
+            "                         each has at least %d samples\n"
             "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
             "  --window-memory KIND   of one-sided tests: created (over malloc's memory, the default), or allocated\n"
             "                         (by MPI)\n"
@@ -392,7 +433,7 @@ static int parse_options(int argc, char **argv) {
                                           {NULL, 0, NULL, 0}};
     int option, index = 0;
     bool good = true;
-    options.seconds_per_row = 0.5;
+    options.seconds_per_row = 0;
     options.window = 64;
     memset(options.selected, 1, sizeof options.selected);
     parse_sizes("0-4M");

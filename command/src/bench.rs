@@ -23,7 +23,7 @@ use std::{env, fs};
 #[command(after_help = "What this machine lacks (perftest, UCX, valgrind) is left out and listed. In a Slurm \
                         allocation, the first two hosts are measured.\n\n\
                         Exit status: 0 if all was measured, 1 otherwise.\n\n\
-                        Example: a first look at two nodes\n  ibex bench --quick --host node1,node2")]
+                        Example: a first look at two nodes\n  ibex bench --host node1,node2")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     form: Form,
@@ -33,23 +33,23 @@ pub(crate) struct Arguments {
     /// The adapter; it needs the same name on both hosts [default: the first that a job would use]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Fewer sizes and rounds: a first look
+    /// Every test, transport and size, and not only those that tell most, in four minutes
     #[arg(long)]
-    quick: bool,
+    full: bool,
     /// Repeat two studies of events: their cost, the time of messages in two applications, and the detection of
     /// injected faults (docs/study.md)
     #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
     study: bool,
-    /// Only these tests
+    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
-    /// Only these transports [default: all that are installed]
+    /// Only these transports [default: ibex, raw and the nearest beside them; with --full all that are installed]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// Only these sizes of messages, in bytes, as 8,4K,1M
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
-    /// Repeat each measurement this many times
+    /// Repeat each measurement this many times [default: 3 to 5, as there is time]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
     /// The folder for report.json and report.html
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Runs the studies, and prints the report.
 fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
-    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.quick))?;
+    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.full))?;
     let written = study.write(place.reports)?;
     answer::print(&arguments.form, &study)?;
     for path in written {
@@ -122,7 +122,7 @@ fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> 
 
 fn wanted(arguments: &Arguments) -> Wanted {
     Wanted {
-        quick: arguments.quick,
+        full: arguments.full,
         tests: arguments.tests.clone(),
         transports: arguments.transports.clone(),
         sizes: arguments.sizes.clone(),

@@ -3,6 +3,7 @@
 //! is in the trace, whatever becomes of the process. With ibex and a device it is tested by hw-tests. Needs Open MPI
 //! with its headers and commands, and no device.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ibex_trace::{Clock, Error, Event, Folder, Reader};
 
 mod place;
-use place::{place, said};
+use place::{apart, place, said};
 
 /// What a command under the recorder said, and where it recorded. The folder goes with it.
 struct Traced {
@@ -44,6 +45,7 @@ fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Traced {
     // Only a number of its own for each run.
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let folder = place().join(format!("trace-{}-{run}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir(&folder).expect("the target directory can be written to");
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "900"]).args(words);
@@ -98,8 +100,9 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "what was delivered only by freeing");
     let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // The pause was 30 ms, on two clocks of which one goes wrong by 1 %; half a second for a busy machine.
-    assert!((29_990_000..530_000_000).contains(&(times[10] - times[0])), "{times:?}");
+    // The pause was 30 ms or more, on two clocks of which one goes wrong by 1 %.
+    let [least, most] = apart(&said(&traced.output));
+    assert!((least - 50_000..most + 50_000).contains(&(times[10] - times[0])), "{least} {most} {times:?}");
     let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
     assert_eq!(
         counts,
@@ -290,7 +293,7 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
         Command::new(space[0]).args(&space[1..]).args(["sh", "-c", script]).env("IBEX_TRACE", &probe).output();
     let _ = std::fs::remove_dir(&probe);
     if !mounted.is_ok_and(|mounted| mounted.status.success()) {
-        eprintln!("skipped: unshare --user --mount and a tmpfs do not work here");
+        skip("a disk that fills up: unshare --user --mount and a tmpfs do not work here");
         return;
     }
     let application = place().join("application");
@@ -310,12 +313,17 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
+/// Says that a test was not made, past what is captured of a test that passes.
+fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skip {why}");
+}
+
 /// Two ranks, the second of which has a monotonic clock of its own, as on another host, and runs this before; `None`
 /// where the system has no namespaces of times or lets nobody make one.
 fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Traced> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        eprintln!("skipped: unshare --time does not work here");
+        skip("ranks on two clocks: unshare --time does not work here");
         return None;
     }
     let application = place().join("application");
@@ -383,7 +391,7 @@ fn in_a_long_run_clocks_are_compared_at_intervals() {
     assert!(traced.output.status.success(), "{}", said(&traced.output));
     let folder = traced.folder();
     let asked = asked(&folder);
-    assert!(asked[0] == 0 && asked[1] > 4, "{asked:?} samples, of 1.5 s, one every 0.1 s");
+    assert!(asked[0] == 0 && asked[1] > 4, "{asked:?} samples, of which two are of the start and the end");
     assert!(folder.readers().iter().all(|reader| reader.notes().is_empty()));
     let samples: Vec<_> = folder.readers()[1].samples().iter().filter(|of| of.clock == Clock::Rank(0)).collect();
     assert!(samples.windows(2).all(|two| two[0].before < two[1].before && two[0].shown < two[1].shown), "{samples:?}");

@@ -24,13 +24,13 @@ extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
-static atomic_bool counting;
+static _Thread_local bool counting; // of this thread: others of Open MPI's allocate when they like
 static atomic_long counted;
 static void *first_calls[MOST_FRAMES]; // of who counted the first
 static int first_depth;
 
 static void count(void) {
-    if (!atomic_load_explicit(&counting, memory_order_relaxed))
+    if (!counting)
         return;
     if (atomic_fetch_add(&counted, 1) == 0)
         first_depth = backtrace(first_calls, MOST_FRAMES);
@@ -74,11 +74,11 @@ void free(void *memory) { __libc_free(memory); }
 
 static void start_counting(void) {
     atomic_store(&counted, 0);
-    atomic_store(&counting, true);
+    counting = true;
 }
 
 static long stop_counting(void) {
-    atomic_store(&counting, false);
+    counting = false;
     return atomic_load(&counted);
 }
 

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     CHECK_GUARD_BYTES = 64,   // untouched bytes verified on each side of a receive buffer
@@ -152,6 +153,33 @@ static inline int check_finish(void) {
     }
     MPI_Finalize();
     return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
+}
+
+// ---- what the caller does meanwhile -----------------------------------------------------------------------------------
+
+// A caller may do something to the adapters in the middle of a program. It then names a file in IBEX_TEST_GO_ON, waits
+// until the program says that it is there, and makes the file when it is done. Without, programs just go on.
+
+// Whether the caller is done.
+static inline bool check_may_go_on(void) {
+    const char *file = getenv("IBEX_TEST_GO_ON");
+    return !file || access(file, F_OK) == 0;
+}
+
+// Says that this rank is where the caller waits for it.
+static inline void check_in_the_middle(void) {
+    if (getenv("IBEX_TEST_GO_ON")) {
+        printf("in the middle: rank %d\n", check.rank);
+        fflush(stdout);
+    }
+}
+
+// Whether all is to be done once more, as the caller is not done: every rank calls it, and all agree.
+static inline bool check_again(void) {
+    int again = !check_may_go_on();
+    if (getenv("IBEX_TEST_GO_ON"))
+        MPI_OK(MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    return again;
 }
 
 // `count` times the scale, at least `least`.

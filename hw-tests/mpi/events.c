@@ -13,6 +13,7 @@
 
 #include "trace.h"
 
+#include <time.h>
 
 enum { FIRST_TAG = 1000, MOST_MESSAGES = 12, MOST_OPERATIONS = 4, MOST_EVENTS = 1 << 19, COMMS = 3 };
 // ob1 leaves room for its largest header, which has the extended identifier of a communicator from Open MPI 5 on.
@@ -184,7 +185,7 @@ static int ends_seen(void) {
 }
 
 static void wait_for_ends(int expected) {
-    double until = MPI_Wtime() + 5;
+    double until = MPI_Wtime() + 120;
     while (ends_seen() < expected && MPI_Wtime() < until) {
         int flag;
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, FIRST_TAG - 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
@@ -383,6 +384,12 @@ static void judge_sources(const char *adapter, double elapsed) {
 
 // ---- all of it ------------------------------------------------------------------------------------------------------
 
+static double monotonic(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 static void start(int *argc, char ***argv) {
     int provided;
     seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
@@ -435,8 +442,8 @@ int main(int argc, char **argv) {
     }
     // Which adapters have them all is known of the emulated ones; of several threads they are another test's.
     one_sided = trace && threads == 1 && strcmp(trace, "messages") != 0;
+    double began = monotonic(); // what is connected in MPI_Init is seen, too
     start(&argc, &argv);
-    double began = MPI_Wtime();
     plan.patterns = plan.patterns ? plan.patterns : scaled(300, 10);
     make_plan();
     if (check.rank == 0)
@@ -446,7 +453,7 @@ int main(int argc, char **argv) {
 
     // The judging below communicates, so what is judged is over.
     seen_stop(&tool);
-    double elapsed = MPI_Wtime() - began + 5; // what was connected in MPI_Init was seen, too
+    double elapsed = monotonic() - began;
     check_case("no event is lost here");
     check_true("room for all events", atomic_load(&tool.count) < MOST_EVENTS);
     check_end_case();

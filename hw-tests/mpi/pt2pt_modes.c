@@ -257,12 +257,14 @@ int main(int argc, char **argv) {
     buffered = check_alloc((size_t)buffered_bytes);
     MPI_OK(MPI_Buffer_attach(buffered, buffered_bytes));
 
-    every_mode_at_every_size();
-    synchronous_send_waits_for_the_receive();
-    exchanges();
-    short_message_in_a_long_receive();
-    memory_mapped_again();
-    sends_to_self();
+    do {
+        every_mode_at_every_size();
+        synchronous_send_waits_for_the_receive();
+        exchanges();
+        short_message_in_a_long_receive();
+        memory_mapped_again();
+        sends_to_self();
+    } while (check_again());
 
     MPI_OK(MPI_Buffer_detach(&buffered, &buffered_bytes));
     free(buffered);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages of every kind before and after a time in which a port goes down:
+// Messages of every kind before and after a port goes down, or whatever else the caller does in the middle:
 //
-//   rail_down [--connect] [--short] [--until SECONDS] [--late SECONDS]
+//   rail_down [--connect] [--short] [--traffic LEAST-MOST]
 //
-// With --connect the ranks exchange some first. Then each looks for messages, of which there are none, until so many
-// seconds after MPI_Init, by which a rank has opened an adapter, however long that took; then all kinds are exchanged,
-// several times, so that each way is met. --short leaves out those that are read by their receiver. Where a rank was not that far --late seconds after its start it prints "late": what was
-// to happen meanwhile may have happened earlier. Runs with 2 or more ranks; each sends to and receives from its neighbours.
+// With --connect the ranks exchange some first. Then each says that it is in the middle (check.h) and looks for messages,
+// of which there are none, until the caller is done; with --traffic they exchange messages of LEAST to MOST bytes (up to
+// 2 MiB) all the time, many at once. Then all kinds are exchanged, several times, so that each way is met. --short leaves out those
+// that are read by their receiver. Runs with 2 or more ranks; each sends to and receives from its neighbours.
 #include "check.h"
 
 #include <time.h>
 
-enum { ROUNDS = 6, LONGEST = 3 << 20 };
+// IDLE_MS: ibex asks its adapters for events every 5 ms or more often, when it is called.
+enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20, IDLE_MS = 200, IDLE_PROBES = 20000 };
 
-static double seconds(void) {
+static long milliseconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static unsigned char *out, *in;
@@ -68,30 +69,75 @@ static void all_kinds(const char *name) {
     check_end_case();
 }
 
+// Nothing is under way until the caller is done, and for a moment more, in which ibex learns what has happened.
+static void idle(void) {
+    bool done = false;
+    long since = 0;
+    for (int probes = 0; !done || probes < IDLE_PROBES || milliseconds() - since < IDLE_MS; probes++) {
+        int there;
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
+        if (!done && check_may_go_on()) {
+            done = true;
+            since = milliseconds();
+            probes = 0;
+        }
+    }
+}
+
+// Of each size AT_ONCE messages to the right neighbour, by the first bytes of one buffer.
+static void all_sizes_at_once(int least, int most) {
+    int right = (check.rank + 1) % check.size, left = (check.rank + check.size - 1) % check.size;
+    unsigned char *received = check_alloc((size_t)AT_ONCE * (size_t)most);
+    for (int bytes = least; bytes <= most; bytes *= 2) {
+        MPI_Request requests[2 * AT_ONCE];
+        pattern_fill(out, (size_t)bytes, (uint64_t)check.rank);
+        for (int i = 0; i < AT_ONCE; i++) {
+            unsigned char *to = received + (size_t)i * (size_t)bytes;
+            MPI_OK(MPI_Irecv(to, bytes, MPI_BYTE, left, i, MPI_COMM_WORLD, &requests[i]));
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            MPI_OK(MPI_Isend(out, bytes, MPI_BYTE, right, i, MPI_COMM_WORLD, &requests[AT_ONCE + i]));
+        MPI_OK(MPI_Waitall(2 * AT_ONCE, requests, MPI_STATUSES_IGNORE));
+        for (int i = 0; i < AT_ONCE; i++)
+            pattern_check("a message", received + (size_t)i * (size_t)bytes, (size_t)bytes, (uint64_t)left);
+    }
+    free(received);
+}
+
+static void traffic(int least, int most) {
+    check_case("messages_under_way");
+    all_sizes_at_once(least, most);
+    check_in_the_middle();
+    while (check_again())
+        all_sizes_at_once(least, most);
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
-    double start = seconds(), until = 0, late = 1e9;
-    int connect = 0;
+    int connect = 0, least = 0, most = 0;
+    bool good = true;
     check_start(&argc, &argv, 2);
-    double initialised = seconds();
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--connect") == 0)
             connect = 1;
         else if (strcmp(argv[i], "--short") == 0)
             is_short = 1;
-        else if (strcmp(argv[i], "--until") == 0 && i + 1 < argc)
-            until = atof(argv[++i]);
-        else if (strcmp(argv[i], "--late") == 0 && i + 1 < argc)
-            late = atof(argv[++i]);
+        else if (strcmp(argv[i], "--traffic") == 0 && i + 1 < argc)
+            good = sscanf(argv[++i], "%d-%d", &least, &most) == 2 && least > 0 && most <= LONGEST_OF_TRAFFIC;
+    }
+    if (!good) {
+        fprintf(stderr, "rail_down: --traffic LEAST-MOST, from 1 to %d bytes\n", LONGEST_OF_TRAFFIC);
+        MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
     }
     out = check_alloc(LONGEST);
     in = check_alloc(LONGEST);
     if (connect)
         all_kinds("messages_before");
-    if (seconds() - start > late)
-        printf("late\n");
-    while (seconds() - initialised < until) {
-        int there;
-        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
+    if (least > 0) {
+        traffic(least, most);
+    } else {
+        check_in_the_middle();
+        idle();
     }
     all_kinds("messages_after");
     return check_finish();

@@ -205,7 +205,7 @@ static int send_late(int wanted) {
         memcpy(outs[0], &follows, sizeof follows);
         pass(late);
         MPI_OK(MPI_Send(outs[0], (int)size, MPI_BYTE, partner, 5, comms[0]));
-        late = late < 1e-2 ? late * 1.1 : late;
+        late = late < 1e-1 ? late * 1.1 : late;
     }
     return i;
 }

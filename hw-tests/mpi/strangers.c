@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO = 188, DOORS = 64, PATIENCE = 20, LENGTHS = 3, SILENT_PER_DOOR = 90 };
+enum { HELLO = 188, DOORS = 64, PATIENCE = 120, LENGTHS = 3, SILENT_PER_DOOR = 90 };
 static const int lengths[LENGTHS] = {8, 5000, 200000};
 
 // What is written on a connection. All but the last three end it.

@@ -112,7 +112,8 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Type_commit(&block));
     unsigned char *source = check_alloc((size_t)MOST_BLOCKS * STRIDE);
     fill(source);
-    for (long round = 0; round < rounds; round++) {
+    check_in_the_middle();
+    for (long round = 0; round < rounds || check_again(); round++) {
         check_case("long messages with gaps to all ranks at once, seed %ld", seed + round);
         exchange((uint64_t)(seed + round), block, source);
         check_end_case();

@@ -345,7 +345,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Type_create_resized(bytes, 0, STRIDE, &block));
     MPI_OK(MPI_Type_commit(&block));
     MPI_OK(MPI_Type_free(&bytes));
-    for (long long done = 0; done < messages; seed++) {
+    for (long long done = 0; done < messages || check_again(); seed++) {
         long long here = 0, all = 0;
         epoch(lanes, threads, (uint64_t)seed, 8 + (int)(seed % 3) * 40);
         for (int i = 0; i < threads; i++)

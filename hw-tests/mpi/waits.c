@@ -3,11 +3,12 @@
 // Waits that are planted, of each kind, after computing, and messages for which nobody waits: for a recorder beside the
 // program. For each message, under a tag of its own, rank 0 prints what somebody who looks at the trace must find:
 //
-//     planted TAG KIND LEAST MOST
+//     planted TAG KIND LEAST MOST LOST
 //
-// in nanoseconds; `nothing`: nobody waits; LEAST 0: somebody may, no longer than that. MOST is between clock readings around the calls that begin and end the wait, and
-// LEAST half of it, as a process may lose its processor between a reading and its call. Who is to be late begins to compute
-// when the other one says that it is about to wait.
+// in nanoseconds; `nothing`: nobody waits; LEAST 0: somebody may, no longer than that. MOST is between clock readings around
+// the calls that begin and end the wait, and LEAST half of it. LOST is for how long the kernel kept both ranks from a
+// processor meanwhile: the wait may be so much shorter than LEAST, and so much other waiting may be found. Who is to be late
+// begins to compute when the other one says that it is about to wait.
 #include "check.h"
 #include <time.h>
 
@@ -25,6 +26,20 @@ static long now(void) {
     return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
+// For how long this process was kept from a processor, since it began.
+static long kept(void) {
+    long ran, waited;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    bool is_said = file && fscanf(file, "%ld %ld", &ran, &waited) == 2;
+    if (file)
+        fclose(file);
+    return is_said ? waited : 0;
+}
+
+static long kept_before;
+
+#define begin_case(...) (check_case(__VA_ARGS__), kept_before = kept())
+
 static void compute(int milliseconds) {
     for (long begin = now(); now() - begin < milliseconds * 1000000L;)
         ;
@@ -40,25 +55,37 @@ static void hear(void) {
         ;
 }
 
+// By both ranks: what the other one says.
+static long theirs(long mine) {
+    long theirs;
+    MPI_OK(MPI_Sendrecv(&mine, 1, MPI_LONG, !check.rank, 1000, &theirs, 1, MPI_LONG, !check.rank, 1000, MPI_COMM_WORLD,
+                        MPI_STATUS_IGNORE));
+    return theirs;
+}
+
 // By both ranks: from a moment of the rank that waits to one of the other.
 static long between(int waits, long moment) {
-    long theirs;
-    MPI_OK(MPI_Sendrecv(&moment, 1, MPI_LONG, !check.rank, 1000, &theirs, 1, MPI_LONG, !check.rank, 1000, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
-    return check.rank == waits ? theirs - moment : moment - theirs;
+    long other = theirs(moment);
+    return check.rank == waits ? other - moment : moment - other;
+}
+
+// By both ranks.
+static void print_planted(int tag, const char *kind, long least, long most) {
+    long lost = kept() - kept_before;
+    lost += theirs(lost);
+    if (check.rank == 0)
+        printf("planted %d %s %ld %ld %ld\n", tag, kind, least, most, lost);
 }
 
 // The wait is between these.
 static void plant(int tag, const char *kind, int waits, long moment) {
     long most = between(waits, moment);
     check_true("the wait has been planted", most >= LATE * 1000000L);
-    if (check.rank == 0)
-        printf("planted %d %s %ld %ld\n", tag, kind, most / 2, most);
+    print_planted(tag, kind, most / 2, most);
 }
 
 static void plant_nothing(int tag) {
-    if (check.rank == 0)
-        printf("planted %d nothing 0 0\n", tag);
+    print_planted(tag, "nothing", 0, 0);
 }
 
 static void send(int tag, int count) {
@@ -98,7 +125,7 @@ static long send_late(int tag) {
 enum how { BY_WAIT, BY_RECV, BY_PROBE };
 
 static void late_sender(int tag, enum how how) {
-    check_case("the sender is late, %s", how == BY_WAIT ? "MPI_Wait" : how == BY_RECV ? "MPI_Recv" : "MPI_Probe");
+    begin_case("the sender is late, %s", how == BY_WAIT ? "MPI_Wait" : how == BY_RECV ? "MPI_Recv" : "MPI_Probe");
     long moment;
     if (check.rank == 0) {
         moment = send_late(tag);
@@ -118,7 +145,7 @@ static void late_sender(int tag, enum how how) {
 
 // Of several messages that one call waits for, that which comes last has kept it waiting.
 static void late_senders(int first, int last) {
-    check_case("two senders are late, MPI_Waitall");
+    begin_case("two senders are late, MPI_Waitall");
     long moment;
     if (check.rank == 0) {
         send_late(first);
@@ -136,7 +163,7 @@ static void late_senders(int first, int last) {
 }
 
 static void late_receiver(int tag, bool is_synchronous) {
-    check_case("the receiver is late, %s", is_synchronous ? "MPI_Ssend" : "MPI_Isend and MPI_Wait");
+    begin_case("the receiver is late, %s", is_synchronous ? "MPI_Ssend" : "MPI_Isend and MPI_Wait");
     long moment;
     if (check.rank == 0) {
         MPI_Request request;
@@ -159,7 +186,7 @@ static void late_receiver(int tag, bool is_synchronous) {
 }
 
 static void no_progress(int tag) {
-    check_case("the receiver computes after MPI_Irecv, and the sender waits");
+    begin_case("the receiver computes after MPI_Irecv, and the sender waits");
     long moment;
     if (check.rank == 0) {
         hear();
@@ -178,7 +205,7 @@ static void no_progress(int tag) {
 }
 
 static void nobody_waits(int tag) {
-    check_case("the message comes while the receiver computes");
+    begin_case("the message comes while the receiver computes");
     if (check.rank == 0) {
         hear();
         send(tag, SHORT);
@@ -195,7 +222,7 @@ static void nobody_waits(int tag) {
 }
 
 static void both_compute(int tag) {
-    check_case("both compute between a call and its wait");
+    begin_case("both compute between a call and its wait");
     MPI_Request request;
     if (check.rank == 0)
         MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));
@@ -209,13 +236,12 @@ static void both_compute(int tag) {
     wait_for(request);
     // One of both may get its processor later.
     long most = between(0, check.rank == 0 ? begin : now());
-    if (check.rank == 0)
-        printf("planted %d no_progress 0 %ld\n", tag, most > 0 ? most : 0);
+    print_planted(tag, "no_progress", 0, most > 0 ? most : 0);
     check_end_case();
 }
 
 static void polls(int tag) {
-    check_case("the receiver tests again and again");
+    begin_case("the receiver tests again and again");
     if (check.rank == 0) {
         send_late(tag);
     } else {

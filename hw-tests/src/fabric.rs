@@ -52,6 +52,8 @@ pub struct Fabric {
     /// To the agents, by node.
     channels: Vec<Channel>,
     keeper: Keeper,
+    /// The command of the adapters, if they are emulated.
+    softhca: Option<PathBuf>,
 }
 
 /// What ends with the fabric.
@@ -87,7 +89,7 @@ impl Fabric {
         match device {
             Device::Local(name) => {
                 let interface = device::local_interface(name)?.unwrap_or_default();
-                Self::local(Command::new(agent_of(options)?), vec![name.clone()], interface)
+                Self::local(Command::new(agent_of(options)?), vec![name.clone()], interface, None)
             }
             Device::SoftHca | Device::SoftHcaAs(_) => {
                 let softhca = programs::softhca(options.say)?;
@@ -96,7 +98,8 @@ impl Fabric {
                 let mut command = Command::new(&softhca);
                 command.arg("run").arg("--config").arg(adapters).args(profile_of(device));
                 command.arg("--").arg(agent_of(options)?);
-                Self::local(command, emulated(&softhca, device, adapters)?, "lo".to_owned())
+                let devices = emulated(&softhca, device, adapters)?;
+                Self::local(command, devices, "lo".to_owned(), Some(softhca))
             }
             Device::SoftRoce => {
                 let machines = vm::open::open(options, &agent_of(options)?)?;
@@ -105,15 +108,32 @@ impl Fabric {
                     interface: vm::INTERFACE.to_owned(),
                     channels: machines.channels.clone(),
                     keeper: Keeper::Virtual(machines),
+                    softhca: None,
                 })
             }
         }
     }
 
     /// A fabric of this machine, whose jobs the agent runs that `command` starts.
-    fn local(command: Command, devices: Vec<String>, interface: String) -> anyhow::Result<Self> {
+    fn local(
+        command: Command,
+        devices: Vec<String>,
+        interface: String,
+        softhca: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
         let (agent, channel) = LocalAgent::start(command)?;
-        Ok(Self { devices, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent } })
+        Ok(Self { devices, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent }, softhca })
+    }
+
+    /// Gives emulated adapters a command (`softhca ctl`), also while a job runs, and returns what it printed. It is in
+    /// force then.
+    ///
+    /// # Errors
+    /// The adapters are not emulated, or the command was not carried out.
+    pub fn ctl(&self, words: &[&str]) -> anyhow::Result<String> {
+        let softhca = self.softhca.as_ref().context("only emulated adapters take commands")?.display().to_string();
+        let words = [&softhca, "ctl"].into_iter().chain(words.iter().copied());
+        Ok(self.run(&Job::new(words))?.checked()?.stdout)
     }
 
     /// Runs a job to its end.

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,8 @@ struct Had {
 
 /// The time of one job.
 pub(crate) struct Pace {
-    threads: HashMap<u32, Had>,
+    /// By the folder that the kernel has for a thread, `/proc/PID/task/TID`.
+    threads: HashMap<PathBuf, Had>,
     last: Instant,
     own: Duration,
     processors: u32,
@@ -50,7 +52,12 @@ impl Pace {
     /// The time that the job had until now; these are its processes. To be called again and again: what ends between
     /// two calls is not seen any more.
     pub(crate) fn own(&mut self, processes: &[Pid]) -> Duration {
-        let threads: HashMap<u32, Had> = processes.iter().flat_map(|process| threads_of(*process)).collect();
+        // The known ones by name: a list of threads breaks off where one ends while the kernel makes it, and a thread
+        // that was missing once would come back with all its time.
+        let listed = processes.iter().flat_map(|process| threads_of(*process));
+        let folders = listed.chain(self.threads.keys().cloned());
+        let threads: HashMap<PathBuf, Had> =
+            folders.filter_map(|thread| had(&thread).map(|had| (thread, had))).collect();
         let mut had = Had::default();
         for (thread, now) in &threads {
             let before = self.threads.get(thread).copied().unwrap_or_default();
@@ -75,21 +82,23 @@ fn own(passed: Duration, had: Had, processors: u32) -> Duration {
     if whole.is_zero() { passed } else { passed.mul_f64(1.0 - lost.as_secs_f64() / whole.as_secs_f64()) }
 }
 
-fn threads_of(process: Pid) -> Vec<(u32, Had)> {
+fn threads_of(process: Pid) -> impl Iterator<Item = PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).into_iter().flatten().flatten();
-    tasks
-        .filter_map(|task| {
-            let thread = task.file_name().to_str()?.parse().ok()?;
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
-            Some((thread, Had { ran: numbers.next()?.ok()?, waited: numbers.next()?.ok()? }))
-        })
-        .collect()
+    tasks.map(|task| task.path())
+}
+
+/// `None`: the thread has ended, or this kernel does not say.
+fn had(thread: &Path) -> Option<Had> {
+    let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
+    Some(Had { ran: numbers.next()?.ok()?, waited: numbers.next()?.ok()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Barrier, mpsc};
+    use std::thread;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -120,18 +129,44 @@ mod tests {
         assert_eq!(tenths(20, 60), 10);
     }
 
+    fn own_folder() -> PathBuf {
+        Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has it"))
+    }
+
     #[test]
     fn the_kernel_tells_what_a_thread_had() {
-        // Other tests' threads end meanwhile; this one is there before and after.
-        let own = fs::read_link("/proc/thread-self").expect("Linux has it");
-        let own = own.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).expect("a number");
-        let ran = || {
-            let threads = threads_of(rustix::process::getpid());
-            threads.into_iter().find(|(thread, _)| *thread == own).expect("this thread").1.ran
-        };
-        let before = ran();
-        let until = Instant::now() + Duration::from_millis(20);
-        while Instant::now() < until {}
-        assert!(ran() > before);
+        let ran = || had(&own_folder()).expect("this thread").ran;
+        let (before, began) = (ran(), Instant::now());
+        while ran() == before {
+            assert!(began.elapsed() < 120 * SECOND, "it runs, and the kernel does not say so");
+        }
+    }
+
+    #[test]
+    fn a_thread_stays_known_while_others_end_and_lists_of_threads_break_off() {
+        let process = rustix::process::getpid();
+        for _ in 0..100 {
+            let others = Barrier::new(17);
+            thread::scope(|scope| {
+                // They are before it in the kernel's list.
+                (0..16).for_each(|_| drop(scope.spawn(|| others.wait())));
+                let ((end, ending), (tell, folder)) = (mpsc::channel::<()>(), mpsc::channel());
+                scope.spawn(move || {
+                    tell.send(own_folder()).expect("it is awaited");
+                    ending.recv().expect_err("nothing is sent");
+                });
+                let folder = folder.recv().expect("it is sent");
+                let mut pace = Pace::new();
+                while !pace.threads.contains_key(&folder) {
+                    pace.own(&[process]);
+                }
+                others.wait();
+                for _ in 0..20 {
+                    pace.own(&[process]);
+                    assert!(pace.threads.contains_key(&folder));
+                }
+                drop(end);
+            });
+        }
     }
 }

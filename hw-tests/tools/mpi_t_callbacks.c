@@ -95,7 +95,7 @@ static void exchange(MPI_Comm comm, int peer, int messages) {
 
 // Lets progress deliver until so many events were heard, for a while; then sees that there are no more.
 static void hears(const char *who, struct heard *heard, int wanted) {
-    double end = MPI_Wtime() + 10;
+    double end = MPI_Wtime() + 120;
     int flag;
     while (heard->events < wanted && MPI_Wtime() < end)
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));

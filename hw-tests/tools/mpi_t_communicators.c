@@ -225,11 +225,11 @@ static void used_again(void) {
     check_case("one with a request under way is freed when that has ended");
     MPI_Comm copy;
     MPI_Request request;
-    static char byte;
+    static char sent, received;
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
     struct known *late = of(copy);
-    MPI_OK(MPI_Irecv(&byte, 1, MPI_BYTE, check.rank, 0, copy, &request));
-    MPI_OK(MPI_Send(&byte, 1, MPI_BYTE, check.rank, 0, copy));
+    MPI_OK(MPI_Irecv(&received, 1, MPI_BYTE, check.rank, 0, copy, &request));
+    MPI_OK(MPI_Send(&sent, 1, MPI_BYTE, check.rank, 0, copy));
     MPI_OK(MPI_Comm_free(&copy));
     check_true("not yet", late->is_there);
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));

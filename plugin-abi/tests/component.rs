@@ -7,7 +7,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+
+mod built;
 
 use engine::counters::COUNTERS;
 use engine::tunables::{Faces, TABLE};
@@ -84,23 +85,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The library, built now: cargo builds a cdylib for no test of its own accord.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("cargo's own directory lies in the target directory");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "ibex-plugin-abi", "--lib", "--target-dir"]).arg(target);
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-        if profile == "release" {
-            cargo.arg("--release");
-        }
-        let built = run(cargo);
-        assert!(built.status.success(), "{}", text(&built));
-        target.join(profile).join("libibex.so")
-    })
+fn library() -> PathBuf {
+    built::library().join("libibex.so")
 }
 
 fn run(mut command: Command) -> Output {

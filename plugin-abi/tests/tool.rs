@@ -38,6 +38,8 @@ fn program(path: &Path) -> Command {
     for (name, value) in [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")] {
         command.env(name, value);
     }
+    // Without an ibex that the user has installed: it would be a second one.
+    command.env("OMPI_MCA_mca_base_component_path", "SYSTEM_DEFAULT");
     command
 }
 

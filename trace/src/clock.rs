@@ -207,16 +207,18 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// The jump of a clock between a point and the next: the rate there differs from that of all intervals nearby by
-    /// more than drift and sample errors allow. A single interval is compared with the nominal rate.
+    /// Bound of the clock's jump between a point and the next: the rate there differs from that of all intervals nearby
+    /// by more than drift and sample errors allow. A single interval is compared with the nominal rate.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
         let nearby = nearby.into_iter().flatten().filter_map(|place| self.interval(place, place + 1));
-        let away = |other: Interval| ((this.rate - other.rate).abs(), this.doubt + other.doubt + WANDER);
+        // The difference of the rates, and how uncertain the expected rate is.
+        let away = |other: Interval| ((this.rate - other.rate).abs(), other.doubt + WANDER);
         let nearest = nearby.map(away).min_by(|one, other| (one.0 - one.1).total_cmp(&(other.0 - other.1)));
-        let (away, allowed) = nearest.unwrap_or(((this.rate - 1.0).abs(), this.doubt + DRIFT));
-        if away > allowed { (away * this.length).ceil() as i64 } else { 0 }
+        let (away, doubt) = nearest.unwrap_or(((this.rate - 1.0).abs(), DRIFT));
+        // The samples at both ends of the interval do not count again: the error of a time includes theirs.
+        if away > this.doubt + doubt { ((away + doubt) * this.length).ceil() as i64 } else { 0 }
     }
 
     /// The continuation beyond the point at `place`, from the rate to a point near it; `point` is so many steps further
@@ -416,6 +418,22 @@ mod tests {
         }
         let later = relation.moment((20 * (second + 40_000) + 3_000_000).cast_unsigned()).expect("sampled");
         assert!(later.time.abs_diff(20 * second) < 10_000 && later.error < 100_000, "{later:?}");
+    }
+
+    #[test]
+    fn a_jump_beside_a_sample_that_took_long_is_within_the_bound() {
+        let second = 1_000_000_000;
+        // Right after the sample of the tenth second the clock jumps 4 ms ahead. The answer to the next sample is late:
+        // its middle is 630 us after the reading, which hides so much of the jump.
+        let jumps = 10 * second + 30_000;
+        let shown = |time: i64| if time > jumps { time + 4_000_000 } else { time }.cast_unsigned();
+        let took = |n: i64| if n == 11 { 1_300_000 } else { 40_000 };
+        let samples: Vec<_> = (0..13).map(|n| (shown(n * second + 20_000), n * second, n * second + took(n))).collect();
+        let relation = settled(second.cast_unsigned(), &samples);
+        let truth = jumps + 20_000;
+        let moment = relation.moment(shown(truth)).expect("sampled");
+        assert!(moment.time.abs_diff(truth) <= moment.error.unsigned_abs(), "{moment:?} of {truth}");
+        assert!(moment.error < 5_000_000, "{moment:?}");
     }
 
     #[test]

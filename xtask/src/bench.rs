@@ -27,13 +27,14 @@ pub(crate) struct Arguments {
     /// of this machine such as `mlx5_0`
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
-    /// Fewer sizes and rounds: a first look in a minute or two
+    /// Every test, transport and size, and not only those that tell most, in four minutes
     #[arg(long)]
-    quick: bool,
-    /// Only these tests
+    full: bool,
+    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
-    /// Only these transports [default: on softhca all that this Open MPI has; elsewhere ibex,ibex-btl,raw,tcp]
+    /// Only these transports [default: ibex, raw and the nearest beside them; with --full, on softhca all that this Open
+    /// MPI has, and elsewhere ibex,ibex-btl,raw,engine,tcp, on an adapter ucx too]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
@@ -59,7 +60,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.clone().unwrap_or_else(device::usual);
     let kind = device::kind(&device);
     if arguments.study {
-        return study::command(&workspace, &device, arguments.quick);
+        return study::command(&workspace, &device, arguments.full);
     }
     setup::ensure_for_bench(&device.to_string())?;
     let plan = ibex_bench::available_beside_ibex(kind, &wanted(arguments))?;
@@ -97,7 +98,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 
 fn wanted(arguments: &Arguments) -> Wanted {
     Wanted {
-        quick: arguments.quick,
+        full: arguments.full,
         tests: arguments.tests.clone(),
         transports: arguments.transports.clone(),
         events: arguments.events,
@@ -118,8 +119,10 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
 
 fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
     let transports = plan.transports();
-    if transports.iter().any(|transport| transport.is_ibex() || *transport == Transport::Engine) {
+    if transports.contains(&Transport::Engine) || transports.contains(&Transport::WithoutEvents) {
         build::library(workspace)?;
+    } else if transports.iter().any(|transport| transport.is_ibex()) {
+        build::library_alone(workspace)?;
     }
     if transports.contains(&Transport::WithoutEvents) {
         build::library_without_events(workspace)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the library (in release) and the C programs, for the bench, the tests and the installation.
+//! Builds the library and the C programs, for the bench, the tests and the installation.
 //!
 //! The library and its component links have a separate folder (see [`crate::workspace`]). A folder that Open MPI
 //! searches must not contain a dangling link, so each step replaces a complete file.
@@ -13,14 +13,36 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::SystemTime;
 
 mod chooser;
+mod test_programs;
 
 pub(crate) use chooser::chooser;
+pub(crate) use test_programs::{TestProgram, Tests};
 
 /// The components the library holds.
 pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
+
+/// In which of cargo's profiles the library is built.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Profile {
+    /// For tests: quickly built, with assertions.
+    Dev,
+    /// For users and measurements.
+    Release,
+}
+
+impl Profile {
+    /// The folder of the target folder in which cargo puts what it has built so.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
 
 /// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
 /// the folder with the component links.
@@ -28,9 +50,10 @@ pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
 /// # Errors
 /// When the build fails.
 pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    step("Building libibex.so and the command ibex (release)");
+    let library = library_alone(workspace)?;
+    step("Building the logger and the command ibex (release)");
     let mut build = workspace.cargo_build();
-    build.args(["--release", "--package", "ibex-plugin-abi", "--package", "ibex-event-log"]);
+    build.args(["--release", "--package", "ibex-event-log"]);
     let command = ["--package", "ibex-command"];
     if workspace.target() == workspace.shared_target() {
         run(build.args(command))?;
@@ -40,10 +63,53 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
         let mut build = cargo(workspace.root());
         run(build.args(["build", "--release", "--target-dir"]).arg(workspace.shared_target()).args(command))?;
     }
-    let library = put_down(workspace)?;
-    // Beside it, where it looks for it.
-    replace_file(&logger(&library), &built(workspace, "libibex_log.so")?)?;
+    put_down_logger(workspace, Profile::Release, &library)?;
     Ok(library)
+}
+
+/// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
+///
+/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it would
+/// be built anew whenever a bench follows an installation.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn library_alone(workspace: &Workspace) -> Result<PathBuf> {
+    step("Building libibex.so (release)");
+    run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
+    put_down(workspace, Profile::Release)
+}
+
+/// The packages that are built with their tests. One target folder has one selection: another chooses other features of
+/// the same crates, and compiles them again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Packages {
+    /// The workspace.
+    All,
+    /// Those that a device test runs, and that may be built for another Open MPI.
+    OfDeviceTests,
+}
+
+/// Builds packages with all their tests in one run of cargo, in the profile for development.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> {
+    step("Building ibex and its tests (dev)");
+    let mut build = workspace.cargo_build();
+    match packages {
+        Packages::All => drop(build.arg("--workspace")),
+        Packages::OfDeviceTests => {
+            let packages =
+                ["ibex-ffi", "ibex-plugin-abi", "ibex-event-log", "ibex-command", "softhca", "ibex-hw-tests"];
+            build.args(packages.iter().flat_map(|package| ["--package", package]));
+        }
+    }
+    build.args(["--lib", "--bins", "--tests"]);
+    let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
+    let library = put_down(workspace, Profile::Dev)?;
+    put_down_logger(workspace, Profile::Dev, &library)?;
+    Ok(Tests::of_messages(&messages, &workspace.target().join(Profile::Dev.folder())))
 }
 
 /// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
@@ -55,15 +121,15 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so without events (release)");
     let without = workspace.without_events();
     run(without.cargo_build().args(["--release", "--package", "ibex-plugin-abi", "--no-default-features"]))?;
-    put_down(&without).map(drop)
+    put_down(&without, Profile::Release).map(drop)
 }
 
 /// The command `ibex` that was built with the library; writes its manual pages and completions ([`Workspace::share`]).
 ///
 /// # Errors
 /// When it was not built, or the pages cannot be written.
-pub(crate) fn command(workspace: &Workspace) -> Result<PathBuf> {
-    let command = workspace.shared_target().join("release/ibex");
+pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
+    let command = workspace.shared_target().join(profile.folder()).join("ibex");
     if workspace.share().exists() {
         fs::remove_dir_all(workspace.share())?;
     }
@@ -80,22 +146,40 @@ pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
     let mut build = cargo(workspace.root());
     run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))?;
-    run(Command::new(workspace.shared_target().join("debug/softhca")).arg("pages").arg(workspace.share()))
+    emulated_adapter_pages(workspace)
+}
+
+/// Writes the manual pages of the emulated adapter's command, which is built already.
+///
+/// # Errors
+/// When they cannot be written.
+pub(crate) fn emulated_adapter_pages(workspace: &Workspace) -> Result<()> {
+    run(Command::new(softhca(workspace)).arg("pages").arg(workspace.share()))
+}
+
+/// The command `softhca`, where cargo puts it.
+pub(crate) fn softhca(workspace: &Workspace) -> PathBuf {
+    workspace.shared_target().join(Profile::Dev.folder()).join("softhca")
 }
 
 /// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
-fn put_down(workspace: &Workspace) -> Result<PathBuf> {
+fn put_down(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     let library = workspace.library();
     fs::create_dir_all(workspace.components())?;
-    replace_file(&library, &built(workspace, "libibex.so")?)?;
+    replace_file(&library, &built(workspace, profile, "libibex.so")?)?;
     for name in COMPONENTS {
         replace_link(&Link { path: workspace.components().join(name), target: "../libibex.so".into() })?;
     }
     Ok(library)
 }
 
-fn built(workspace: &Workspace, name: &str) -> Result<Vec<u8>> {
-    let path = workspace.target().join("release").join(name);
+/// Puts the logger beside the library, where it looks for it.
+fn put_down_logger(workspace: &Workspace, profile: Profile, library: &Path) -> Result<()> {
+    replace_file(&logger(library), &built(workspace, profile, "libibex_log.so")?)
+}
+
+fn built(workspace: &Workspace, profile: Profile, name: &str) -> Result<Vec<u8>> {
+    let path = workspace.target().join(profile.folder()).join(name);
     fs::read(&path).with_context(|| format!("cargo built no {}", path.display()))
 }
 
@@ -145,44 +229,22 @@ fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Com
     let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
     fs::create_dir_all(workspace.programs())?;
     step(&format!("Compiling the programs of {folder}"));
-    sources
-        .iter()
-        .map(|source| {
-            let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
-            if modified(&program) <= headers.max(modified(source)) {
-                compile(workspace, compiler, source, &program)?;
-            }
-            Ok(program)
-        })
-        .collect()
-}
-
-/// Builds a test target of hw-tests without running it, and returns the program: it is run where the device is.
-///
-/// # Errors
-/// When it does not build.
-pub(crate) fn test_program(workspace: &Workspace, target: &str) -> Result<PathBuf> {
-    step(&format!("Building the test program {target}"));
-    let arguments = ["test", "--package", "ibex-hw-tests", "--test", target, "--no-run", "--message-format", "json"];
-    let messages = output(cargo(workspace.root()).args(arguments))?;
-    executable(&messages, target).with_context(|| format!("cargo did not say where the test program {target} is"))
-}
-
-/// The executable that cargo's messages, one JSON object per line, name for a target.
-fn executable(messages: &str, target: &str) -> Option<PathBuf> {
-    #[derive(serde::Deserialize)]
-    struct Artifact {
-        target: Target,
-        executable: Option<PathBuf>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Target {
-        name: String,
-        kind: Vec<String>,
-    }
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
-    let mut wanted = artifacts.filter(|artifact| artifact.target.name == target && artifact.target.kind == ["test"]);
-    wanted.find_map(|artifact| artifact.executable)
+    let compile_one = |source: &PathBuf| {
+        let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
+        if modified(&program) <= headers.max(modified(source)) {
+            compile(workspace, compiler, source, &program)?;
+        }
+        Ok(program)
+    };
+    let share = sources.len().div_ceil(thread::available_parallelism().map_or(1, usize::from));
+    thread::scope(|scope| {
+        let side_by_side: Vec<_> = sources
+            .chunks(share)
+            .map(|sources| scope.spawn(|| sources.iter().map(compile_one).collect::<Result<Vec<_>>>()))
+            .collect();
+        let programs = side_by_side.into_iter().map(|thread| thread.join().expect("a thread that does not panic"));
+        Ok(programs.collect::<Result<Vec<_>>>()?.concat())
+    })
 }
 
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -254,17 +316,6 @@ mod tests {
     fn a_program_that_includes_a_header_of_ibex_is_a_tool() {
         assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include \"ibex_mpi_t.h\"\n"));
         assert!(!is_tool("#include <mpi.h>\n// not peruse.h\n"));
-    }
-
-    #[test]
-    fn the_program_of_a_test_target_is_found_among_cargos_messages() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"engine"},"executable":null}
-not json
-{"reason":"compiler-artifact","target":{"kind":["test"],"name":"device"},"executable":"/t/device-1"}
-{"reason":"compiler-artifact","target":{"kind":["test"],"name":"engine"},"executable":"/t/engine-2"}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages, "engine"), Some(PathBuf::from("/t/engine-2")));
-        assert_eq!(executable(messages, "other"), None);
     }
 
     #[test]

@@ -194,6 +194,7 @@ fn may_enter() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
 
     #[test]
     fn another_list_of_packages_is_another_root() {
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn what_is_mounted_in_a_root_is_seen_inside_and_not_outside() {
         if let Err(error) = may_enter() {
-            println!("skip: {error:#}");
+            let _ = writeln!(std::io::stderr(), "skip what is mounted in a root: {error:#}");
             return;
         }
         let folder = env::temp_dir().join(format!("xtask-root-{}", std::process::id()));

@@ -72,7 +72,7 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     }
     let openmpi = openmpi(arguments)?;
     let workspace = Workspace::here().for_openmpi(&openmpi)?;
-    let (library, command) = (build::library(&workspace)?, build::command(&workspace)?);
+    let (library, command) = (build::library(&workspace)?, build::command(&workspace, build::Profile::Release)?);
     build::programs(&workspace, "benches/mpi")?;
     build::emulated_adapter(&workspace)?;
     build::chooser(&workspace)?;

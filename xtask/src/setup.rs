@@ -65,6 +65,14 @@ pub(crate) fn ensure_for_build(environment: &Environment, has_openmpi: bool) -> 
 /// # Errors
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_tests(device: &str) -> Result<()> {
+    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device])
+}
+
+/// Makes sure that everything is there that `cargo xtask test --all` needs on a device, and elsewhere.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_all_tests(device: &str) -> Result<()> {
     ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Test])
 }
 
@@ -82,15 +90,6 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
 /// Those of [`ensure_for_build`].
 pub(crate) fn ensure_for_packages() -> Result<()> {
     ensure_all(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])
-}
-
-/// Makes sure that everything is there that testing on a device needs of an Open MPI: what is tested beyond that is the
-/// same with every Open MPI.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_one_open_mpi(device: &str) -> Result<()> {
-    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device])
 }
 
 /// Makes sure that everything is there that making a root file system needs.

@@ -3,7 +3,7 @@
 //!
 //! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as
 //! there an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the
-//! host.
+//! host. A value whose rounds lie far apart ([`crate::spread`]) neither meets a bar nor misses it.
 //!
 //! Grade: setup. Called by [`super`]. Tests: at the end of this file.
 
@@ -11,7 +11,7 @@ use super::verdict::{Outcome, Verdict};
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
 use crate::numbers::size;
-use crate::report::Report;
+use crate::report::{Report, Row};
 
 /// One speed that is wanted.
 #[derive(Debug)]
@@ -143,13 +143,16 @@ impl Bar {
 
     fn verdict(&self, report: &Report) -> Verdict {
         let worst = self.worst(report);
-        Verdict {
-            what: self.what,
-            against: self.against,
-            bound: self.bound(),
-            measured: worst.map(|(ratio, bytes)| (format!("{ratio:.2}"), size(bytes))),
-            outcome: worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio)),
-        }
+        let outcome = worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio));
+        let (outcome, measured) = match self.widest(report) {
+            // One size that misses is enough; that the others meet it is not.
+            Some((percent, bytes)) if outcome != Outcome::NotMet => {
+                (Outcome::NotJudged, Some((format!("spread {percent:.0} %"), bytes)))
+            }
+            _ => (outcome, worst.map(|(ratio, bytes)| (format!("{ratio:.2}"), bytes))),
+        };
+        let measured = measured.map(|(value, bytes)| (value, size(bytes)));
+        Verdict { what: self.what, against: self.against, bound: self.bound(), measured, outcome }
     }
 
     fn judge(&self, ratio: f64) -> Outcome {
@@ -169,13 +172,30 @@ impl Bar {
         }
     }
 
-    fn worst(&self, report: &Report) -> Option<(f64, u64)> {
+    /// The sizes the bar holds for, each with the two values that it compares.
+    fn compared<'a>(&'a self, report: &'a Report) -> impl Iterator<Item = (u64, [&'a Row; 2])> {
         let sizes = report.sizes(self.test).into_iter().filter(|size| (self.sizes.0..=self.sizes.1).contains(size));
-        let ratios = sizes.filter_map(|size| Some((report.ratio(self.test, self.of, self.to, size)?, size)));
+        sizes.filter_map(|size| {
+            Some((size, [report.row(self.test, self.of, size)?, report.row(self.test, self.to, size)?]))
+        })
+    }
+
+    /// Of the steady values, the ratio that is farthest from what is wanted, and its size.
+    fn worst(&self, report: &Report) -> Option<(f64, u64)> {
+        let steady = self.compared(report).filter(|(_, rows)| !rows.iter().any(|row| row.unsteady));
+        let ratios = steady.filter_map(|(size, _)| Some((report.ratio(self.test, self.of, self.to, size)?, size)));
         match self.bound {
             Bound::AtMost(_) | Bound::Below(_) => ratios.max_by(|a, b| a.0.total_cmp(&b.0)),
             Bound::AtLeast(_) => ratios.min_by(|a, b| a.0.total_cmp(&b.0)),
         }
+    }
+
+    /// The greatest spread of an unsteady value, in percent, and its size.
+    fn widest(&self, report: &Report) -> Option<(f64, u64)> {
+        let unsteady = self.compared(report).flat_map(|(size, rows)| {
+            rows.into_iter().filter(|row| row.unsteady).map(move |row| (100.0 * row.spread / row.value, size))
+        });
+        unsteady.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 }
 
@@ -218,9 +238,9 @@ mod tests {
             [measured("latency", transport, 8, eight), measured("latency", transport, 4096, large)]
         };
         let measurements = [
-            latency(Transport::Ibex, 1.0, 3.0),
-            latency(Transport::Openib, 2.0, 4.0),
-            latency(Transport::Ucx, 2.0, 3.0),
+            latency(Transport::Ibex, 10.0, 30.0),
+            latency(Transport::Openib, 20.0, 40.0),
+            latency(Transport::Ucx, 20.0, 30.0),
         ];
         let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
         let verdicts = verdicts(Kind::SoftHca, &report);
@@ -233,5 +253,26 @@ mod tests {
         assert_eq!(said("openib"), (measured("0.75"), Outcome::Met));
         assert_eq!(said("ucx"), (measured("1.00"), Outcome::NotMet));
         assert_eq!(said("ibex-btl"), (None, Outcome::NotMeasured));
+    }
+
+    #[test]
+    fn a_value_whose_rounds_lie_far_apart_meets_no_bar_but_does_not_hide_a_size_that_misses_it() {
+        let rounds =
+            |transport, bytes, values: [f64; 3]| values.map(|value| measured("latency", transport, bytes, value));
+        let bar = |of_4_kib: f64| {
+            let measurements = [
+                rounds(Transport::Ibex, 8, [1.0; 3]),
+                rounds(Transport::Ucx, 8, [1.0, 2.0, 3.0]),
+                rounds(Transport::Ibex, 4096, [of_4_kib; 3]),
+                rounds(Transport::Ucx, 4096, [2.0; 3]),
+            ];
+            let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
+            let verdicts = verdicts(Kind::SoftHca, &report);
+            let of = |verdict: &Verdict| verdict.what == "latency at every size" && verdict.against == "ucx";
+            verdicts.into_iter().find(of).map(|verdict| (verdict.outcome, verdict.measured.unwrap())).unwrap()
+        };
+        let said = |value: &str, size: &str| (value.to_owned(), size.to_owned());
+        assert_eq!(bar(1.0), (Outcome::NotJudged, said("spread 50 %", "8 B")));
+        assert_eq!(bar(3.0), (Outcome::NotMet, said("1.50", "4 KiB")));
     }
 }

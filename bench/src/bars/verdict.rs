@@ -12,7 +12,8 @@ pub(crate) struct Verdict {
     pub(crate) against: &'static str,
     /// The bound in words: `at most 1.15 x`.
     pub(crate) bound: String,
-    /// The value, of several sizes the worst, and what it is of (its size); none where nothing was measured.
+    /// The value, of several sizes the worst, or why it is not judged, and what it is of (its size); none where nothing was
+    /// measured.
     pub(crate) measured: Option<(String, String)>,
     /// Whether it is so.
     pub(crate) outcome: Outcome,
@@ -27,17 +28,20 @@ pub(crate) enum Outcome {
     NotMet,
     /// What was measured moves too much to say.
     Unclear,
+    /// The rounds of what was measured lie too far apart.
+    NotJudged,
     /// Nothing was measured.
     NotMeasured,
 }
 
 impl Outcome {
-    /// `met`, `not met`, `unclear` or `not measured`.
+    /// `met`, `not met`, `unclear`, `not judged` or `not measured`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::NotMet => "not met",
             Self::Unclear => "unclear",
+            Self::NotJudged => "not judged",
             Self::NotMeasured => "not measured",
         }
     }

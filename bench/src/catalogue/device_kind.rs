@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sorts of devices: what is measured on one, and what its numbers mean.
 //!
-//! Grade: setup. Read by the plan, by what makes command lines, and by the bars. Plain data.
+//! Grade: setup. Read by the plan, by what makes command lines, and by the bars. Plain data; tests: at the end of this file.
 
 use super::transport::Transport;
 use super::{By, Test};
@@ -33,7 +33,17 @@ impl Kind {
         }
     }
 
-    /// What is measured unless the arguments say otherwise, as far as it is there ([`crate::available`]).
+    /// What a first table compares: ibex, the adapter below it, and what tells most beside it.
+    pub(crate) fn few_transports(self) -> Vec<Transport> {
+        let others = match self {
+            Self::SoftHca => &[Transport::Openib, Transport::Ucx][..],
+            Self::Adapter => &[Transport::Ucx, Transport::Tcp],
+            Self::SoftRoce => &[Transport::Tcp],
+        };
+        [&[Transport::Ibex, Transport::Raw], others].concat()
+    }
+
+    /// What who builds from the source measures with `--full`, as far as it is there ([`crate::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![
@@ -49,7 +59,10 @@ impl Kind {
                 Transport::Tcp,
             ],
             Self::SoftRoce | Self::Adapter => {
-                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Engine, Transport::Tcp]
+                let mut transports = vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Engine];
+                transports.extend((self == Self::Adapter).then_some(Transport::Ucx));
+                transports.push(Transport::Tcp);
+                transports
             }
         }
     }
@@ -58,5 +71,18 @@ impl Kind {
     /// the host's memory is what only emulated adapters are made of.
     pub(crate) fn has(self, test: &Test) -> bool {
         self == Self::SoftHca || matches!(test.by, By::Messages | By::OneSided)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_first_table_compares_is_compared_with_full_too() {
+        for kind in [Kind::SoftRoce, Kind::SoftHca, Kind::Adapter] {
+            let all = kind.transports();
+            assert!(kind.few_transports().iter().all(|one| all.contains(one)), "{kind:?}");
+        }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Test {
     pub(crate) ucx: Option<UcxTest>,
     /// The sizes it has, inclusive.
     pub(crate) sizes: (u64, u64),
+    /// Those of them that a first table has; the bandwidth of short messages is their rate.
+    pub(crate) few: &'static [u64],
 }
 
 /// What measures a test.
@@ -147,6 +149,10 @@ const BEHIND: &str = "messages; above 12 KiB a put each, and a message behind it
 
 const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
 
+const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
+const SMALL: &[u64] = &[8, 4 << 10];
+const LARGE: &[u64] = &[64 << 10, 1 << 20];
+
 /// All tests, in the order of the report.
 pub(crate) static TESTS: [Test; 12] = [
     Test {
@@ -163,6 +169,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_send_lat"],
         ucx: Some(UcxTest { options: "-t tag_lat", reads: Reads::TypicalLatency }),
         sizes: (0, 4 << 20),
+        few: FEW,
     },
     Test {
         name: "bandwidth",
@@ -178,6 +185,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_write_bw", "ib_read_bw"],
         ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
+        few: LARGE,
     },
     Test {
         name: "bidirectional_bandwidth",
@@ -189,6 +197,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_write_bw -b", "ib_read_bw -b"],
         ucx: None,
         sizes: UP_TO_4_MIB,
+        few: LARGE,
     },
     Test {
         name: "message_rate",
@@ -200,6 +209,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_send_bw"],
         ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::MessageRate }),
         sizes: (0, 4096),
+        few: SMALL,
     },
     Test {
         name: "put_latency",
@@ -211,6 +221,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_write_bw -t 1"],
         ucx: None,
         sizes: UP_TO_4_MIB,
+        few: FEW,
     },
     Test {
         name: "get_latency",
@@ -222,6 +233,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_read_lat"],
         ucx: Some(UcxTest { options: "-t ucp_get -O 1", reads: Reads::TypicalLatency }),
         sizes: UP_TO_4_MIB,
+        few: FEW,
     },
     Test {
         name: "put_bandwidth",
@@ -233,6 +245,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_write_bw"],
         ucx: Some(UcxTest { options: "-t ucp_put_bw -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
+        few: FEW,
     },
     Test {
         name: "get_bandwidth",
@@ -244,6 +257,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &["ib_read_bw"],
         ucx: Some(UcxTest { options: "-t ucp_get -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
+        few: FEW,
     },
     Test {
         name: "instructions",
@@ -255,6 +269,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &[],
         ucx: None,
         sizes: (8, 512),
+        few: &[8],
     },
     Test {
         name: "nonblocking_instructions",
@@ -266,6 +281,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &[],
         ucx: None,
         sizes: (8, 8),
+        few: &[8],
     },
     Test {
         name: "host_latency",
@@ -277,6 +293,7 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &[],
         ucx: None,
         sizes: (8, 8),
+        few: &[8],
     },
     Test {
         name: "host_bandwidth",
@@ -288,8 +305,12 @@ pub(crate) static TESTS: [Test; 12] = [
         raw: &[],
         ucx: None,
         sizes: (1 << 20, 1 << 20),
+        few: &[1 << 20],
     },
 ];
+
+/// The tests of a first table.
+pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
 
 /// All programs of perftest.
 pub(crate) static RAW: [RawProgram; 8] = [

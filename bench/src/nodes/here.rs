@@ -271,10 +271,13 @@ mod tests {
 
     #[test]
     fn a_job_without_time_left_is_ended_with_all_that_it_started() {
-        let job = shell("setsid sleep 1000 & echo $!; wait").limit(Duration::from_millis(300));
-        let outcome = run(&job);
+        let mut started = Started::new(&shell("setsid sleep 1000 & echo $!; echo up; wait"), Stdio::null()).unwrap();
+        assert!(started.prints("up"));
+        started.ends_within(Duration::ZERO);
+        let outcome = started.wait(&mut |_, _| {});
         assert!(!outcome.success && outcome.shown.contains("time limit"), "{}", outcome.shown);
-        let state = fs::read_to_string(format!("/proc/{}/stat", outcome.stdout.trim())).unwrap_or_default();
+        let child = outcome.stdout.lines().next().unwrap();
+        let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
     }
 

@@ -5,7 +5,7 @@
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::plot;
-use super::table::{compared, count_lines, divided, note, over, part_lines, remark_lines, with_spread};
+use super::table::{compared, count_lines, divided, effort_lines, note, over, part_lines, remark_lines, with_spread};
 use crate::bars::verdict::{Outcome, Verdict};
 use crate::catalogue::Test;
 use crate::catalogue::transport::{self, Transport};
@@ -65,7 +65,7 @@ fn bar_line(verdict: &Verdict) -> String {
     let class = match verdict.outcome {
         Outcome::Met => "met",
         Outcome::NotMet => "missed",
-        Outcome::Unclear | Outcome::NotMeasured => "open",
+        Outcome::Unclear | Outcome::NotJudged | Outcome::NotMeasured => "open",
     };
     let shown = |(value, of): &(String, String)| format!("{value} <small>{of}</small>");
     format!(
@@ -157,13 +157,15 @@ fn parts_section(parts: &[Part]) -> String {
 
 /// What is not in the tables, and why.
 fn remarks_section(report: &Report) -> String {
+    let effort = effort_lines(report).into_iter().map(|line| format!("<p class=\"note\">{}</p>\n", escaped(&line)));
+    let effort = effort.collect::<String>();
     let lines = remark_lines(report);
     if lines.is_empty() {
-        return String::new();
+        return effort;
     }
     let lines: Vec<String> = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
     let lines = lines.concat();
-    format!("<section>\n<h2>Not measured</h2>\n<ul>\n{lines}</ul>\n</section>\n")
+    format!("{effort}<section>\n<h2>Not measured</h2>\n<ul>\n{lines}</ul>\n</section>\n")
 }
 
 fn counts_section(cost: &Cost) -> String {

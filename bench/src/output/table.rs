@@ -10,10 +10,23 @@ use crate::numbers::{self, grouped, size};
 use crate::report::events::Cost;
 use crate::report::parts::Part;
 use crate::report::{Report, Row};
+use crate::run::found::Effort;
 
-/// A value with its spread; a dash where there is none.
+/// A value with its spread, and a mark where its rounds lie far apart; a dash where there is none.
 pub(crate) fn with_spread(row: Option<&Row>) -> String {
-    row.map_or_else(|| "-".to_owned(), |row| numbers::with_spread(row.value, row.spread))
+    row.map_or_else(|| "-".to_owned(), |row| marked(numbers::with_spread(row.value, row.spread), row.unsteady))
+}
+
+fn marked(value: String, is_unsteady: bool) -> String {
+    if is_unsteady { value + " !" } else { value }
+}
+
+/// What was measured how often and how long, what the mark means, and what a first table leaves out.
+pub(crate) fn effort_lines(report: &Report) -> Vec<String> {
+    let is_marked = report.rows.iter().any(|row| row.unsteady);
+    let mark = "! the rounds of this value lie far apart: their quartiles by more than a quarter of it";
+    let effort = report.effort.map(Effort::words);
+    effort.into_iter().chain(is_marked.then(|| mark.to_owned())).chain(report.brief.clone()).collect()
 }
 
 /// The transport that a test is about, and those it is compared with: the first and the rest of a table's columns.
@@ -31,10 +44,11 @@ pub(crate) fn divided(report: &Report, first: Transport, other: Transport) -> (T
 /// Such a ratio: `1.08`; where events are measured, `1.012 (0.99 to 1.02)`, or `1.012` of what is exact.
 pub(crate) fn over(report: &Report, test: &Test, first: Transport, other: Transport, bytes: u64) -> String {
     let (of, to) = divided(report, first, other);
+    let is_unsteady = [of, to].iter().any(|one| report.row(test.name, *one, bytes).is_some_and(|row| row.unsteady));
     let plain = report.ratio(test.name, of, to, bytes);
     match &report.events {
         Some(cost) => cost.ratio(test.name, other, bytes).or_else(|| plain.map(|ratio| format!("{ratio:.3}"))),
-        None => plain.map(|ratio| format!("{ratio:.2}")),
+        None => plain.map(|ratio| marked(format!("{ratio:.2}"), is_unsteady)),
     }
     .unwrap_or_else(|| "-".to_owned())
 }

@@ -3,8 +3,8 @@
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
-use super::table::{compared, count_lines, note, over, part_lines, remark_lines, with_spread};
-use crate::bars::verdict::Verdict;
+use super::table::{compared, count_lines, effort_lines, note, over, part_lines, remark_lines, with_spread};
+use crate::bars::verdict::{Outcome, Verdict};
 use crate::catalogue::Test;
 use crate::catalogue::transport::{self, Transport};
 use crate::numbers::size;
@@ -40,23 +40,25 @@ pub(crate) fn bars(verdicts: &[Verdict]) -> String {
 fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
     let shown = |(value, of): &(String, String)| format!("{value} ({of})");
     format!(
-        "  {:<12}  {:<what$}  {:>bound$} {}: measured {}\n",
+        "  {:<12}  {:<what$}  {:>bound$} {}: {}{}\n",
         verdict.outcome.word(),
         verdict.what,
         verdict.bound,
         verdict.against,
+        if verdict.outcome == Outcome::NotJudged { "" } else { "measured " },
         verdict.measured.as_ref().map_or_else(|| "-".to_owned(), shown),
     )
 }
 
-/// What was left out, and what failed; empty where all was measured.
+/// How much was measured, what was left out, and what failed.
 pub(crate) fn remarks(report: &Report) -> String {
+    let effort = effort_lines(report).iter().flat_map(|line| [line, "\n"]).collect::<String>();
     let lines = remark_lines(report);
     if lines.is_empty() {
-        return String::new();
+        return effort + "\n";
     }
     let lines = lines.iter().flat_map(|line| ["  ", line, "\n"]).collect::<String>();
-    format!("Not measured\n{lines}\n")
+    format!("{effort}\nNot measured\n{lines}\n")
 }
 
 fn table(report: &Report, test: &Test) -> String {
@@ -141,5 +143,18 @@ mod tests {
             let text = bars(&judged::verdicts(kind, &summarise("rxe0", &[], &[])));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }
+    }
+
+    #[test]
+    fn a_value_whose_rounds_lie_far_apart_is_marked_with_its_ratio_and_what_a_mark_means_is_said() {
+        let rounds = |transport, values: [f64; 3]| values.map(|value| measured("latency", transport, 8, value));
+        let measurements = [rounds(Transport::Ibex, [50.0; 3]), rounds(Transport::Ucx, [50.0, 90.0, 100.0])].concat();
+        let tests = [catalogue::test("latency").unwrap()];
+        let report = summarise("rxe0", &tests, &measurements);
+        let text = tables(&report, &tests);
+        assert!(text.contains("90.0 ±25.0 !") && text.contains("0.56 !") && !text.contains("50.0 ±0.0 !"), "{text}");
+        assert!(remarks(&report).contains("! the rounds"));
+        let judged = bars(&judged::verdicts(Kind::SoftHca, &report));
+        assert!(judged.contains("ucx: spread 28 % (8 B)"), "{judged}");
     }
 }

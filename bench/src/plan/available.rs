@@ -6,7 +6,7 @@
 
 use super::openmpi::OpenMpi;
 use super::wanted::Wanted;
-use super::{LeftOut, Plan};
+use super::{LeftOut, Plan, brief};
 use crate::catalogue::By;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
@@ -15,7 +15,7 @@ use crate::nodes::place::Where;
 use crate::programs::mpi;
 use anyhow::{Result, bail};
 
-/// Everything a user may want to see beside ibex.
+/// Everything a user may want to see beside ibex, with `--full`.
 const ALL: [Transport; 10] = [
     Transport::Ibex,
     Transport::IbexBtl,
@@ -47,7 +47,7 @@ pub fn available_beside_ibex(kind: Kind, wanted: &Wanted) -> Result<Plan> {
     if wanted.events {
         return Plan::chosen(kind, wanted);
     }
-    let candidates = kind.transports();
+    let candidates = if wanted.full { kind.transports() } else { kind.few_transports() };
     let (left, left_out) = those_of(
         kind,
         &candidates,
@@ -58,9 +58,14 @@ pub fn available_beside_ibex(kind: Kind, wanted: &Wanted) -> Result<Plan> {
         },
         &open_mpi,
     )?;
-    let mut plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
-    plan.left_out = left_out;
-    Ok(plan)
+    planned(kind, wanted, left, left_out)
+}
+
+/// The plan for what is there.
+fn planned(kind: Kind, wanted: &Wanted, left: Vec<Transport>, left_out: Vec<LeftOut>) -> Result<Plan> {
+    let plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
+    let brief = brief::left_out(kind, &plan, wanted);
+    Ok(Plan { brief, left_out, ..plan })
 }
 
 /// Of the transports that are asked for, or of the candidates where none is, those that can be measured and why the
@@ -96,14 +101,15 @@ fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'stati
 
 fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<Plan> {
     let missing = |transport| missing(transport, has, open_mpi);
-    let (left, mut left_out) = those_of(place.kind, &ALL, wanted, &missing, open_mpi)?;
+    let candidates = if wanted.full { ALL.to_vec() } else { place.kind.few_transports() };
+    let (left, mut left_out) = those_of(place.kind, &candidates, wanted, &missing, open_mpi)?;
     if !left.iter().any(|transport| transport.is_ibex()) {
         let reason = left_out.first().map_or_else(String::new, |left_out| left_out.reason.clone());
         if wanted.transports.is_empty() {
             bail!("ibex cannot be measured, as {reason}");
         }
     }
-    let mut plan = Plan::chosen(place.kind, &Wanted { transports: left, ..wanted.clone() })?;
+    let mut plan = planned(place.kind, wanted, left, Vec::new())?;
     let mut without = |what: &str, of_test: fn(By) -> bool, reason: &str| {
         if !plan.tests.iter().any(|test| of_test(test.by)) {
             return Ok(());
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_left_out_and_said() {
-        let plan = plan(&Wanted::default(), &["ib_send_lat"]).unwrap();
+        let plan = plan(&Wanted { full: true, ..Wanted::default() }, &["ib_send_lat"]).unwrap();
         let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "engine", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
@@ -187,8 +193,13 @@ mod tests {
         let has_ofi = |release: &str, kind, transports: &[Transport]| {
             let listing = format!("ompi:version:full:{release}\n{LISTING}mca:mtl:ofi:version\nmca:btl:ofi:version\n");
             let place = Where { kind, ..place() };
-            let plan =
-                of_machine(place, &wanted(transports, &[]), &|_| true, &OpenMpi::from(listing.as_str())).unwrap();
+            let plan = of_machine(
+                place,
+                &Wanted { full: true, ..wanted(transports, &[]) },
+                &|_| true,
+                &OpenMpi::from(listing.as_str()),
+            )
+            .unwrap();
             plan.transports().contains(&Transport::Ofi)
         };
         assert!(has_ofi("5.0.7", Kind::SoftHca, &[]) && has_ofi("4.1.4", Kind::Adapter, &[]));

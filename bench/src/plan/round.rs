@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a round of a plan starts, in order, and how many values that yields.
 //!
+//! Transports take turns at each size, and each comes first in its turn: what the machine does meanwhile hits all alike.
+//!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
 
 use super::Plan;
 use super::step::Step;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{By, Calls, RAW, Test};
+use crate::catalogue::{By, Calls, RAW, RawProgram, Test};
 use crate::programs::engine;
 use crate::programs::instructions::Count;
 
@@ -20,9 +22,6 @@ static GROUPS: [&[&str]; 6] = [
     &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
-
-/// On emulated adapters: a start of perftest measures for some hundredths of a second, and takes up to one and a half.
-const ROUNDS_OF_RAW: usize = 2;
 
 impl Plan {
     /// Everything a round, from 1, starts, in order.
@@ -41,30 +40,18 @@ impl Plan {
     /// How many values all rounds yield.
     #[must_use]
     pub fn values(&self) -> usize {
-        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| self.values_of(&step)).sum()
+        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values()).sum()
     }
 
-    /// How many values a step yields.
-    pub(crate) fn values_of(&self, step: &Step) -> usize {
-        match step {
-            Step::Raw { .. } | Step::Instructions(_) => 1,
-            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => {
-                tests.iter().map(|test| self.sizes_of(test).count()).sum()
-            }
-            Step::UcxPerftest { runs } => runs.len(),
-            Step::HostMemory => 4,
-            Step::SmallBuffer => 0,
-        }
-    }
-
-    /// The name and the size of each of them.
+    /// The name and the size of each value that a step yields.
     pub(crate) fn names_of(&self, step: &Step) -> Vec<(String, u64)> {
-        let of_test = |test: &&'static Test| self.sizes_of(test).map(|bytes| (test.name.to_owned(), bytes));
         match step {
             Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
             Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
-            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.iter().flat_map(of_test).collect(),
-            Step::UcxPerftest { runs } => runs.iter().map(|(test, bytes)| (test.name.to_owned(), *bytes)).collect(),
+            Step::Mpi { tests, bytes, .. } | Step::Engine { tests, bytes } => {
+                tests.iter().map(|test| (test.name.to_owned(), *bytes)).collect()
+            }
+            Step::UcxPerftest { test, bytes } => vec![(test.name.to_owned(), *bytes)],
             Step::HostMemory => {
                 let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
                 tests.map(|test| (test.name.to_owned(), test.sizes.0)).collect()
@@ -82,11 +69,7 @@ impl Plan {
                 let tests = self.tests.iter().filter(|test| test.raw.contains(&program.name));
                 (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
             }
-            Step::UcxPerftest { runs } => {
-                let mut names: Vec<String> = runs.iter().map(|(test, _)| test.name.to_owned()).collect();
-                names.dedup();
-                (Transport::UcxPerftest, names)
-            }
+            Step::UcxPerftest { test, .. } => (Transport::UcxPerftest, of(&[test])),
             Step::Engine { tests, .. } => (Transport::Engine, of(tests)),
             Step::Instructions(count) => (count.transport, vec![count.test().to_owned()]),
             Step::HostMemory => {
@@ -97,13 +80,22 @@ impl Plan {
         })
     }
 
+    /// What measures again what is unsteady, in order: cells, of which [`Self::names_of`] and [`Self::column_of`] speak.
+    pub(crate) fn again(&self, is_unsteady: impl Fn(&str, Transport, u64) -> bool) -> Vec<Step> {
+        let wanted = |step: &Step| {
+            let Some((transport, _)) = self.column_of(step) else { return false };
+            self.names_of(step).iter().any(|(name, bytes)| is_unsteady(name, transport, *bytes))
+        };
+        self.round(1).into_iter().filter(wanted).collect()
+    }
+
     fn group(&self, round: usize, names: &[&str]) -> Vec<Step> {
         let tests: Vec<&'static Test> = self.tests.iter().copied().filter(|test| names.contains(&test.name)).collect();
         let Some(first) = tests.first() else { return Vec::new() };
-        let (seconds_per_row, rounds) = match (first.name, first.by) {
-            ("latency", _) => (self.seconds_per_row.0, self.rounds),
-            (_, By::InstructionCounter(_)) => (0.0, self.rounds_of_instructions),
-            _ => (self.seconds_per_row.1, self.rounds_of_the_rest),
+        let rounds = match (first.name, first.by) {
+            ("latency", _) => self.rounds,
+            (_, By::InstructionCounter(_)) => self.rounds_of_instructions,
+            _ => self.rounds_of_the_rest,
         };
         if round > rounds {
             return Vec::new();
@@ -111,30 +103,36 @@ impl Plan {
         if first.by == By::HostMemory {
             return vec![Step::HostMemory];
         }
-        let enough = |transport| {
-            transport == Transport::Raw
-                && self.kind == Kind::SoftHca
-                && first.name != "latency"
-                && round > ROUNDS_OF_RAW
-        };
-        let measured = |transport: &Transport| self.measures(*transport, first) && !enough(*transport);
+        let mut sizes: Vec<u64> = tests.iter().flat_map(|test| self.sizes_of(test)).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes.into_iter().flat_map(|bytes| self.turns(round, &tests, bytes)).collect()
+    }
+
+    /// What measures those of a group's tests that have this size, a transport after the other.
+    fn turns(&self, round: usize, tests: &[&'static Test], bytes: u64) -> Vec<Step> {
+        let tests: Vec<&'static Test> = tests.iter().copied().filter(|test| self.has(test, bytes)).collect();
+        let first = tests[0];
         let mut transports = self.transports.clone();
-        if self.is_of_events() {
-            // What comes first in a round may be at an advantage: each does in its turn.
+        if !transports.is_empty() {
+            // What comes first may be at an advantage: each does in its turn.
             let turn = round % transports.len();
             transports.rotate_left(turn);
         }
-        transports
-            .into_iter()
-            .filter(measured)
-            .flat_map(|transport| match (transport, first.by) {
-                (Transport::Raw, _) => self.raw(&tests),
-                (Transport::UcxPerftest, _) => self.ucx_perftest(&tests),
-                (Transport::Engine, _) => self.engine(&tests, seconds_per_row),
-                (_, By::InstructionCounter(_)) => self.instructions(&tests, transport),
-                _ => vec![Step::Mpi { transport, tests: tests.clone(), sizes: self.sizes.clone(), seconds_per_row }],
-            })
-            .collect()
+        let steps = |transport| match (transport, first.by) {
+            (Transport::Raw, _) => raw(&tests, bytes),
+            (Transport::UcxPerftest, _) => {
+                let able = tests.iter().filter(|test| test.ucx.is_some());
+                able.map(|test| Step::UcxPerftest { test, bytes }).collect()
+            }
+            (Transport::Engine, _) => {
+                let tests = tests.iter().copied().filter(|test| engine::has(test)).collect();
+                vec![Step::Engine { tests, bytes }]
+            }
+            (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
+            _ => vec![Step::Mpi { transport, tests: tests.clone(), bytes }],
+        };
+        transports.into_iter().filter(|transport| self.measures(*transport, first)).flat_map(steps).collect()
     }
 
     /// Whether a transport has a test. On emulated adapters TCP is there to show the scale, with messages alone; and the
@@ -155,40 +153,21 @@ impl Plan {
         }
     }
 
-    /// What the engine has of a group, whose first test it has.
-    fn engine(&self, tests: &[&'static Test], seconds_per_row: f64) -> Vec<Step> {
-        let tests = tests.iter().copied().filter(|test| engine::has(test)).collect();
-        vec![Step::Engine { tests, sizes: self.sizes.clone(), seconds_per_row }]
-    }
-
     /// What is counted over a transport: of events, the shortest message alone, in which they weigh most.
-    fn instructions(&self, tests: &[&'static Test], transport: Transport) -> Vec<Step> {
+    fn instructions(&self, tests: &[&'static Test], transport: Transport, bytes: u64) -> Vec<Step> {
         let of_test = |test: &&'static Test| {
-            let By::InstructionCounter(calls) = test.by else { return Vec::new() };
-            let sizes = self.sizes_of(test).take(if self.is_of_events() { 1 } else { usize::MAX });
-            sizes.map(|bytes| Step::Instructions(Count { transport, calls, bytes })).collect()
+            let By::InstructionCounter(calls) = test.by else { return None };
+            let is_counted = !self.is_of_events() || self.sizes_of(test).next() == Some(bytes);
+            is_counted.then_some(Step::Instructions(Count { transport, calls, bytes }))
         };
-        tests.iter().flat_map(of_test).collect()
+        tests.iter().filter_map(of_test).collect()
     }
+}
 
-    /// The raw programs of a group, each with each of its sizes; perftest has no messages of 0 bytes.
-    fn raw(&self, tests: &[&'static Test]) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for program in RAW.iter().filter(|raw| tests.iter().any(|test| test.raw.contains(&raw.name))) {
-            let compared = |size: &u64| {
-                tests.iter().any(|test| test.raw.contains(&program.name) && self.sizes_of(test).any(|s| s == *size))
-            };
-            let sizes = self.sizes.iter().copied().filter(|size| *size > 0).filter(compared);
-            steps.extend(sizes.map(|bytes| Step::Raw { program, bytes }));
-        }
-        steps
-    }
-
-    fn ucx_perftest(&self, tests: &[&'static Test]) -> Vec<Step> {
-        let able = tests.iter().copied().filter(|test| test.ucx.is_some());
-        let runs: Vec<_> = able.flat_map(|test| self.sizes_of(test).map(move |bytes| (test, bytes))).collect();
-        if runs.is_empty() { Vec::new() } else { vec![Step::UcxPerftest { runs }] }
-    }
+/// The raw programs of a group with a size; perftest has no messages of 0 bytes.
+fn raw(tests: &[&'static Test], bytes: u64) -> Vec<Step> {
+    let wanted = |raw: &&RawProgram| bytes > 0 && tests.iter().any(|test| test.raw.contains(&raw.name));
+    RAW.iter().filter(wanted).map(|program| Step::Raw { program, bytes }).collect()
 }
 
 #[cfg(test)]
@@ -197,7 +176,7 @@ mod tests {
     use crate::catalogue::{RAW, TESTS};
 
     fn plan(kind: Kind) -> Plan {
-        Plan::new(kind, false, TESTS.iter().filter(|test| kind.has(test)).collect(), kind.transports())
+        Plan::new(kind, true, TESTS.iter().filter(|test| kind.has(test)).collect(), kind.transports())
     }
 
     #[test]
@@ -213,7 +192,8 @@ mod tests {
         let mpi = |wanted| {
             round.iter().filter(|step| matches!(step, Step::Mpi { transport, .. } if *transport == wanted)).count()
         };
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (4, 4, 0));
+        // Each of the sizes of four groups, of which one ends at 4 KiB; messages of 0 bytes have a latency and a rate.
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (37, 37, 0));
         for raw in &RAW {
             let starts =
                 round.iter().filter(|step| matches!(step, Step::Raw { program, .. } if program.name == raw.name));
@@ -234,8 +214,14 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
         };
-        let all = vec!["ibex", "ibex-btl", "openib", "ucx"];
-        assert_eq!([1, 2, 3].map(counted), [all.clone(), all, vec![]]);
+        let each = ["ibex", "ibex-btl", "openib", "ucx"];
+        let sorted = |round| {
+            let mut names = counted(round);
+            names.sort_unstable();
+            names
+        };
+        assert_eq!([1, 2].map(sorted), [each, each]);
+        assert!(counted(3).is_empty());
     }
 
     #[test]
@@ -244,7 +230,7 @@ mod tests {
         let all_latency = plan.round(plan.rounds).iter().all(|step| match step {
             Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.iter().all(|test| test.name == "latency"),
             Step::Raw { program, .. } => program.name == "ib_send_lat",
-            Step::UcxPerftest { runs } => runs.iter().all(|run| run.0.name == "latency"),
+            Step::UcxPerftest { test, .. } => test.name == "latency",
             Step::Instructions(_) | Step::HostMemory | Step::SmallBuffer => false,
         });
         assert!(all_latency && !plan.round(plan.rounds).is_empty());
@@ -253,20 +239,47 @@ mod tests {
     #[test]
     fn the_engine_takes_its_turn_with_the_tests_that_it_has() {
         let plan = plan(Kind::SoftHca);
-        let steps = plan.round(1);
-        let of_engine = |step: &Step| match step {
-            Step::Engine { tests, .. } => Some(tests.iter().map(|test| test.name).collect::<Vec<_>>()),
+        let of_engine = |step: Step| match step {
+            Step::Engine { tests, bytes: 4096 } => Some(tests.iter().map(|test| test.name).collect::<Vec<_>>()),
             _ => None,
         };
-        let tests: Vec<_> = steps.iter().filter_map(of_engine).collect();
+        let tests: Vec<_> = plan.round(1).into_iter().filter_map(of_engine).collect();
         let one_sided = vec!["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"];
         assert_eq!(tests, [vec!["latency"], vec!["bandwidth"], vec!["message_rate"], one_sided]);
     }
 
     #[test]
+    fn transports_take_turns_at_each_size_and_each_comes_first_once() {
+        let tests = ["latency"].into_iter().filter_map(crate::catalogue::test).collect();
+        let plan = Plan::new(Kind::SoftHca, false, tests, vec![Transport::Ibex, Transport::Raw, Transport::Ucx]);
+        let order = |round: usize| -> Vec<(Transport, u64)> {
+            let steps = plan.round(round).into_iter();
+            steps.map(|step| (plan.column_of(&step).unwrap().0, plan.names_of(&step)[0].1)).collect()
+        };
+        let first = order(3);
+        assert_eq!(
+            first[..4],
+            [(Transport::Ibex, 8), (Transport::Raw, 8), (Transport::Ucx, 8), (Transport::Ibex, 4096)]
+        );
+        assert_eq!([1, 2, 3].map(|round| order(round)[0].0), [Transport::Raw, Transport::Ucx, Transport::Ibex]);
+    }
+
+    #[test]
+    fn what_is_unsteady_alone_is_measured_again() {
+        let plan = plan(Kind::SoftHca);
+        let again = plan.again(|name, transport, bytes| {
+            (name, transport, bytes) == ("put_latency", Transport::Ucx, 64)
+                || (name, transport, bytes) == ("ib_send_lat", Transport::Raw, 8)
+        });
+        let titles: Vec<String> = again.iter().map(Step::title).collect();
+        assert_eq!(titles[0], "ib_send_lat, 8 B");
+        assert!(titles[1].starts_with("MPI over ucx: put_latency") && titles.len() == 2, "{titles:?}");
+    }
+
+    #[test]
     fn what_events_cost_is_measured_the_six_ways_in_turns() {
         let tests = ["latency", "instructions"].into_iter().filter_map(crate::catalogue::test).collect();
-        let plan = Plan::of_events(Kind::SoftHca, false, tests);
+        let plan = Plan::of_events(Kind::SoftHca, true, tests);
         let ways = |round, counted: bool| -> Vec<&str> {
             let steps = plan.round(round).into_iter();
             let way = |step| match step {
@@ -276,7 +289,7 @@ mod tests {
             };
             steps.filter_map(way).collect()
         };
-        assert_eq!(ways(6, false), ["without", "unregistered", "callbacks", "buffered", "logger", "recorded"]);
+        assert_eq!(ways(6, false)[..6], ["without", "unregistered", "callbacks", "buffered", "logger", "recorded"]);
         let firsts: Vec<&str> = (1..=6).map(|round| ways(round, false)[0]).collect();
         assert_eq!(firsts, ["unregistered", "callbacks", "buffered", "logger", "recorded", "without"]);
         let of_matching = ["ibex", "elsewhere", "watched", "peruse", "mpi_t", "kept", "delivered"];

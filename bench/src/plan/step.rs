@@ -11,14 +11,14 @@ use crate::programs::instructions::Count;
 /// One start of a program.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The MPI program over a transport.
-    Mpi { transport: Transport, tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
+    /// The MPI program over a transport with one size.
+    Mpi { transport: Transport, tests: Vec<&'static Test>, bytes: u64 },
     /// A raw program with one size.
     Raw { program: &'static RawProgram, bytes: u64 },
-    /// `ucx_perftest`, each test with each of its sizes.
-    UcxPerftest { runs: Vec<(&'static Test, u64)> },
-    /// The engine of ibex without MPI.
-    Engine { tests: Vec<&'static Test>, sizes: Vec<u64>, seconds_per_row: f64 },
+    /// `ucx_perftest` with a test and one size.
+    UcxPerftest { test: &'static Test, bytes: u64 },
+    /// The engine of ibex without MPI with one size.
+    Engine { tests: Vec<&'static Test>, bytes: u64 },
     /// Counts instructions over a transport.
     Instructions(Count),
     /// The adapter beside the host's memory.
@@ -28,19 +28,27 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// How many values it yields.
+    pub(crate) fn values(&self) -> usize {
+        match self {
+            Step::Raw { .. } | Step::UcxPerftest { .. } | Step::Instructions(_) => 1,
+            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.len(),
+            Step::HostMemory => 4,
+            Step::SmallBuffer => 0,
+        }
+    }
+
     /// Its name for a reader.
     pub(crate) fn title(&self) -> String {
         match self {
-            Step::Mpi { transport, tests, .. } => {
-                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
-                format!("MPI over {}: {}", transport.name(), names.join(", "))
+            Step::Mpi { transport, tests, bytes } => {
+                format!("MPI over {}: {}, {}", transport.name(), names(tests), size(*bytes))
             }
             Step::SmallBuffer => "events through a buffer that is too small".to_owned(),
             Step::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
-            Step::UcxPerftest { runs } => format!("ucx_perftest, {} runs", runs.len()),
-            Step::Engine { tests, .. } => {
-                let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
-                format!("the engine without MPI: {}", names.join(", "))
+            Step::UcxPerftest { test, bytes } => format!("ucx_perftest: {}, {}", test.name, size(*bytes)),
+            Step::Engine { tests, bytes } => {
+                format!("the engine without MPI: {}, {}", names(tests), size(*bytes))
             }
             Step::Instructions(count) => {
                 format!("{}, {}, of MPI over {}", count.test(), size(count.bytes), count.transport.name())
@@ -48,4 +56,8 @@ impl Step {
             Step::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
         }
     }
+}
+
+fn names(tests: &[&Test]) -> String {
+    tests.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
 }

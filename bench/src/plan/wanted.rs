@@ -12,17 +12,17 @@ use anyhow::{Result, bail};
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Fewer sizes and rounds.
-    pub quick: bool,
-    /// These tests alone, by name; none: all that the device has.
+    /// Every test, transport and size, and not those of a first table.
+    pub full: bool,
+    /// These tests alone, by name; none: those of a first table, or all that the device has.
     pub tests: Vec<String>,
-    /// These transports alone; none: those of the kind of device.
+    /// These transports alone; none: those of a first table, or all that are there.
     pub transports: Vec<Transport>,
     /// What events cost, over ibex.
     pub events: bool,
-    /// These sizes of messages, in bytes, of those that a test has; none: those of the kind of device.
+    /// These sizes of messages, in bytes, of those that a test has; none: those of a first table, or of the device.
     pub sizes: Vec<u64>,
-    /// So many rounds, of everything but instructions; none: as the kind of device needs.
+    /// So many rounds, of everything but instructions; none: as there is time for, or as the device needs.
     pub rounds: Option<usize>,
 }
 
@@ -30,11 +30,12 @@ pub struct Wanted {
 const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
 
 /// The tests to run, in the order of the report.
-fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
+fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>> {
     let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
     let tests = catalogue::TESTS.iter();
     if names.is_empty() {
-        return Ok(tests.filter(|test| kind.has(test)).collect());
+        let wanted = |test: &&Test| kind.has(test) && (full || catalogue::FEW_TESTS.contains(&test.name));
+        return Ok(tests.filter(wanted).collect());
     }
     let tests: Vec<_> = tests.filter(|test| wanted(test.name)).collect();
     if let Some(test) = tests.iter().find(|test| !kind.has(test)) {
@@ -47,7 +48,7 @@ fn tests(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
 fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
     let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
     let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
-    let tests = tests(kind, &names)?;
+    let tests = tests(kind, &names, true)?;
     if let Some(test) = tests.iter().find(|test| !matches!(test.by, By::Messages | By::InstructionCounter(_))) {
         bail!("the test {} is not among those of --events", test.name);
     }
@@ -61,10 +62,11 @@ impl Plan {
     /// A test that such a device does not have.
     pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
         let mut plan = if wanted.events {
-            Self::of_events(kind, wanted.quick, tests_of_events(kind, &wanted.tests)?)
+            Self::of_events(kind, wanted.full, tests_of_events(kind, &wanted.tests)?)
         } else {
-            let transports = if wanted.transports.is_empty() { kind.transports() } else { wanted.transports.clone() };
-            Self::new(kind, wanted.quick, tests(kind, &wanted.tests)?, transports)
+            let all = || if wanted.full { kind.transports() } else { kind.few_transports() };
+            let transports = if wanted.transports.is_empty() { all() } else { wanted.transports.clone() };
+            Self::new(kind, wanted.full, tests(kind, &wanted.tests, wanted.full)?, transports)
         };
         if !wanted.sizes.is_empty() {
             plan.sizes.clone_from(&wanted.sizes);
@@ -72,7 +74,7 @@ impl Plan {
             plan.sizes.dedup();
         }
         if let Some(rounds) = wanted.rounds {
-            (plan.rounds, plan.rounds_of_the_rest) = (rounds, rounds);
+            (plan.rounds, plan.rounds_of_the_rest, plan.budget) = (rounds, rounds, None);
         }
         if plan.values() == 0 {
             bail!(

@@ -29,18 +29,12 @@ pub(crate) fn has(test: &Test) -> bool {
 ///
 /// # Errors
 /// The path of the command is no text.
-pub(crate) fn line(
-    place: Where,
-    tests: &[&'static Test],
-    sizes: &[u64],
-    seconds_per_row: f64,
-    port: u16,
-) -> Result<String> {
+pub(crate) fn line(place: Where, tests: &[&'static Test], sizes: &[u64], port: u16) -> Result<String> {
     let command = place.command.to_str().context("the path of the command ibex is no text")?;
     let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
     let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
     Ok(format!(
-        "{} bench-engine --device {} --port {port} --tests {} --sizes {} --seconds-per-row {seconds_per_row}",
+        "{} bench-engine --device {} --port {port} --tests {} --sizes {}",
         quoted(command),
         place.device,
         names.join(","),
@@ -79,14 +73,11 @@ mod tests {
     #[test]
     fn both_sides_run_the_command_with_the_same_options() {
         let place = Where { processors: Some([0, 1]), ..place() };
-        let line = line(place, &latency(), &[8, 4096], 0.1, 18600).unwrap();
-        assert_eq!(
-            line,
-            "'/t/bin/ibex' bench-engine --device rxe0 --port 18600 --tests latency --sizes 8,4096 --seconds-per-row 0.1"
-        );
+        let line = line(place, &latency(), &[8, 4096], 18600).unwrap();
+        assert_eq!(line, "'/t/bin/ibex' bench-engine --device rxe0 --port 18600 --tests latency --sizes 8,4096");
         let script = command(&line, place, 18600).pop().unwrap();
         assert_eq!(script.matches(&line).count(), 2, "{script}");
-        assert!(script.contains("taskset -c 0 '/t/bin/ibex'") && script.contains("0.1 127.0.0.1"), "{script}");
+        assert!(script.contains("taskset -c 0 '/t/bin/ibex'") && script.contains("8,4096 127.0.0.1"), "{script}");
     }
 
     #[test]

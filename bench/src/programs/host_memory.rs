@@ -59,7 +59,7 @@ fn measurement(line: &str) -> Result<Measurement> {
     if catalogue::test(&test).is_none_or(|test| test.metric.unit() != unit) || !value.is_normal() {
         bail!("host_memory_ratios gives {test} as {value} {unit}");
     }
-    Ok(Measurement { test, transport, bytes, value, spread })
+    Ok(Measurement { test, transport, bytes, value, spread, seconds: None })
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub(crate) struct Measurement {
     pub(crate) value: f64,
     /// What the measurement itself says of its spread.
     pub(crate) spread: f64,
+    /// How long it took, where the program says it.
+    pub(crate) seconds: Option<f64>,
 }
 
 #[cfg(test)]
@@ -25,6 +27,6 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn measured(test: &str, transport: Transport, bytes: u64, value: f64) -> Measurement {
-        Measurement { test: test.to_owned(), transport, bytes, value, spread: 0.5 }
+        Measurement { test: test.to_owned(), transport, bytes, value, spread: 0.5, seconds: None }
     }
 }

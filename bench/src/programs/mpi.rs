@@ -18,19 +18,12 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// Those of [`mpirun`].
-pub(crate) fn command(
-    place: Where,
-    transport: Transport,
-    tests: &[&Test],
-    sizes: &[u64],
-    seconds_per_row: f64,
-) -> Result<Vec<String>> {
+pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes: &[u64]) -> Result<Vec<String>> {
     let mut words = mpirun(place, transport)?;
     words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join("ibex_mpi_bench").display().to_string()]);
     let list = |items: Vec<String>| items.join(",");
     words.extend(["--tests".to_owned(), list(tests.iter().map(|test| test.name.to_owned()).collect())]);
     words.extend(["--sizes".to_owned(), list(sizes.iter().map(u64::to_string).collect())]);
-    words.extend(["--seconds-per-row".to_owned(), seconds_per_row.to_string()]);
     Ok(words)
 }
 
@@ -207,6 +200,7 @@ struct Line {
     unit: String,
     value: f64,
     spread: f64,
+    seconds: Option<f64>,
 }
 
 /// The measurement a line of output is; none where it is something else, which programs under mpirun may print.
@@ -228,7 +222,8 @@ pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> 
     if line.value <= 0.0 || !line.value.is_finite() {
         bail!("ibex_mpi_bench gives {} for {} of {} bytes", line.value, line.test, line.bytes);
     }
-    Ok(Some(Measurement { test: line.test, transport, bytes: line.bytes, value: line.value, spread: line.spread }))
+    let Line { test, bytes, value, spread, seconds, .. } = line;
+    Ok(Some(Measurement { test, transport, bytes, value, spread, seconds }))
 }
 
 #[cfg(test)]
@@ -239,7 +234,7 @@ mod tests {
     use crate::nodes::place::tests::place;
 
     fn line(place: Where, transport: Transport) -> String {
-        command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8], 0.5).unwrap().join(" ")
+        command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8]).unwrap().join(" ")
     }
 
     #[test]
@@ -255,7 +250,7 @@ mod tests {
         assert_eq!(
             line(place(), Transport::Ibex),
             "mpirun --mca pml ibex --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
-             /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8 --seconds-per-row 0.5"
+             /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8"
         );
         assert!(line(place(), Transport::IbexBtl).contains("--mca pml ob1 --mca btl self,ibex"));
     }
@@ -337,9 +332,9 @@ mod tests {
     #[test]
     fn a_line_of_the_program_is_a_measurement_and_other_lines_are_not() {
         let tests = [catalogue::test("latency").unwrap()];
-        let line = r#"{"test":"latency","bytes":8,"metric":"half_round_trip","unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1}"#;
+        let line = r#"{"test":"latency","bytes":8,"metric":"half_round_trip","unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1,"seconds":0.2}"#;
         let measured = measurement(line, Transport::Tcp, &tests).unwrap().unwrap();
-        assert_eq!((measured.bytes, measured.value, measured.spread), (8, 46.5, 1.25));
+        assert_eq!((measured.bytes, measured.value, measured.spread, measured.seconds), (8, 46.5, 1.25, Some(0.2)));
         assert_eq!(measurement("[host:1] a remark", Transport::Tcp, &tests).unwrap(), None);
         assert!(measurement("{half a line", Transport::Tcp, &tests).is_err());
         assert!(measurement(&line.replace("us", "ms"), Transport::Tcp, &tests).is_err());

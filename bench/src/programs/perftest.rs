@@ -58,14 +58,15 @@ pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, 
     )
 }
 
-/// So many that a run takes some tenths of a second (on emulated adapters some hundredths): of messages, or of bytes,
-/// whichever is less.
+/// So many that a run takes a tenth of a second or some, at first ([`crate::growth`]): of messages, or of bytes, whichever
+/// is less.
 pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
     let (least, most, bytes_in_all): (u64, u64, u64) = match (kind, reads.one_at_a_time()) {
         (Kind::SoftRoce, true) => (10, 1000, 12 << 20),
         (Kind::SoftRoce, false) => (20, 5000, 40 << 20),
-        (Kind::SoftHca, true) => (100, 50_000, 256 << 20),
-        (Kind::SoftHca, false) => (200, 100_000, 1 << 30),
+        (Kind::SoftHca, true) => (100, 300_000, 512 << 20),
+        (Kind::SoftHca, false) if reads == Reads::MessageRate => (200, 1_600_000, 1 << 30),
+        (Kind::SoftHca, false) => (200, 400_000, 1 << 30),
         (Kind::Adapter, true) => (200, 10_000, 1 << 30),
         (Kind::Adapter, false) => (500, 200_000, 16 << 30),
     };

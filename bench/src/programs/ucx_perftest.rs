@@ -15,8 +15,9 @@ use crate::nodes::place::Where;
 use anyhow::{Context, Result, bail};
 
 /// The command that runs both sides. They read the same batch, which the shell writes to a file of its own.
-pub(crate) fn command(runs: &[(&'static Test, u64)], place: Where, port: u16) -> Vec<String> {
-    let batch: String = runs.iter().map(|(test, bytes)| batch_line(test, *bytes, place.kind) + "\n").collect();
+pub(crate) fn command(runs: &[(&'static Test, u64)], times: u32, place: Where, port: u16) -> Vec<String> {
+    let line_of = |(test, bytes): &(&'static Test, u64)| batch_line(test, *bytes, times, place.kind) + "\n";
+    let batch: String = runs.iter().map(line_of).collect();
     let line = line(port);
     let script = format!(
         "batch=$(mktemp)\ncat >$batch <<'END'\n{batch}END\n{}",
@@ -34,18 +35,19 @@ pub(crate) fn line(port: u16) -> String {
 }
 
 /// What writes the batch to a file, on one line.
-pub(crate) fn batch(runs: &[(&'static Test, u64)], place: Where) -> String {
-    let lines: Vec<String> = runs.iter().map(|(test, bytes)| quoted(&batch_line(test, *bytes, place.kind))).collect();
+pub(crate) fn batch(runs: &[(&'static Test, u64)], times: u32, place: Where) -> String {
+    let line_of = |(test, bytes): &(&'static Test, u64)| quoted(&batch_line(test, *bytes, times, place.kind));
+    let lines: Vec<String> = runs.iter().map(line_of).collect();
     format!("batch=$(mktemp); printf '%s\\n' {} >$batch;", lines.join(" "))
 }
 
 /// What removes it.
 pub(crate) const NO_BATCH: &str = "rm -f $batch;";
 
-/// A name, and the options of a run.
-fn batch_line(test: &Test, bytes: u64, kind: Kind) -> String {
+/// A name, and the options of a run, so many times as long as at first.
+fn batch_line(test: &Test, bytes: u64, times: u32, kind: Kind) -> String {
     let Some(UcxTest { options, reads }) = test.ucx else { return String::new() };
-    let count = iterations(reads, bytes, kind);
+    let count = iterations(reads, bytes, kind) * times;
     format!("{}.{bytes} {options} -s {bytes} -n {count} -w {}", test.name, count.div_ceil(10))
 }
 
@@ -78,7 +80,14 @@ fn measurement(output: &str, header: &str, test: &Test, bytes: u64) -> Result<Me
     if !value.is_normal() {
         bail!("ucx_perftest measured nothing: {line}");
     }
-    Ok(Measurement { test: test.name.to_owned(), transport: Transport::UcxPerftest, bytes, value, spread: 0.0 })
+    Ok(Measurement {
+        test: test.name.to_owned(),
+        transport: Transport::UcxPerftest,
+        bytes,
+        value,
+        spread: 0.0,
+        seconds: None,
+    })
 }
 
 #[cfg(test)]
@@ -116,14 +125,14 @@ message_rate.8,20000,0.102,0.398,0.398,19.19,19.19,2514797,2514790
 
     #[test]
     fn a_batch_of_one_line_is_the_same_file() {
-        let script = batch(&runs(), place());
+        let script = batch(&runs(), 1, place());
         assert!(script.contains(r"printf '%s\n' 'latency.8 -t tag_lat -s 8 ") && !script.contains('\n'), "{script}");
     }
 
     #[test]
     fn both_sides_read_the_same_batch() {
         let place = Where { processors: Some([0, 1]), ..place() };
-        let script = command(&runs(), place, 13400).pop().unwrap();
+        let script = command(&runs(), 1, place, 13400).pop().unwrap();
         assert_eq!(script.matches(" -p 13400 -b $batch").count(), 2, "{script}");
         assert!(script.contains("\nlatency.8 -t tag_lat -s 8 -n 10000 -w 1000\n"), "{script}");
         assert!(script.contains("taskset -c 1 ucx_perftest"), "{script}");

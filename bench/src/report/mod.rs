@@ -17,7 +17,7 @@ use crate::catalogue::transport::{self, Transport};
 use crate::catalogue::{self, Test};
 use crate::plan::LeftOut;
 use crate::programs::measurement::Measurement;
-use crate::run::found::Failure;
+use crate::run::found::{Effort, Failure};
 use events::{BASE, Cost};
 use parts::Part;
 use ratios::Ratio;
@@ -32,9 +32,15 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
     /// Where the instructions of a message go; empty where they were not counted.
     pub(crate) instructions: Vec<Part>,
+    /// How much was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) effort: Option<Effort>,
     /// What events cost, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<Cost>,
+    /// What a first table leaves out, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) brief: Option<String>,
     /// What could not be measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) failures: Vec<Failure>,
@@ -61,6 +67,9 @@ pub(crate) struct Row {
     pub(crate) value: f64,
     /// Interquartile range over the rounds.
     pub(crate) spread: f64,
+    /// Whether the rounds lie too far apart to say anything, also after the value was measured again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unsteady: bool,
     /// This value over the raw one of the same test and size; none where there is no raw one.
     pub(crate) ratio_to_raw: Option<f64>,
 }
@@ -135,6 +144,7 @@ impl Report {
                 unit: format!("% of {}", BASE.name()),
                 value: 100.0 * ratio.median,
                 spread: 100.0 * (ratio.greatest - ratio.least),
+                unsteady: false,
                 ratio_to_raw: None,
             })
         };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the measurements of all rounds to the rows of the report.
 //!
-//! A value is the median over the rounds, its spread the interquartile range over the rounds (of one round: what the
-//! measurement itself says). The raw row of a test is the better of the raw programs it is compared with; each of
+//! A value and its spread are those of its rounds ([`crate::spread`]). The raw row of a test is the better of the raw programs it is compared with; each of
 //! these has rows of its own, too, under its own name. A ratio is that of the two medians.
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
@@ -10,13 +9,14 @@
 use super::{Report, Row};
 use crate::catalogue::transport::{self, Transport};
 use crate::catalogue::{self, Test};
-use crate::numbers::{quantile, rounded};
+use crate::numbers::rounded;
 use crate::programs::measurement::Measurement;
+use crate::spread::{self, Cell, Rounds};
 use std::collections::BTreeMap;
 
 /// Makes the report of all that was measured.
 pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[Measurement]) -> Report {
-    let medians = medians(measurements);
+    let medians = spread::cells(measurements);
     let mut rows = Vec::new();
     for test in tests {
         for bytes in sizes(&medians, test) {
@@ -37,38 +37,15 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
         device: device.to_owned(),
         rows,
         instructions: Vec::new(),
+        effort: None,
+        brief: None,
         events: None,
         failures: Vec::new(),
         left_out: Vec::new(),
     }
 }
 
-#[derive(Clone, Copy)]
-struct Median {
-    value: f64,
-    spread: f64,
-}
-
-type Medians<'a> = BTreeMap<(&'a str, Transport, u64), Median>;
-
-fn medians(measurements: &[Measurement]) -> Medians<'_> {
-    let mut rounds: BTreeMap<(&str, Transport, u64), Vec<&Measurement>> = BTreeMap::new();
-    for measurement in measurements {
-        let key = (measurement.test.as_str(), measurement.transport, measurement.bytes);
-        rounds.entry(key).or_default().push(measurement);
-    }
-    rounds.into_iter().map(|(key, rounds)| (key, over_rounds(&rounds))).collect()
-}
-
-fn over_rounds(rounds: &[&Measurement]) -> Median {
-    let mut values: Vec<f64> = rounds.iter().map(|measurement| measurement.value).collect();
-    values.sort_by(f64::total_cmp);
-    let spread = match rounds {
-        [only] => only.spread,
-        _ => quantile(&values, 0.75) - quantile(&values, 0.25),
-    };
-    Median { value: quantile(&values, 0.5), spread }
-}
+type Medians<'a> = BTreeMap<Cell<'a>, Rounds>;
 
 fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
     let of_test = |name: &str| name == test.name || test.raw.contains(&name);
@@ -79,7 +56,7 @@ fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
 }
 
 /// The better of the raw programs; of a test that has none, its own raw value.
-fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Median> {
+fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Rounds> {
     if test.raw.is_empty() {
         return medians.get(&(test.name, Transport::Raw, bytes)).copied();
     }
@@ -87,7 +64,7 @@ fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Median> {
     test.metric.better(found.map(|found| (found, found.value))).map(|(found, _)| found)
 }
 
-fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Median, raw: Option<f64>) -> Row {
+fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Rounds, raw: Option<f64>) -> Row {
     Row {
         test: name.to_owned(),
         transport: transport.name().to_owned(),
@@ -96,6 +73,7 @@ fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Median,
         unit: test.metric.unit().to_owned(),
         value: rounded(found.value),
         spread: rounded(found.spread),
+        unsteady: found.is_unsteady(),
         ratio_to_raw: raw.filter(|raw| *raw > 0.0).map(|raw| rounded(found.value / raw)),
     }
 }
@@ -183,6 +161,15 @@ mod tests {
             busy,
             missing: false,
         }
+    }
+
+    #[test]
+    fn a_value_whose_rounds_lie_far_apart_is_marked() {
+        let rounds = [1.0, 2.0, 3.0].map(|value| measured("latency", Transport::Ibex, 8, value));
+        let steady = [2.0, 2.1, 2.2].map(|value| measured("latency", Transport::Ucx, 8, value));
+        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &[rounds, steady].concat());
+        let json = serde_json::to_string(&report.rows).unwrap();
+        assert!(report.rows[0].unsteady && !report.rows[1].unsteady && json.matches("\"unsteady\":true").count() == 1);
     }
 
     #[test]

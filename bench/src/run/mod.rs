@@ -2,7 +2,7 @@
 //! Carries out a plan, round by round.
 //!
 //! What fails is written down, and the rest goes on: a bench of minutes is not worth less for one value. What failed
-//! after a long time is not started again in later rounds.
+//! after a long time is not started again in later rounds. Values whose rounds lie far apart are measured again.
 //!
 //! This file goes through the steps. `mpi`, `without_mpi` and `instructions` do one, by a `runner`, which also has the
 //! `progress`; [`found`] is what comes of it. Grade: setup. Called by the bench. Single-threaded, but for the progress
@@ -15,10 +15,12 @@ mod progress;
 mod runner;
 mod without_mpi;
 
+use crate::catalogue::transport::Transport;
 use crate::nodes::job::Nodes;
 use crate::nodes::place::Where;
 use crate::plan::Plan;
 use crate::plan::step::Step;
+use crate::spread;
 use anyhow::Result;
 use found::{Failure, Found};
 use progress::Progress;
@@ -34,11 +36,15 @@ use without_mpi::Busy;
 pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
     let runner = Runner::new(nodes, place, Progress::new(plan.values(), plan.rounds));
     let mut bench = Bench { plan, runner, given_up: BTreeSet::new(), found: Found::default() };
-    for round in 1..=plan.rounds {
+    let started = Instant::now();
+    while plan.has_another_round(bench.found.rounds, started.elapsed()) {
+        let round = bench.found.rounds + 1;
         for step in plan.round(round) {
             bench.step(round, &step)?;
         }
+        bench.found.rounds = round;
     }
+    bench.again(started)?;
     bench.runner.progress.end();
     Ok(bench.found)
 }
@@ -55,9 +61,36 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Measures what is unsteady again, as often as before, while there is time: each value once more in turn.
+    fn again(&mut self, started: Instant) -> Result<()> {
+        let cells = spread::cells(&self.found.measured);
+        let unsteady: BTreeSet<(String, Transport, u64)> = cells
+            .into_iter()
+            .filter(|(_, rounds)| rounds.is_unsteady())
+            .map(|((test, transport, bytes), _)| (test.to_owned(), transport, bytes))
+            .collect();
+        let steps = self.plan.again(|test, transport, bytes| unsteady.contains(&(test.to_owned(), transport, bytes)));
+        if steps.is_empty() || !self.plan.has_time_again(started.elapsed()) {
+            return Ok(());
+        }
+        let (rounds, values) = (self.found.rounds, steps.iter().map(Step::values).sum::<usize>());
+        self.runner.progress.remarks(&format!("Measuring again, as their rounds lie far apart: {values} values"));
+        self.runner.progress.expect(rounds * values);
+        for round in 1..=rounds {
+            for step in &steps {
+                if !self.plan.has_time_again(started.elapsed()) {
+                    return Ok(());
+                }
+                self.step(rounds, step)?;
+                self.found.again += if round == 1 { step.values() } else { 0 };
+            }
+        }
+        Ok(())
+    }
+
     /// Does a step, or writes down that it failed.
     fn step(&mut self, round: usize, step: &Step) -> Result<()> {
-        let (name, values) = (step.title(), self.plan.values_of(step));
+        let (name, values) = (step.title(), step.values());
         if self.given_up.contains(&name) {
             self.runner.progress.advance(values);
             return Ok(());
@@ -87,16 +120,14 @@ impl Bench<'_> {
     fn done(&mut self, step: &Step, values: usize) -> Result<()> {
         let Self { plan, runner, found, .. } = self;
         match step {
-            Step::Mpi { transport, tests, sizes, seconds_per_row } => {
+            Step::Mpi { transport, tests, bytes } => {
                 // Its progress is told as it comes.
-                return mpi::mpi(runner, *transport, (tests, sizes), *seconds_per_row, values, found);
+                return mpi::mpi(runner, *transport, tests, *bytes, found);
             }
             Step::SmallBuffer => mpi::small_buffer(runner, found)?,
             Step::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
-            Step::UcxPerftest { runs } => without_mpi::ucx_perftest(runner, runs, found)?,
-            Step::Engine { tests, sizes, seconds_per_row } => {
-                without_mpi::engine(runner, (tests, sizes), *seconds_per_row, values, found)?;
-            }
+            Step::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
+            Step::Engine { tests, bytes } => without_mpi::engine(runner, tests, *bytes, found)?,
             Step::Instructions(count) => instructions::instructions(runner, *count, plan.is_of_events(), found)?,
             Step::HostMemory => without_mpi::host_memory(runner, found)?,
         }
@@ -109,11 +140,11 @@ impl Bench<'_> {
 mod tests {
     use super::*;
     use crate::catalogue::device_kind::Kind;
-    use crate::catalogue::transport::Transport;
     use crate::nodes::job::{Job, Outcome, Stream};
     use crate::nodes::place::tests::place;
     use crate::plan::wanted::Wanted;
     use anyhow::bail;
+    use std::cell::{Cell, RefCell};
     use without_mpi::TRIES;
 
     /// Answers as programs would, where `fails` does not say otherwise of the command line.
@@ -140,7 +171,7 @@ mod tests {
     fn plan(transports: &[Transport], sizes: &[u64]) -> Plan {
         let tests = vec!["latency".to_owned()];
         let (transports, sizes) = (transports.to_vec(), sizes.to_vec());
-        Plan::chosen(Kind::Adapter, &Wanted { quick: true, tests, transports, sizes, ..Wanted::default() }).unwrap()
+        Plan::chosen(Kind::Adapter, &Wanted { tests, transports, sizes, rounds: Some(2), ..Wanted::default() }).unwrap()
     }
 
     fn found(transports: &[Transport], fails: impl Fn(&str) -> Option<Outcome>) -> Found {
@@ -154,7 +185,7 @@ mod tests {
             line.contains("self,tcp").then(|| Outcome { shown, ..Outcome::default() })
         };
         let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
-        assert_eq!(found.measured.len(), 4, "two rounds of two transports: {found:?}");
+        assert_eq!((found.measured.len(), found.rounds), (4, 2), "two rounds of two transports: {found:?}");
         let [first, second] = &found.failures[..] else { panic!("{found:?}") };
         assert_eq!((first.round, second.round, first.transport.as_str()), (1, 2, "tcp"));
         assert!(first.reason.contains("no route") && !first.busy, "{first:?}");
@@ -176,10 +207,47 @@ mod tests {
 
     #[test]
     fn a_program_that_measures_too_little_has_failed_and_keeps_what_it_measured() {
-        let plan = plan(&[Transport::Ibex], &[8, 64]);
-        let found = run(&Made(|_: &str| None), place(), &plan).unwrap();
-        assert_eq!(found.measured.len(), 2, "{found:?}");
-        assert_eq!(found.failures[0].values, [("latency".to_owned(), 64)]);
+        let tests = ["put_latency", "get_latency"].map(str::to_owned).to_vec();
+        let (transports, sizes) = (vec![Transport::Ibex], vec![8]);
+        let wanted = Wanted { tests, transports, sizes, rounds: Some(1), ..Wanted::default() };
+        let half = |_: &str| {
+            Some(Outcome { success: true, stdout: MPI.replace("latency", "put_latency"), ..Outcome::default() })
+        };
+        let found = run(&Made(half), place(), &Plan::chosen(Kind::Adapter, &wanted).unwrap()).unwrap();
+        assert_eq!(found.measured.len(), 1, "{found:?}");
+        assert_eq!(found.failures[0].values, [("get_latency".to_owned(), 8)]);
+    }
+
+    #[test]
+    fn what_is_unsteady_is_measured_again_as_often_as_before_and_the_rest_is_not() {
+        let runs = Cell::new(0.0);
+        let unsteady = |line: &str| {
+            line.contains("self,tcp").then(|| {
+                runs.set(runs.get() + 1.0);
+                Outcome {
+                    success: true,
+                    stdout: MPI.replace("2.0", &format!("{}.0", runs.get())),
+                    ..Outcome::default()
+                }
+            })
+        };
+        let found = found(&[Transport::Ibex, Transport::Tcp], unsteady);
+        let values = |transport| found.measured.iter().filter(|one| one.transport == transport).count();
+        assert_eq!((values(Transport::Ibex), values(Transport::Tcp), found.again), (2, 4, 1));
+    }
+
+    #[test]
+    fn a_program_of_perftest_is_run_longer_until_it_is_settled_and_that_long_from_then_on() {
+        let lengths = RefCell::new(Vec::new());
+        let settles = |line: &str| {
+            let count = line.split(" -n ").nth(1)?.split(' ').next()?.parse::<u32>().ok()?;
+            lengths.borrow_mut().push(count);
+            let value = if count < 20_000 { "99.99" } else { "76.31" };
+            Some(Outcome { success: true, stdout: SEND_LAT.replace("76.31", value), ..Outcome::default() })
+        };
+        let found = found(&[Transport::Raw], settles);
+        assert_eq!(*lengths.borrow(), [10_000, 20_000, 40_000, 40_000]);
+        assert!(found.measured.iter().all(|one| one.value < 77.0));
     }
 
     #[test]

@@ -14,21 +14,19 @@ use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// Runs `ibex_mpi_bench` over a transport: `expected` values of these tests and sizes. What it measured before it failed
-/// is found, too.
+/// Runs `ibex_mpi_bench` over a transport: these tests with a size. What it measured before it failed is found, too.
 pub(super) fn mpi(
     runner: &Runner,
     transport: Transport,
-    (tests, sizes): (&[&'static Test], &[u64]),
-    seconds_per_row: f64,
-    expected: usize,
+    tests: &[&'static Test],
+    bytes: u64,
     found: &mut Found,
 ) -> Result<()> {
-    let argv = mpi::command(runner.place, transport, tests, sizes, seconds_per_row)?;
+    let argv = mpi::command(runner.place, transport, tests, &[bytes])?;
     // The processors do a software adapter's work, too, and may be those of a virtual machine.
-    let start = if runner.place.kind == Kind::SoftRoce { 300.0 } else { 60.0 };
-    let limit = start + expected as f64 * (10.0 + 4.0 * seconds_per_row);
-    let mut job = Job::new(argv).limit(Duration::from_secs_f64(limit));
+    let start = if runner.place.kind == Kind::SoftRoce { 300 } else { 60 };
+    let (a_row, expected) = (20, tests.len());
+    let mut job = Job::new(argv).limit(Duration::from_secs(start + a_row * expected as u64));
     job.env = mpi::environment(runner.place, transport);
 
     let mut measured = Vec::new();
@@ -83,7 +81,7 @@ fn remove_logs(runner: &Runner) -> Result<()> {
 /// Loses events on purpose, to see that none is lost without being counted.
 pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
     let tests: Vec<&Test> = catalogue::test("bandwidth").into_iter().collect();
-    let mut job = Job::new(mpi::command(runner.place, Transport::Buffered, &tests, &[8], 0.05)?);
+    let mut job = Job::new(mpi::command(runner.place, Transport::Buffered, &tests, &[8])?);
     job.env = mpi::environment(runner.place, Transport::Buffered);
     job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
     let outcome = runner.job(&job)?.checked().context("MPI with a small buffer for events failed")?;

@@ -48,6 +48,11 @@ impl Progress {
         }
     }
 
+    /// So many values are measured again.
+    pub(crate) fn expect(&self, values: usize) {
+        self.bar.inc_length(values as u64);
+    }
+
     /// So many values were measured.
     pub(crate) fn advance(&self, values: usize) {
         self.bar.inc(values as u64);

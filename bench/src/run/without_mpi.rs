@@ -7,11 +7,14 @@ use super::found::Found;
 use super::runner::Runner;
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{RawProgram, Test};
+use crate::growth;
 use crate::nodes::hosts::Sides;
 use crate::nodes::job::{Job, Outcome};
 use crate::programs::measurement::Measurement;
 use crate::programs::{engine, host_memory, mpi, perftest, ucx_perftest};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// Why a program of perftest has no value, though it works.
 #[derive(Debug)]
@@ -28,19 +31,43 @@ impl std::error::Error for Busy {}
 /// How often a program of perftest is run in all for one value.
 pub(super) const TRIES: usize = 6;
 
+/// No length is doubled after so long a time, which is that of starts above all.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 /// Runs a program of perftest with one size.
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
     let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
-    let outcome = raw_undisturbed(runner, program, bytes, &mut found.repeated).with_context(named)?;
-    let value = perftest::parse(&outcome.stdout, program.reads, bytes).with_context(named)?;
-    found.measured.push(Measurement {
-        test: program.name.to_owned(),
-        transport: Transport::Raw,
-        bytes,
-        value: value.value,
-        spread: value.spread,
-    });
+    let Found { lengths, repeated, measured, .. } = found;
+    let value = long_enough(
+        lengths,
+        (program.name, bytes),
+        |times| {
+            let outcome = raw_undisturbed(runner, program, bytes, times, repeated)?;
+            perftest::parse(&outcome.stdout, program.reads, bytes)
+        },
+        |value| value.value,
+    );
+    let perftest::Value { value, spread } = value.with_context(named)?;
+    let (test, transport) = (program.name.to_owned(), Transport::Raw);
+    measured.push(Measurement { test, transport, bytes, value, spread, seconds: None });
     Ok(())
+}
+
+/// Measures something that does what it is told for so long: the first time until it is settled, from then on as long as
+/// it took.
+fn long_enough<T>(
+    lengths: &mut BTreeMap<(&'static str, u64), u32>,
+    of: (&'static str, u64),
+    mut measured: impl FnMut(u32) -> Result<T>,
+    median: impl Fn(&T) -> f64,
+) -> Result<T> {
+    if let Some(times) = lengths.get(&of) {
+        return measured(*times);
+    }
+    let begun = Instant::now();
+    let (times, last) = growth::until_settled(measured, median, || begun.elapsed() < PATIENCE)?;
+    lengths.insert(of, times);
+    Ok(last)
 }
 
 /// Runs a program of perftest until it could find out how fast the processor's clock runs.
@@ -48,11 +75,12 @@ fn raw_undisturbed(
     runner: &mut Runner,
     program: &'static RawProgram,
     bytes: u64,
+    times: u32,
     repeated: &mut usize,
 ) -> Result<Outcome> {
     for _ in 0..TRIES {
         let (port, place) = (runner.next_port(), runner.place);
-        let iterations = perftest::iterations(program.reads, bytes, place.kind);
+        let iterations = perftest::iterations(program.reads, bytes, place.kind) * times;
         let line = perftest::line(program, place, bytes, iterations, port);
         let sides = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
         let on_one_node = || Job::new(perftest::command(program, place, bytes, iterations, port));
@@ -69,32 +97,30 @@ fn raw_undisturbed(
     Err(Busy.into())
 }
 
-/// Runs `ucx_perftest`, each test with its size.
-pub(super) fn ucx_perftest(runner: &mut Runner, runs: &[(&'static Test, u64)], found: &mut Found) -> Result<()> {
-    let (port, place) = (runner.next_port(), runner.place);
+/// Runs `ucx_perftest` with a test and a size.
+pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64, found: &mut Found) -> Result<()> {
+    let (place, runs) = (runner.place, [(test, bytes)]);
     let env = mpi::ucx_environment(place);
-    let (line, before) = (ucx_perftest::line(port), ucx_perftest::batch(runs, place));
-    let sides = Sides { line: &line, before: &before, after: ucx_perftest::NO_BATCH, env: env.clone(), port };
-    let on_one_node = || Job { env, ..Job::new(ucx_perftest::command(runs, place, port)) };
-    let outcome = runner.both_sides(&sides, on_one_node)?.checked().context("ucx_perftest failed")?;
-    found.measured.extend(ucx_perftest::parse(&outcome.stdout, runs)?);
+    let measured = |times| {
+        let port = runner.next_port();
+        let (line, before) = (ucx_perftest::line(port), ucx_perftest::batch(&runs, times, place));
+        let sides = Sides { line: &line, before: &before, after: ucx_perftest::NO_BATCH, env: env.clone(), port };
+        let on_one_node = || Job { env: env.clone(), ..Job::new(ucx_perftest::command(&runs, times, place, port)) };
+        let outcome = runner.both_sides(&sides, on_one_node)?.checked().context("ucx_perftest failed")?;
+        ucx_perftest::parse(&outcome.stdout, &runs)
+    };
+    found.measured.extend(long_enough(&mut found.lengths, (test.name, bytes), measured, |found| found[0].value)?);
     Ok(())
 }
 
-/// Runs the engine of ibex: `expected` values of these tests and sizes.
-pub(super) fn engine(
-    runner: &mut Runner,
-    (tests, sizes): (&[&'static Test], &[u64]),
-    seconds_per_row: f64,
-    expected: usize,
-    found: &mut Found,
-) -> Result<()> {
+/// Runs the engine of ibex: these tests with a size.
+pub(super) fn engine(runner: &mut Runner, tests: &[&'static Test], bytes: u64, found: &mut Found) -> Result<()> {
     let (port, place) = (runner.next_port(), runner.place);
-    let line = engine::line(place, tests, sizes, seconds_per_row, port)?;
+    let line = engine::line(place, tests, &[bytes], port)?;
     let both = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
     let outcome = runner.both_sides(&both, || Job::new(engine::command(&line, place, port)))?;
     let outcome = outcome.checked().context("the engine without MPI failed")?;
-    found.measured.extend(engine::parse(&outcome.stdout, tests, expected)?);
+    found.measured.extend(engine::parse(&outcome.stdout, tests, tests.len())?);
     Ok(())
 }
 

@@ -80,24 +80,18 @@ impl Way {
     }
 }
 
-/// Measures in so many rounds, for so many seconds each time.
+/// Measures in so many rounds.
 ///
 /// # Errors
 /// A program that fails, or cannot be run.
-pub(super) fn measured(
-    nodes: &dyn Nodes,
-    place: Where,
-    (rounds, seconds): (usize, f64),
-    counts: bool,
-    has_tool: bool,
-) -> Result<Cost> {
+pub(super) fn measured(nodes: &dyn Nodes, place: Where, rounds: usize, counts: bool, has_tool: bool) -> Result<Cost> {
     let ways: Vec<Way> = WAYS.into_iter().filter(|way| way.can_run(place, has_tool)).collect();
     let mut found: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     for round in 0..rounds {
         // What comes first in a round may be at an advantage: each does in its turn.
         for turn in 0..ways.len() {
             let at = (round + turn) % ways.len();
-            found[at].push(latency(nodes, ways[at].place(place), ways[at].transport, seconds)?);
+            found[at].push(latency(nodes, ways[at].place(place), ways[at].transport)?);
         }
     }
     let is_counted = counts && place.kind == Kind::SoftHca && is_in_path("valgrind");
@@ -121,9 +115,9 @@ fn rows(ways: &[Way], found: Vec<Vec<f64>>, counted: &[Option<f64>]) -> Vec<Row>
     rows
 }
 
-fn latency(nodes: &dyn Nodes, place: Where, transport: Transport, seconds: f64) -> Result<f64> {
+fn latency(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result<f64> {
     let tests: Vec<&Test> = catalogue::test("latency").into_iter().collect();
-    let mut job = Job::new(mpi::command(place, transport, &tests, &[0], seconds)?);
+    let mut job = Job::new(mpi::command(place, transport, &tests, &[0])?);
     job.env = mpi::environment(place, transport);
     let outcome = job::run(nodes, &job)?.checked()?;
     let mut lines = outcome.stdout.lines().map(|line| mpi::measurement(line, transport, &tests));

@@ -33,8 +33,6 @@ use planted::{Finding, Planted};
 pub struct Extent {
     /// How often an empty message is measured each way, in turns.
     rounds: usize,
-    /// For how long each time.
-    seconds: f64,
     /// The order of the matrices of the HPC Challenge.
     order: u32,
     /// Whether instructions are counted.
@@ -43,14 +41,14 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// A minute or two on two processors; a `quick` one some seconds.
+    /// A first look of some seconds; a `full` one takes minutes on two processors.
     #[must_use]
-    pub fn new(quick: bool) -> Self {
+    pub fn new(full: bool) -> Self {
         let planted = Planted::usual();
-        if quick {
-            Self { rounds: 1, seconds: 0.05, order: 100, counts: false, planted }
+        if full {
+            Self { rounds: 9, order: 400, counts: true, planted }
         } else {
-            Self { rounds: 9, seconds: 0.1, order: 400, counts: true, planted }
+            Self { rounds: 1, order: 100, counts: false, planted }
         }
     }
 }
@@ -86,7 +84,7 @@ pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Re
         lacks("empty callbacks", "the tool that has them is part of `cargo xtask bench --study` alone");
     }
     eprintln!("Measuring an empty message, {} times each way", extent.rounds);
-    let cost = cost::measured(nodes, place, (extent.rounds, extent.seconds), extent.counts, has_tool)?;
+    let cost = cost::measured(nodes, place, extent.rounds, extent.counts, has_tool)?;
     let mut applications = Vec::new();
     if is_in_path("hpcc") {
         applications.push(application::recorded(nodes, place, &Program::hpcc(extent.order))?.0);

@@ -36,9 +36,6 @@ pub(crate) struct Arguments {
     /// Message sizes in bytes
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=i64::from(side::LARGEST)))]
     sizes: Vec<u32>,
-    /// The time for the samples of one row
-    #[arg(long, default_value_t = 0.1)]
-    seconds_per_row: f64,
     /// The host of the server; without it, this is the server
     server: Option<String>,
 }
@@ -57,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let mut talk = Talk::over(called(server, arguments.port)?)?;
         side.meet(&mut talk)?;
         for (test, bytes) in tests(&arguments.tests, &arguments.sizes) {
-            println!("{}", rows::measured(&mut side, &mut talk, test, bytes, arguments.seconds_per_row)?);
+            println!("{}", rows::measured(&mut side, &mut talk, test, bytes)?);
         }
         talk.say(&Ask::End)?;
     } else {

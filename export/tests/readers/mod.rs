@@ -57,5 +57,5 @@ fn path(name: &str) -> PathBuf {
 
 /// Says that a check was not made. Tests that pass have their printed lines swallowed: hence not `eprintln`.
 fn skip(script: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {script}: {why}");
+    let _ = writeln!(std::io::stderr(), "skip {script}: {why}");
 }

@@ -90,6 +90,7 @@ mod tests {
     #[test]
     fn what_one_process_has_said_no_other_says_and_other_texts_are_said() {
         let folder = std::env::temp_dir().join(format!("ibex-said-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("a folder of this test's own");
         let file = |text| folder.join(fingerprint(text).to_string());
         assert!(first_to_make(&file("a port is missing")));

@@ -5,6 +5,7 @@
 //! Called by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
 
 mod adapters;
+mod command;
 mod document;
 mod faults;
 mod gids;

@@ -6,12 +6,13 @@
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
 //! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters,
-//! `fabric_folder` says where a fabric is.
+//! `environment` and `fabric_folder` say where a fabric is.
 
 pub mod abi;
 pub mod behaviour;
 pub mod config;
 pub mod engine;
+pub mod environment;
 pub mod fabric_folder;
 pub mod limits;
 pub mod profiles;

@@ -168,6 +168,7 @@ const ACTIONS: &[(&str, &[Key])] = &[
     ("registration-error", &[("errno", ERRNOS)]),
     ("cq-overrun", &[]),
     ("link-down", &[("at_ns", INTEGERS), ("for_ns", INTEGERS)]),
+    ("link-up", &[("at_ns", INTEGERS)]),
     ("event", &[("event", EVENTS), ("at_ns", INTEGERS)]),
     ("event", &[("event", &["\"LID_CHANGE\""]), ("at_ns", INTEGERS), ("lid", INTEGERS)]),
     ("event", &[("event", &["\"GID_CHANGE\""]), ("at_ns", INTEGERS), ("gid", GID), ("gid_index", INTEGERS)]),

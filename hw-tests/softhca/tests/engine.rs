@@ -3,7 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Folder, Settings, Side, join, none, pair, wait};
+use engine_support::{Folder, Settings, Side, counter, join, none, pair, wait};
 use softhca::engine::{
     Errno, SendWr, Sge, Wc,
     codes::{attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
@@ -82,11 +82,6 @@ fn receiver_not_ready_ends_when_its_retries_do() {
     assert_eq!((second.wr_id, second.status), (2, wc_status::WR_FLUSH_ERR));
     assert_eq!(a.qp.state(), qp_state::ERR);
     assert_eq!(b.qp.state(), qp_state::RTS);
-}
-
-/// What the first port's counter `name` shows.
-fn counter(folder: &Folder, name: &str) -> u64 {
-    std::fs::read_to_string(folder.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
 }
 
 #[test]

@@ -11,12 +11,26 @@ mod engine_support;
 use engine_support::{Folder, spec};
 use softhca::engine::Fabric;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
 /// What programs write hooks over.
 const HOOKED: [&str; 6] = ["mmap", "munmap", "mremap", "madvise", "shmat", "shmdt"];
+
+/// The kernel's folder of this process's service thread. Its list of threads breaks off where one ends meanwhile, as
+/// those of other tests do; then the thread may be missing.
+fn service_thread() -> Option<PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
+    let mut threads = tasks.flatten().map(|task| task.path());
+    threads.find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "softhca"))
+}
+
+fn sleeps(thread: &Path) -> bool {
+    let stat = fs::read_to_string(thread.join("stat")).expect("it lives as long as the process");
+    stat.rsplit_once(") ").expect("a name in parentheses").1.starts_with('S')
+}
 
 #[test]
 fn the_thread_has_its_memory_when_the_fabric_is_joined() {
@@ -53,8 +67,10 @@ fn joins_and_says_so() {
     let fabric = Fabric::join(spec(folder.as_ref())).expect("the fabric can be joined");
     // SAFETY: a C string of less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"joined".as_ptr()) };
-    // Time enough for a thread that is late.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // A thread that is late has its memory once it sleeps.
+    while !service_thread().is_some_and(|thread| sleeps(&thread)) {
+        std::thread::yield_now();
+    }
     drop(fabric);
 }
 
@@ -62,14 +78,8 @@ fn joins_and_says_so() {
 fn the_thread_takes_the_signals_of_its_own_faults_only() {
     let folder = Folder::new("service-signals");
     let _fabric = Fabric::join(spec(&folder.0)).expect("the fabric can be joined");
-    let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
-    let threads = tasks.flatten().map(|task| task.path());
-    let is_named = |name: &str| name.trim() == "softhca";
-    let thread = threads
-        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| is_named(&name)))
-        .map(|task| fs::read_to_string(task.join("status")).expect("it lives as long as the process"))
-        .next()
-        .expect("a process that has joined has the thread");
+    let thread = (0..1000).find_map(|_| service_thread()).expect("a process that has joined has the thread");
+    let thread = fs::read_to_string(thread.join("status")).expect("it lives as long as the process");
     let blocked = thread.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("the kernel says it");
     let blocked = u64::from_str_radix(blocked.trim(), 16).expect("hexadecimal");
     let is_blocked = |signal: &i32| blocked & 1 << (signal - 1) != 0;

@@ -13,8 +13,8 @@ use std::process::Command;
 
 const MESSAGES: u64 = 2000;
 
-/// Calls of other threads, for any number of messages.
-const FEW: usize = 16;
+/// Two sides, five sizes, inline and not, to and fro.
+const EXCHANGED: u64 = 20 * MESSAGES;
 
 /// All but what polling in vain calls: the library to let others run, and the program to see whether its other half is
 /// alive.
@@ -36,14 +36,14 @@ fn messages_of_up_to_256_bytes_make_no_system_call() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // Five sizes, inline and not, to and fro.
-    assert_eq!(said.trim(), format!("exchanged {} messages", 20 * MESSAGES));
+    assert_eq!(said.trim(), format!("exchanged {EXCHANGED} messages"));
 
     let text = fs::read_to_string(&trace).expect("read what strace wrote");
     let (own, of_others) = steady(&text);
     assert!(own.is_empty(), "system calls of those who send and receive:\n{}", own.join("\n"));
-    // On a busy machine the threads that look after connections may come to their last work only now.
-    assert!(of_others.len() < FEW, "system calls of other threads:\n{}", of_others.join("\n"));
+    // A helper would make one for a message at least. The threads that look after connections may come to work
+    // meanwhile, by the time that passes and not by messages.
+    assert!((of_others.len() as u64) < EXCHANGED / 10, "system calls of other threads:\n{}", of_others.join("\n"));
 }
 
 /// The lines of a trace between the first mark of a beginning and the last mark of an end: those of the two threads

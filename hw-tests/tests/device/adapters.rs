@@ -40,7 +40,7 @@ fn without_atomics(site: &mut Site) -> Result<()> {
             "[device.limits]\natomics = \"none\"\n[device.behaviour]\natomic_access_without_cap = \"{answer}\""
         );
         Launch::of_a_short_exchange().on_adapters(adapter(&tables)).succeeds(site)?;
-        let windows = Launch::new("rma_atomics", 2).environment("IBEX_TEST_SCALE", "0.2");
+        let windows = Launch::new("rma_atomics", 2).scale(0.2);
         windows.on_adapters(adapter(&tables)).passes(site)?;
     }
     Ok(())
@@ -52,7 +52,7 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
     for profile in ["minimal", "bnxt_re"] {
         for (pml, (program, ranks)) in ["ob1", "ibex"].into_iter().flat_map(|pml| programs.map(|of| (pml, of))) {
             let launch = Launch::new(program, ranks).with("pml", pml).without("osc");
-            let launch = launch.environment("IBEX_TEST_SCALE", "0.2").environment("IBEX_REQUIRE_RMA_THREADS", "1");
+            let launch = launch.scale(0.2).environment("IBEX_REQUIRE_RMA_THREADS", "1");
             launch.on_adapters(adapter(&format!("profile = \"{profile}\""))).passes(site)?;
         }
     }
@@ -62,7 +62,7 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
 fn short_queue(site: &mut Site) -> Result<()> {
     for entries in [64, 255, 1100] {
         let tables = format!("[device.limits]\nmax_cqe = {entries}\nmax_srq_wr = 4096");
-        let launch = Launch::new("pt2pt_flood", 2).environment("IBEX_TEST_SCALE", "0.2").with("btl_ibex_verbose", "1");
+        let launch = Launch::new("pt2pt_flood", 2).scale(0.2).with("btl_ibex_verbose", "1");
         let outcome = launch.on_adapters(adapter(&tables)).succeeds(site)?;
         let (receives, asked) = (entries / 2, 1024);
         says(&outcome, &[&format!("{receives} receives"), &format!("instead of {asked}"), "softhca0:1"])?;
@@ -78,7 +78,7 @@ fn tiny_queue(site: &mut Site) -> Result<()> {
 fn one_piece(site: &mut Site) -> Result<()> {
     let tables = "[device.limits]\nmax_sge = 1\nmax_sge_rd = 1\nmax_srq_sge = 1";
     for program in ["pt2pt_modes", "pt2pt_datatypes"] {
-        let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", "0.2");
+        let launch = Launch::new(program, 2).scale(0.2);
         launch.on_adapters(adapter(tables)).passes(site)?;
     }
     Ok(())

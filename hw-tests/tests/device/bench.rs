@@ -26,7 +26,7 @@ fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
     let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
     let out = env::temp_dir().join("ibex-bench-of-a-test").display().to_string();
-    let words = ["bench", "--json", "--tests", "latency", "--sizes", "8,4K", "--rounds", "1", "--quick"];
+    let words = ["bench", "--json", "--tests", "latency", "--sizes", "8,4K", "--rounds", "1"];
     let words = [command.as_str()].into_iter().chain(words).chain(["--programs", &programs, "--out", &out]);
     let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
     let job = Job::new(words.chain(arguments.iter().copied())).env("OMPI_MCA_mca_base_component_path", path);
@@ -47,12 +47,12 @@ fn within_a_host(site: &mut Site) -> Result<()> {
     measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "engine", "tcp"])
 }
 
-/// A quick one. Its findings are what `ibex explain --waits --json` says of the trace.
+/// A first look. Its findings are what `ibex explain --waits --json` says of the trace.
 fn study(site: &mut Site) -> Result<()> {
     let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
     let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
     let out = env::temp_dir().join(format!("ibex-study-of-a-test-{}", std::process::id())).display().to_string();
-    let words = [&command, "bench", "--study", "--quick", "--json", "--programs", &programs, "--out", &out];
+    let words = [&command, "bench", "--study", "--json", "--programs", &programs, "--out", &out];
     let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
     let job = Job::new(words).env("OMPI_MCA_mca_base_component_path", path).limit(Duration::from_mins(10));
     let outcome = site.fabric(1)?.run(&job)?;

@@ -105,7 +105,7 @@ fn at_the_bounds(site: &mut Site) -> Result<()> {
 /// memory carries what it can.
 fn traffic(job: usize, set: &[(&Row, String)]) -> Launch {
     let launch = Launch::new("traffic", 2).arguments(&["--seed", &job.to_string(), "--messages", "24"]);
-    let launch = launch.environment("IBEX_TEST_SCALE", "0.2").limit(60);
+    let launch = launch.scale(0.2).limit(60);
     let launch = if job % 4 < 2 { launch } else { launch.with("btl", "self,sm,ibex") };
     set.iter().fold(launch, |launch, (row, value)| launch.with(&row.full_name(), value))
 }

@@ -19,19 +19,22 @@ struct Choice {
     also: Option<(&'static str, &'static str)>,
     chosen: &'static str,
     says: &'static [&'static str],
+    /// Whether it is in the quick tier.
+    quick: bool,
 }
 
-const PLAIN: Choice = Choice { sentence: "", pml: None, btl: None, also: None, chosen: "ibex", says: &[] };
+const PLAIN: Choice =
+    Choice { sentence: "", pml: None, btl: None, also: None, chosen: "ibex", says: &[], quick: false };
 
 /// No port can be used.
 const NO_PORT: Option<(&str, &str)> = Some(("btl_ibex_if_exclude", "*"));
 
 static CHOICES: &[Choice] = &[
-    Choice { sentence: "whoever asks for nothing has the pml ibex", ..PLAIN },
+    Choice { sentence: "whoever asks for nothing has the pml ibex", quick: true, ..PLAIN },
     Choice { sentence: "whoever asks for transports with ibex has the pml ibex", btl: Some("self,ibex"), ..PLAIN },
     Choice { sentence: "whoever leaves other pmls out has the pml ibex", pml: Some("^ucx,cm"), ..PLAIN },
     Choice { sentence: "whoever leaves other transports out has the pml ibex", btl: Some("^tcp,openib"), ..PLAIN },
-    Choice { sentence: "whoever asks for ob1 has ob1", pml: Some("ob1"), chosen: "ob1", ..PLAIN },
+    Choice { sentence: "whoever asks for ob1 has ob1", pml: Some("ob1"), chosen: "ob1", quick: true, ..PLAIN },
     Choice { sentence: "whoever leaves the pml ibex out has ob1", pml: Some("^ibex,ucx,cm"), chosen: "ob1", ..PLAIN },
     Choice {
         sentence: "whoever asks for transports without ibex has ob1",
@@ -59,7 +62,7 @@ static CHOICES: &[Choice] = &[
         chosen: "ob1",
         ..PLAIN
     },
-    Choice { sentence: "without a port a job has ob1", also: NO_PORT, chosen: "ob1", ..PLAIN },
+    Choice { sentence: "without a port a job has ob1", also: NO_PORT, chosen: "ob1", quick: true, ..PLAIN },
     Choice {
         sentence: "without a port the next of a list is taken",
         pml: Some("ibex,ob1"),
@@ -81,7 +84,10 @@ static CHOICES: &[Choice] = &[
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = CHOICES
         .iter()
-        .map(|choice| Test::new(choice.sentence, move |site| chooses(site, choice)).device_independent())
+        .map(|choice| {
+            let test = Test::new(choice.sentence, move |site| chooses(site, choice)).device_independent();
+            if choice.quick { test.quick() } else { test }
+        })
         .collect();
     tests.extend([
         Test::new("a job of one rank has the pml ibex", |site| {
@@ -101,7 +107,8 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         })
-        .device_independent(),
+        .device_independent()
+        .quick(),
         Test::on_two_nodes("ranks of two hosts that chose different pmls end with a message of both hosts", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("pml", &["ob1", "ibex"]).on_two_nodes().limit(60);
             launch.is_refused_with(site, &["rank 0 on host", "--mca pml ob1 for this job"]).map(drop)

@@ -5,7 +5,7 @@
 //! and `b` each use one of two adapters of a fabric. docs/doctor.md lists what is found. Setup grade; one test at a
 //! time.
 
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
@@ -365,7 +365,10 @@ fn run(site: &mut Site, adapters: &str, (on_a, on_b): (&str, &str), arguments: &
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("PATH", path);
-    site.fabric_on(adapters)?.run(&job)
+    let fabric = site.fabric_on(adapters)?;
+    let outcome = fabric.run(&job)?;
+    faults_applied(fabric, adapters, &outcome)?;
+    Ok(outcome)
 }
 
 /// Each host has an adapter of its own.

@@ -25,12 +25,14 @@ pub(crate) fn tests() -> Vec<Test> {
     ] {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
         let test = Test::new(name, move |site| ends(site, how, traffic));
+        let test = if (how, traffic) == ("kill", "large") { test.quick() } else { test };
         // What adapters make of a process that is gone they do for each such death.
         tests.push(if how == "kill" { test } else { test.device_independent() });
     }
     for traffic in ["small", "large", "flood", "one_sided"] {
         let name = format!("ibex names the peer that died during {traffic} traffic when the runtime says nothing");
-        tests.push(Test::new(name, move |site| survivor_is_told(site, traffic)));
+        let test = Test::new(name, move |site| survivor_is_told(site, traffic));
+        tests.push(if traffic == "small" { test.quick() } else { test });
     }
     let name = "who loses a peer of a job that goes on says how ranks that only wait are told";
     tests.push(Test::new(name, waiting_ranks_are_spoken_of).device_independent());

@@ -3,10 +3,10 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::site::Site;
+use crate::site::{Site, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, bail};
-use hw_tests::{Fabric, Job};
+use hw_tests::{Fabric, Job, Outcome};
 use std::env;
 use std::process::Command;
 
@@ -40,10 +40,15 @@ pub(crate) fn tests() -> Vec<Test> {
 fn test(program: String, name: String) -> Test {
     if name == OF_LOST_HANDSHAKES {
         return Test::on_emulated(format!("engine {name}"), move |site| {
-            run_on(site.fabric_on(LOSES_HANDSHAKES)?, &program, &name).map(drop)
+            let fabric = site.fabric_on(LOSES_HANDSHAKES)?;
+            let outcome = run_on(fabric, &program, &name)?;
+            faults_applied(fabric, LOSES_HANDSHAKES, &outcome)
         });
     }
-    Test::new(format!("engine {name}"), move |site| run(site, &program, &name))
+    // Those of a file of their own overwhelm a receiver, and attack a port: seconds each.
+    let is_quick = !name.contains("::");
+    let test = Test::new(format!("engine {name}"), move |site| run(site, &program, &name));
+    if is_quick { test.quick() } else { test }
 }
 
 /// The same on an adapter that loses what is not polled of a queue pair when that is destroyed.
@@ -51,25 +56,25 @@ fn lossy(program: &str, name: &str) -> Test {
     let (program, name) = (program.to_owned(), name.to_owned());
     Test::on_emulated(format!("engine {name} on an adapter that loses receives"), move |site| {
         let said = run_on(site.fabric_on(LOSES_RECEIVES)?, &program, &name)?;
-        note_skips(site, &name, &said);
+        note_skips(site, &name, &said.stdout);
         Ok(())
     })
 }
 
 fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {
     let said = run_on(site.fabric(1)?, program, name)?;
-    note_skips(site, name, &said);
+    note_skips(site, name, &said.stdout);
     Ok(())
 }
 
-/// Runs a test; returns what it printed.
-fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<String> {
+/// Runs a test, which must pass.
+fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<Outcome> {
     let job = Job::new([program, "--ignored", "--exact", name, "--nocapture"]).env("IBEX_DEVICE", fabric.device_name());
     let outcome = fabric.run(&job)?.checked()?;
     if !outcome.stdout.contains("1 passed") {
         bail!("the test did not run: {outcome}");
     }
-    Ok(outcome.stdout)
+    Ok(outcome)
 }
 
 fn note_skips(site: &mut Site, name: &str, said: &str) {

@@ -32,7 +32,7 @@ fn below(kernel: &str) -> String {
 }
 
 fn is_asked(site: &mut Site, kernel: &str, wanted: &str, asks: bool) -> Result<()> {
-    let launch = Launch::new("fork_exec", 2).environment("IBEX_TEST_SCALE", "0.25");
+    let launch = Launch::new("fork_exec", 2).scale(0.25);
     launch.with("btl_ibex_fork_support", wanted).on_adapters(below(kernel)).passes(site)?;
     let calls = site.noted("fork-init")?;
     let answers: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').nth(1)).collect();

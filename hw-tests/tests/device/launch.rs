@@ -6,10 +6,11 @@
 //!
 //! Setup grade; any thread.
 
-use crate::site::Site;
+use crate::selection::share;
+use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
-use hw_tests::{Ending, Job, Outcome};
+use hw_tests::{Ending, Fabric, Job, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub(crate) struct Launch {
     /// The same for each rank.
     rank_wrapper: Option<String>,
     environment: Vec<(String, String)>,
+    /// Of the counts by which a program repeats things.
+    scale: f64,
     nodes: usize,
     /// The configuration of emulated adapters of its own.
     adapters: Option<String>,
@@ -51,6 +54,7 @@ impl Launch {
             wrapper: None,
             rank_wrapper: None,
             environment: Vec::new(),
+            scale: 1.0,
             nodes: 1,
             adapters: None,
             limit: Duration::from_mins(2),
@@ -107,6 +111,12 @@ impl Launch {
         self
     }
 
+    /// Has the program repeat things so many times its usual counts; in the quick tier a share of that.
+    pub(crate) fn scale(mut self, scale: f64) -> Self {
+        self.scale = scale;
+        self
+    }
+
     /// Runs mpirun inside this shell script, as `"$@"`.
     pub(crate) fn inside(mut self, script: impl Into<String>) -> Self {
         self.wrapper = Some(script.into());
@@ -142,8 +152,32 @@ impl Launch {
         self
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs it to its end, whatever that is. Each fault of its adapters must have taken place by then.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
+        let (fabric, job) = self.prepared(site)?;
+        let outcome = fabric.run(&job)?;
+        faults_applied(fabric, self.configuration(), &outcome)?;
+        Ok(outcome)
+    }
+
+    /// How long it may take.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// That of adapters of its own; else empty.
+    pub(crate) fn configuration(&self) -> &str {
+        self.adapters.as_deref().unwrap_or_default()
+    }
+
+    /// The fabric it runs in, and the job.
+    pub(crate) fn prepared<'a>(&self, site: &'a mut Site) -> Result<(&'a Fabric, Job)> {
+        let scale = self.scale * share(site.device());
         let program = site.program(self.program)?;
         let components = site.components().to_path_buf();
         let fabric = match &self.adapters {
@@ -155,8 +189,9 @@ impl Launch {
         let series = Series::here()?;
         let mut job = Job::new(self.command(series, &program, &hosts, &devices)).limit(self.limit);
         job.env.clone_from(&self.environment);
+        job.env.push((SCALE.to_owned(), scale.to_string()));
         job.env.extend(Series::environment(&components));
-        fabric.run(&job)
+        Ok((fabric, job))
     }
 
     /// Runs it, expects success, and counts what a program of hw-tests/mpi checked.
@@ -230,9 +265,8 @@ impl Launch {
             let (name, value) = series.spelled(&name, &value);
             words.extend(["--mca".to_owned(), name, value]);
         }
-        for (name, _) in &self.environment {
-            words.extend(["-x".to_owned(), name.clone()]);
-        }
+        let exported = self.environment.iter().map(|(name, _)| name.as_str()).chain([SCALE]);
+        words.extend(exported.flat_map(|name| ["-x", name]).map(str::to_owned));
         // mpirun gives all ranks the same value of a parameter; a rank's own environment can differ.
         if !self.environment_of_ranks.is_empty() {
             words.extend(in_a_shell(OF_RANK));
@@ -257,6 +291,9 @@ impl Launch {
         shared
     }
 }
+
+/// By which programs multiply the counts by which they repeat things (hw-tests/mpi/check.h).
+const SCALE: &str = "IBEX_TEST_SCALE";
 
 /// Sets for each rank one of as many variables, and goes on: `NUMBER VARIABLE... PROGRAM...`. Debian 13's mpirun, which
 /// has an option for it, crashes when it is given (`mpirun PROGRAM : PROGRAM`).

@@ -52,6 +52,9 @@ const OF_HELD_BACK: &[&str] = &[
     "unexpected_memory",
 ];
 
+/// Programs that the quick tier runs so.
+const QUICK: &[&str] = &["pt2pt_modes", "traffic"];
+
 /// Those that depend on how a long message goes.
 const OF_LONG_MESSAGES: &[&str] =
     &["pt2pt_modes", "pt2pt_datatypes", "pending_receives", "pt2pt_truncation", "traffic"];
@@ -63,7 +66,7 @@ pub(crate) fn tests() -> Vec<Test> {
         for &ranks in all_ranks {
             let run = move |site: &mut Site, also: Option<(&str, &str)>| {
                 let mut launch = sharing(program, ranks).arguments(arguments);
-                launch = launch.environment("IBEX_TEST_SCALE", &scale.to_string());
+                launch = launch.scale(scale);
                 if let Some((name, value)) = also {
                     launch = launch.with(name, value);
                 }
@@ -71,7 +74,8 @@ pub(crate) fn tests() -> Vec<Test> {
             };
             let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
             let name = format!("by shared memory, {program} {what}on {ranks} ranks");
-            tests.push(Test::new(name, move |site| run(site, None)).device_independent());
+            let test = Test::new(name, move |site| run(site, None)).device_independent();
+            tests.push(if QUICK.contains(&program) && ranks == 2 { test.quick() } else { test });
             if OF_LONG_MESSAGES.contains(&program) {
                 let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
                 tests.push(Test::new(name, move |site| run(site, Some(WITHOUT_CMA))).device_independent());
@@ -99,13 +103,13 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .device_independent(),
         Test::on_two_nodes("messages by shared memory and by the adapter are matched together", |site| {
-            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).environment("IBEX_TEST_SCALE", "0.3");
+            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).scale(0.3);
             launch.on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
             // Each message is a round trip here, of processes that take turns: a flood would be hours.
             let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with(HELD_BACK.0, HELD_BACK.1);
-            launch.environment("IBEX_TEST_SCALE", "0.1").limit(300).on_two_nodes().passes(site)
+            launch.scale(0.1).limit(300).on_two_nodes().passes(site)
         }),
     ]);
     tests

@@ -4,8 +4,8 @@
 //! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name),
 //! `IBEX_COMPONENTS` (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs)
 //! and `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do
-//! not pass by absence. With it, a device that is missing is a failure. With `IBEX_ONLY_DEVICE_DEPENDENT` those are
-//! left out that no device changes, and counted; with `IBEX_ONLY` those whose name contains none of its lines.
+//! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run
+//! ([`selection`]), `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
 //!
 //! [`test`] says what a test is: a name, what it does, and what it needs. [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
 //! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`], [`subnets`], [`faults`],
@@ -36,10 +36,12 @@ mod memory;
 mod nodes;
 mod places;
 mod programs;
+mod pulled;
 mod rails;
 mod reasons;
 mod recorder;
 mod refusals;
+mod selection;
 mod site;
 mod spawn;
 mod subnets;
@@ -87,30 +89,26 @@ fn main() -> ExitCode {
         waits::tests,
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
-    let all = tests.len();
-    if env::var_os("IBEX_ONLY_DEVICE_DEPENDENT").is_some() {
-        tests.retain(|test| !test.device_independent);
+    if env::var_os("IBEX_LIST").is_some() {
+        selection::list(&tests);
+        return ExitCode::SUCCESS;
     }
-    let left_out = all - tests.len();
-    let only = env::var("IBEX_ONLY").unwrap_or_default();
-    if !only.is_empty() {
-        tests.retain(|test| only.lines().any(|text| test.name.contains(text)));
-    }
-    let site = match Site::from_environment() {
-        Ok(site) => site.map(|site| Arc::new(Mutex::new(site))),
+    let selected = Site::from_environment().and_then(|site| {
+        let left_out = selection::select(&mut tests, site.as_ref().map(Site::device))?;
+        Ok((site.map(|site| Arc::new(Mutex::new(site))), left_out))
+    });
+    let (site, left_out) = match selected {
+        Ok(selected) => selected,
         Err(error) => {
             eprintln!("error: {error:#}");
             return ExitCode::FAILURE;
         }
     };
     if site.is_none() {
-        println!(
-            "{} device tests are not run, because no device was asked for: run `cargo xtask test --device soft-roce`",
-            tests.len()
-        );
+        println!("{} device tests are not run, because no device was asked for: run `cargo xtask test`", tests.len());
     }
-    if left_out > 0 {
-        println!("skip {left_out} tests of what is the same on every device: they are run on another");
+    if let Some(left_out) = left_out {
+        println!("{left_out}");
     }
     let trials = tests.into_iter().map(|test| trial(test, site.clone())).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -120,7 +118,7 @@ fn main() -> ExitCode {
             println!("skip {skip}");
         }
         for repeat in &site.repeats {
-            println!("done once more: {repeat}");
+            println!("flaky {repeat}");
         }
         if site.cases > 0 {
             println!("The programs checked {} cases. The slowest tests:", site.cases);
@@ -142,22 +140,22 @@ fn kernel_crash(failure: &str) -> Option<&str> {
 
 fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
     let ignored = site.is_none();
-    let name = test.name.clone();
+    let (name, shown) = (test.name.clone(), test.name.clone());
     let run = move || {
         let site = site.ok_or("no device was asked for")?;
         // A test that panicked leaves a site that can still be used.
         let mut site = site.lock().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        let mut done = (test.run)(&mut site);
+        let mut done = test.run(&mut site);
         if let Err(error) = &done
             && let text = format!("{error:#}")
             && let Some(crash) = kernel_crash(&text).or_else(|| runtime_failure::of(&text))
         {
-            site.repeats.push(format!("{name}, as a guest's kernel or Open MPI's runtime had failed: {crash}"));
-            done = (test.run)(&mut site);
+            site.repeats.push(format!("{name}: a guest's kernel or Open MPI's runtime had failed: {crash}"));
+            done = test.run(&mut site);
         }
         site.took.push((started.elapsed(), name));
         done.map_err(|error| Failed::from(format!("{error:#}")))
     };
-    Trial::test(test.name, run).with_ignored_flag(ignored)
+    Trial::test(shown, run).with_ignored_flag(ignored)
 }

@@ -58,7 +58,7 @@ fn adapter(behaviour: &str) -> String {
 
 /// What two ranks register that run this program to a good end.
 fn registered(site: &mut Site, launch: Launch, behaviour: &str) -> Result<Vec<Registration>> {
-    launch.environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapter(behaviour)).passes(site)?;
+    launch.scale(0.2).on_adapters(adapter(behaviour)).passes(site)?;
     let lines = site.noted("registrations")?;
     let all: Option<Vec<Registration>> = lines.lines().map(Registration::read).collect();
     let all = all.with_context(|| format!("not lines of registrations: {lines}"))?;
@@ -99,7 +99,7 @@ fn refused(site: &mut Site) -> Result<()> {
     let launch = || Launch::new("pt2pt_modes", 2);
     let all = registered(site, launch(), "optional_access = \"eopnotsupp\"")?;
     ensure!(!all.iter().any(Registration::is_relaxed), "the adapter took what it refuses");
-    let verbose = launch().with("btl_ibex_verbose", "1").environment("IBEX_TEST_SCALE", "0.2");
+    let verbose = launch().with("btl_ibex_verbose", "1").scale(0.2);
     let outcome = verbose.on_adapters(adapter("optional_access = \"eopnotsupp\"")).succeeds(site)?;
     says(&outcome, &["softhca0:1: the adapter refuses memory with relaxed ordering"])
 }
@@ -160,7 +160,7 @@ fn in_explicit_pages(site: &mut Site) -> Result<()> {
             return Ok(());
         }
     };
-    let launch = ranks_on("auto").environment("IBEX_TEST_SCALE", "0.2");
+    let launch = ranks_on("auto").scale(0.2);
     let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
     says(&outcome, &["softhca0:1: 34816 KiB of receive slots are in explicit huge pages"])?;
     let slots = site.noted("registrations")?;
@@ -185,7 +185,7 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
         if !is_possible {
             continue;
         }
-        let launch = ranks_on(wanted).environment("IBEX_TEST_SCALE", "0.2");
+        let launch = ranks_on(wanted).scale(0.2);
         let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
         let is_asked = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         let is_asked = wanted != "no" && is_asked.is_ok_and(|modes| !modes.contains("[never]"));
@@ -196,8 +196,7 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
     // None at all.
     let pool = Pool::with(0);
     if pool.is_ok() {
-        let outcome =
-            ranks_on("explicit").environment("IBEX_TEST_SCALE", "0.2").on_adapters(adapter("")).succeeds(site)?;
+        let outcome = ranks_on("explicit").scale(0.2).on_adapters(adapter("")).succeeds(site)?;
         says(&outcome, &["32832 KiB of receive slots"])?;
     }
     Ok(())

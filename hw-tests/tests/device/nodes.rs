@@ -4,28 +4,27 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::launch::Launch;
+use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::Test;
-use anyhow::Result;
-use hw_tests::Job;
+use anyhow::{Result, ensure};
+use hw_tests::{Ending, Job};
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, "0.1").passes(site)),
+        Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, 0.1).passes(site)),
         Test::on_two_nodes("four ranks on two nodes agree on collective results", |site| {
-            across("collectives", 4, "0.2").passes(site)
+            across("collectives", 4, 0.2).passes(site)
         }),
         Test::on_two_nodes("a first blocking send between two nodes has left when it returns", |site| {
             // Fifteen pairs of ranks meet in each run.
-            (0..2).try_for_each(|_| across("first_send", 6, "1").passes(site))
+            (0..2).try_for_each(|_| across("first_send", 6, 1.0).passes(site))
         }),
         Test::on_two_nodes("messages arrive whole over a network that loses packets", |site| {
             let lossy = Lossy::new(site, "tc qdisc add dev IFACE root netem loss 1%", "tc qdisc del dev IFACE root")?;
-            let passed = across("pt2pt_matching", 2, "0.1").limit(300).passes(site);
-            lossy.restore(site)?;
-            passed
+            let passed = across("pt2pt_matching", 2, 0.1).limit(300).passes(site);
+            passed.and(lossy.restore(site))
         }),
         Test::on_two_nodes("ranks connect over tcp where datagrams are filtered", |site| {
             // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after
@@ -34,8 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
                        match ip protocol 17 0xff match ip dport 4791 0xffff match u8 0x64 0xff at 28 action drop";
             let filtered = Lossy::new(site, add, "tc qdisc del dev IFACE ingress")?;
             let talked = exchange().limit(120).succeeds(site);
-            filtered.restore(site)?;
-            talked.map(drop)
+            talked.and(filtered.restore(site))
         }),
         Test::on_two_nodes("a peer that falls silent ends the job with a message that names it", silent_peer),
         Test::on_two_nodes("handshake packets that are lost and repeated still connect", |site| {
@@ -46,8 +44,7 @@ pub(crate) fn tests() -> Vec<Test> {
                        match ip dport 4791 0xffff match u8 0x64 0xff at 28 flowid 1:4";
             let lossy = Lossy::new(site, add, "tc qdisc del dev IFACE root")?;
             let talked = exchange().limit(120).succeeds(site);
-            lossy.restore(site)?;
-            talked.map(drop)
+            talked.and(lossy.restore(site))
         }),
         Test::on_two_nodes("handshakes over tcp alone connect two nodes", |site| {
             exchange().with("btl_ibex_connect_via", "tcp").succeeds(site).map(drop)
@@ -58,26 +55,25 @@ pub(crate) fn tests() -> Vec<Test> {
 /// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what
 /// it sends is not acknowledged any more, which its adapter says after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("rail_down", 2).arguments(&["--traffic", "8-8"]).with("btl_ibex_ack_timeout", "12");
+    let launch = launch.on_two_nodes().limit(80);
     let interface = site.fabric(2)?.interface().to_owned();
+    let silence = Lossy { undo: format!("tc qdisc del dev {interface} ingress") };
     let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
                match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
-    let script = format!("sh -c 'sleep 15; {}' & \"$@\"", add.replace("IFACE", &interface));
-    let launch = Launch::new("ibex_mpi_bench", 2)
-        .arguments(&["--tests", "latency", "--sizes", "8", "--seconds-per-row", "90"])
-        .with("btl_ibex_ack_timeout", "12")
-        .on_two_nodes()
-        .inside(script)
-        .limit(80);
+    let outcome = launch.pulled(site, |pull| pull.run(&add.replace("IFACE", &interface)));
+    let restored = silence.restore(site);
+    let outcome = outcome?;
+    restored?;
+    ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    ensure!(!outcome.success(), "the job succeeded over a network that was silent: {outcome}");
     // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
     // message says of both what they mean.
-    let words = ["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"];
-    let told = launch.is_refused_with(site, &words);
-    Lossy { undo: format!("tc qdisc del dev {interface} ingress") }.restore(site)?;
-    told.map(drop)
+    says(&outcome, &["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"])
 }
 
-fn across(program: &'static str, ranks: usize, scale: &str) -> Launch {
-    Launch::new(program, ranks).environment("IBEX_TEST_SCALE", scale).on_two_nodes().limit(180)
+fn across(program: &'static str, ranks: usize, scale: f64) -> Launch {
+    Launch::new(program, ranks).scale(scale).on_two_nodes().limit(180)
 }
 
 fn exchange() -> Launch {
@@ -97,7 +93,13 @@ impl Lossy {
         Ok(Self { undo: script(undo) })
     }
 
+    /// Takes the change back. It must have lost packets by then.
     fn restore(self, site: &mut Site) -> Result<()> {
-        site.fabric(2)?.run(&Job::new(["sh", "-c", &self.undo]))?.checked().map(drop)
+        let fabric = site.fabric(2)?;
+        let counts = fabric.run(&Job::new(["tc", "-s", "qdisc", "show", "dev", fabric.interface()]))?;
+        fabric.run(&Job::new(["sh", "-c", &self.undo]))?.checked()?;
+        let lost = counts.stdout.split("(dropped ").skip(1).filter_map(|rest| rest.split(',').next());
+        ensure!(lost.into_iter().any(|number| number != "0"), "the network lost no packet: {counts}");
+        Ok(())
     }
 }

@@ -87,7 +87,7 @@ fn test(case: &'static Case, more: &'static [(&str, &str)]) -> Test {
         for (name, value) in case.parameters.iter().chain(more) {
             launch = launch.with(name, value);
         }
-        launch.environment("IBEX_TEST_SCALE", "0.5").limit(180).passes(site)
+        launch.scale(0.5).limit(180).passes(site)
     };
     Test::on_emulated(name, move |site| over_the_pml(|| run(site))).device_independent()
 }

@@ -28,7 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("four ranks agree over an infiniband and a roce port", |site| {
             let mixed = adapters("link_layer = \"infiniband\"", "link_layer = \"ethernet\"");
             for program in ["pt2pt_modes", "collectives"] {
-                let launch = Launch::new(program, 4).environment("IBEX_TEST_SCALE", "0.2").on_adapters(&mixed);
+                let launch = Launch::new(program, 4).scale(0.2).on_adapters(&mixed);
                 launch.passes(site)?;
             }
             Ok(())
@@ -72,12 +72,12 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated_with(
             PORT_EVENTS,
             "a rail that is down at the first message to a peer is left to the other one",
-            |site| goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop),
+            |site| goes_by_the_other(site, &[]),
         ),
         Test::on_emulated_with(
             PORT_EVENTS,
             "a rail that goes down while nothing is under way is left to the other one",
-            |site| goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop),
+            |site| goes_by_the_other(site, &["--connect"]),
         ),
         Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
         Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
@@ -107,12 +107,13 @@ fn tests_of_the_pml() -> Vec<Test> {
         test("programs agree on two rails", programs_on_two_rails),
         test("unexpected messages are held back on two rails", held_back_on_two_rails),
         told("over the pml, a rail that is down at the first message to a peer is left to the other one", |site| {
-            goes_by_the_other(site, &["softhca0", "softhca1"], &[], "").map(drop)
+            goes_by_the_other(site, &[])
         }),
         told("over the pml, a rail that goes down while nothing is under way is left to the other one", |site| {
-            goes_by_the_other(site, &["softhca0", "softhca1"], &["--connect"], "").map(drop)
-        }),
-        told("over the pml, a rail that was down is used again", used_again),
+            goes_by_the_other(site, &["--connect"])
+        })
+        .quick(),
+        told("over the pml, a rail that was down is used again", used_again).quick(),
         test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
         test("long sends go back to a rail whose send buffers are in use", long_sends_flap),
         test(
@@ -134,15 +135,15 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     // Each port has receive slots of its own, whose pages a flood touches first.
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
-        ("unexpected_memory", 2, "0.1", most),
-        ("unexpected_memory", 4, "0.1", most),
-        ("traffic", 4, "0.5", &[]),
-        ("threads", 2, "0.5", &[]),
+        ("unexpected_memory", 2, 0.1, most),
+        ("unexpected_memory", 4, 0.1, most),
+        ("traffic", 4, 0.5, &[]),
+        ("threads", 2, 0.5, &[]),
     ] {
-        let launch = Launch::new(program, ranks).arguments(arguments).environment("IBEX_TEST_SCALE", scale);
+        let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with(HELD_BACK.0, HELD_BACK.1).on_adapters(&*rails).limit(300).passes(site)?;
     }
-    let launch = Launch::new("unexpected_memory", 2).arguments(most).environment("IBEX_TEST_SCALE", "0.3");
+    let launch = Launch::new("unexpected_memory", 2).arguments(most).scale(0.3);
     launch.on_adapters(rails).limit(300).passes(site)
 }
 
@@ -160,9 +161,9 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
         ("collectives", 4),
         ("connect_cycles", 2),
     ] {
-        Launch::new(program, ranks).environment("IBEX_TEST_SCALE", "0.5").on_adapters(&*rails).passes(site)?;
+        Launch::new(program, ranks).scale(0.5).on_adapters(&*rails).passes(site)?;
     }
-    let threads = Launch::new("threads", 2).environment("IBEX_TEST_SCALE", "0.5");
+    let threads = Launch::new("threads", 2).scale(0.5);
     threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
 }
 
@@ -277,196 +278,140 @@ fn addressed_by_gid(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Traffic over both rails, of twelve rows with a line of output each.
-fn long_exchange() -> Launch {
-    let sizes = "1K,2K,4K,8K,16K,32K,64K,128K,256K,512K,1M,2M";
-    Launch::new("ibex_mpi_bench", 2).arguments(&["--tests", "bandwidth", "--sizes", sizes])
-}
-
-/// Runs it on adapters whose second goes down in the middle of it, as `then` says in the fault's own keys.
-fn interrupted(site: &mut Site, launch: &Launch, then: &str) -> Result<hw_tests::Outcome> {
-    interrupted_on(site, launch, ("softhca1", then))
-}
-
-/// The same for another adapter.
-fn interrupted_on(site: &mut Site, launch: &Launch, (device, then): (&str, &str)) -> Result<hw_tests::Outcome> {
-    // The fabric's time begins when the first rank opens an adapter. On a busy machine the start of a job takes longer
-    // than usual, and a link that is down from the start is another test. The later the link goes down, the longer the
-    // traffic, so that it is in the midst of it however slow the machine is.
-    for seconds in [3_u64, 9, 27, 81] {
-        let (row, limit) = ((seconds / 3).to_string(), 120 + 15 * seconds);
-        let launch = launch.clone().with_argument("--seconds-per-row", &row).limit(limit);
-        let fault = format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"{device}\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
-        );
-        let outcome = launch.on_adapters(adapters("", "") + &fault).run(site)?;
-        if outcome.stdout.contains("\"bandwidth\"") && outcome.elapsed.as_secs() >= seconds {
-            return Ok(outcome);
-        }
-        println!("the link was to go down {seconds} s after the start, and no traffic was under way then; once more");
-    }
-    bail!("no traffic was under way when the link went down")
+/// Messages from and to so many bytes, many at once over both rails, until the test lets them go on.
+pub(crate) fn traffic(sizes: &str) -> Launch {
+    Launch::new("rail_down", 2).arguments(&["--traffic", sizes]).on_adapters(adapters("", "")).limit(300)
 }
 
 /// Its reads fail, and others read again what they did not.
 fn reading_rail_lost(site: &mut Site) -> Result<()> {
-    let sizes = ["--tests", "bandwidth", "--sizes", "128K,256K,512K,1M,2M,4M"];
-    let launch = Launch::new("ibex_mpi_bench", 2).arguments(&sizes).with("btl_ibex_ack_timeout", "12");
-    let outcome = interrupted_on(site, &launch, ("softhca0", ""))?.checked()?;
-    says(&outcome, &["ibex does without a port", "softhca0:1", "queue pair", "failed with status", "go by softhca1:1"])
+    let launch = traffic("131072-2097152").with("btl_ibex_ack_timeout", "12");
+    let outcome = launch.pulled(site, |pull| {
+        pull.down_in_traffic("softhca0")?;
+        pull.go_on()
+    })?;
+    let words =
+        ["ibex does without a port", "softhca0:1", "queue pair", "failed with status", "go by softhca1:1", "0 failed"];
+    says(&outcome.checked()?, &words)
 }
 
 fn rail_lost(site: &mut Site) -> Result<()> {
-    let outcome = interrupted(site, &long_exchange().with("btl_ibex_ack_timeout", "12"), "")?;
+    let launch = traffic("1024-2097152").with("btl_ibex_ack_timeout", "12");
+    let outcome = launch.pulled(site, |pull| pull.down_in_traffic("softhca1"))?;
     ensure!(!outcome.success(), "the job succeeded over a link that was down: {outcome}");
     ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
 }
 
+/// The adapter tries for a quarter of a minute, of which a command takes a small part on the busiest machine.
+fn rail_flaps(site: &mut Site) -> Result<()> {
+    let launch = traffic("1024-2097152").with("btl_ibex_link_outage", "16000");
+    let outcome = launch.pulled(site, |pull| {
+        pull.down_in_traffic("softhca1")?;
+        pull.ctl("link-up softhca1")?;
+        pull.go_on()
+    })?;
+    launch.judge(site, outcome)
+}
+
 /// The other one goes down before the messages, which then have this one alone.
 fn used_again(site: &mut Site) -> Result<()> {
-    let then = "for_ns = 500_000_000\n\
-                [[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = LATER\n";
-    let outcome = goes_by_the_other(site, &["softhca1"], &["--connect"], then)?;
-    says(&outcome, &["softhca1:1 has a link again", "softhca0:1 has lost its link"])
+    let launch = Launch::new("rail_down", 2).arguments(&["--connect"]).on_adapters(adapters("", ""));
+    let outcome = launch.pulled(site, |pull| {
+        for command in ["link-down softhca1", "link-up softhca1", "link-down softhca0"] {
+            pull.ctl(command)?;
+        }
+        pull.go_on()
+    })?;
+    let words = ["softhca1:1 has lost its link", "softhca1:1 has a link again", "softhca0:1 has lost its link"];
+    says(&outcome, &words)?;
+    launch.judge(site, outcome)
 }
 
 /// Every kind of message, to and from neighbours, after a rail has gone down at a time when none was under way.
-fn goes_by_the_other(site: &mut Site, devices: &[&str], arguments: &[&str], then: &str) -> Result<hw_tests::Outcome> {
-    let mut last = None;
-    for (ranks, device) in (2..).zip(devices) {
-        last = Some(goes_down_between(site, ranks, device, arguments, then)?);
+fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
+    for (ranks, device) in [(2, "softhca0"), (3, "softhca1")] {
+        let launch = Launch::new("rail_down", ranks).arguments(arguments).on_adapters(adapters("", ""));
+        let outcome = launch.pulled(site, |pull| {
+            pull.ctl(&format!("link-down {device}"))?;
+            pull.go_on()
+        })?;
+        says(&outcome, &[&format!("{device}:1 has lost its link")])?;
+        launch.judge(site, outcome)?;
     }
-    last.context("a device was named")
+    Ok(())
 }
 
-fn goes_down_between(
-    site: &mut Site,
-    ranks: usize,
-    device: &str,
-    arguments: &[&str],
-    then: &str,
-) -> Result<hw_tests::Outcome> {
-    // The fabric's time begins when the first rank opens an adapter, which is after the program's start.
-    for seconds in [2, 9, 27] {
-        let fault = format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"{device}\"\nport = 1\nat_ns = {seconds}_000_000_000\n{then}"
-        );
-        let fault = fault.replace("LATER", &format!("{}_000_000_000", seconds + 1));
-        let (late, until) = (seconds.to_string(), (seconds + 2).to_string());
-        let arguments = [arguments, &["--late", &late, "--until", &until]].concat();
-        let launch = Launch::new("rail_down", ranks).arguments(&arguments).limit(90);
-        let outcome = launch.on_adapters(adapters("", "") + &fault).run(site)?;
-        if outcome.stdout.contains("late") {
-            println!(
-                "the link was to go down {seconds} s after the start, and the ranks were not ready then; once more"
-            );
-            continue;
-        }
-        let outcome = outcome.checked()?;
-        says(&outcome, &[&format!("{device}:1 has lost its link"), "passed, 0 failed"])?;
-        return Ok(outcome);
-    }
-    bail!("the ranks were late each time")
-}
-
-/// The adapter, what the fault changes, and how ibex says it.
+/// The adapter, what the event changes, and how ibex says it.
 static READDRESSED: &[(&str, &str, &str)] = &[
-    ("link_layer = \"infiniband\"\n[[device.port]]", "event = \"LID_CHANGE\"\nlid = 99", "its LID is 99, "),
+    ("link_layer = \"infiniband\"\n[[device.port]]", "LID_CHANGE lid=99", "its LID is 99, "),
     (
         "link_layer = \"ethernet\"\n[[device.port]]\ngids = [\"10.0.0.1\"]",
-        "event = \"GID_CHANGE\"\ngid = \"10.0.0.9\"",
+        "GID_CHANGE gid=10.0.0.9",
         "its GID ::ffff:10.0.0.9 at index 0 now",
     ),
 ];
 
 /// The modex has the old address: the first datagrams are lost, TCP carries the new one.
 fn readdressed(site: &mut Site) -> Result<()> {
-    READDRESSED.iter().try_for_each(|(port, change, said)| readdressed_to(site, port, change, said))
-}
-
-fn readdressed_to(site: &mut Site, port: &str, change: &str, said: &str) -> Result<()> {
-    for seconds in [2, 9, 27] {
-        let adapters = format!(
-            "[[device]]\nname = \"softhca0\"\n{port}\n\
-             [[fault]]\naction = \"event\"\ndevice = \"softhca0\"\nport = 1\nat_ns = {seconds}_000_000_000\n{change}\n"
-        );
-        let (late, until) = (seconds.to_string(), (seconds + 2).to_string());
-        let launch = Launch::new("rail_down", 3).arguments(&["--late", &late, "--until", &until]).limit(90);
-        let launch = launch.with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
-        let outcome = launch.on_adapters(adapters).run(site)?;
-        if outcome.stdout.contains("late") {
-            println!(
-                "the port was to change {seconds} s after the start, and the ranks were not ready then; once more"
-            );
-            continue;
-        }
-        return says(&outcome.checked()?, &[said, "passed, 0 failed"]);
+    for (port, change, said) in READDRESSED {
+        let launch = Launch::new("rail_down", 3).with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
+        let launch = launch.on_adapters(format!("[[device]]\nname = \"softhca0\"\n{port}\n"));
+        let outcome = launch.pulled(site, |pull| {
+            pull.ctl(&format!("event softhca0 {change}"))?;
+            pull.go_on()
+        })?;
+        says(&outcome, &[said])?;
+        launch.judge(site, outcome)?;
     }
-    bail!("the ranks were late each time")
+    Ok(())
 }
 
 /// Messages leave a rail and return to it while others are under way on both.
 fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
-    let flapping = flapping();
-    ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"]
-        .into_iter()
-        .try_for_each(|program| flaps_under(site, program, &flapping, &[]))
+    for program in ["pt2pt_modes", "pt2pt_datatypes", "traffic", "threads"] {
+        flaps_under(site, &Launch::new(program, 2))?;
+    }
+    Ok(())
+}
+
+/// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
+fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
+    for program in ["pt2pt_modes", "traffic", "threads"] {
+        flaps_under(site, &Launch::new(program, 2).with(HELD_BACK.0, HELD_BACK.1))?;
+    }
+    Ok(())
+}
+
+/// Runs a program, again and again, while one rail after the other goes down and comes back.
+fn flaps_under(site: &mut Site, launch: &Launch) -> Result<()> {
+    let launch = launch.clone().scale(0.2).on_adapters(adapters("", "")).limit(300);
+    let outcome = launch.pulled_after_a_case(site, |pull| {
+        pull.flap(&["softhca0", "softhca1"], 12)?;
+        pull.go_on()
+    })?;
+    flapped(site, &launch, outcome)
 }
 
 /// Pieces of messages fill the send buffers of a rail that goes down, then wait at one that is slow to connect, and go
 /// back to the first before its buffers are free.
 fn long_sends_flap(site: &mut Site) -> Result<()> {
-    let down = |turn: u32| {
-        let at_ms = 1500 + turn * 300;
-        format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca0\"\nport = 1\nat_ns = {at_ms}_000_000\n\
-             for_ns = 25_000_000\n"
-        )
-    };
     let slow_to_connect = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.9\nseed = 1\n";
-    let rails = adapters("", "") + slow_to_connect + &(0..60).map(down).collect::<String>();
-    let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).on_adapters(rails);
-    launch.with("btl_ibex_connect_via", "ud").passes(site)
+    let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).with("btl_ibex_connect_via", "ud");
+    let launch = launch.on_adapters(adapters("", "") + slow_to_connect).limit(300);
+    let outcome = launch.pulled(site, |pull| {
+        pull.flap(&["softhca0"], 24)?;
+        pull.go_on()
+    })?;
+    flapped(site, &launch, outcome)
 }
 
-/// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
-fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
-    let flapping = flapping();
-    ["pt2pt_modes", "traffic", "threads"]
-        .into_iter()
-        .try_for_each(|program| flaps_under(site, program, &flapping, &[HELD_BACK]))
-}
-
-/// Two adapters of which one after the other goes down for a moment.
-fn flapping() -> String {
-    let fault = |turn: u32| {
-        // Often at first, for programs that are soon through; then for a while, as a busy machine starts them late.
-        let at_ms = if turn <= 30 { turn * 60 } else { turn * 500 - 13_200 };
-        let device = turn % 2;
-        format!(
-            "[[fault]]\naction = \"link-down\"\ndevice = \"softhca{device}\"\nport = 1\nat_ns = {at_ms}_000_000\n\
-             for_ns = 25_000_000\n"
-        )
-    };
-    adapters("", "") + &(1..=60).map(fault).collect::<String>()
-}
-
-/// Runs a program at growing length until it was long enough for a rail to go down and come back. Where adapters do not
-/// tell of that, nothing shows it: the longest is run.
-fn flaps_under(site: &mut Site, program: &'static str, flapping: &str, parameters: &[(&str, &str)]) -> Result<()> {
-    let scales: &[&str] = if site.device().has_port_events() { &["0.2", "1", "4", "16"] } else { &["4"] };
-    for scale in scales {
-        let launch = Launch::new(program, 2).environment("IBEX_TEST_SCALE", scale).on_adapters(flapping);
-        let launch = parameters.iter().fold(launch, |launch, (name, value)| launch.with(name, value));
-        let outcome = launch.succeeds(site)?;
-        says(&outcome, &["passed, 0 failed"])?;
-        if !site.device().has_port_events() || says(&outcome, &["has lost its link", "has a link again"]).is_ok() {
-            return Ok(());
-        }
-        println!("{program} was through before a rail went down and came back; longer");
+/// That nothing was lost, and that ibex saw rails go and come back where its adapters tell of that.
+fn flapped(site: &mut Site, launch: &Launch, outcome: hw_tests::Outcome) -> Result<()> {
+    if site.device().has_port_events() {
+        says(&outcome, &["has lost its link", "has a link again"])?;
     }
-    bail!("{program} never lasted until a rail had gone down and come back")
+    launch.judge(site, outcome)
 }
 
 /// Its datagrams are lost, and nothing else connects.
@@ -476,14 +421,4 @@ fn never_connects(site: &mut Site) -> Result<()> {
     let launch = launch.with("btl_ibex_connect_timeout", "1").on_adapters(adapters("", "") + lost);
     let outcome = launch.succeeds(site)?;
     says(&outcome, &["ibex does without a port", "softhca1:1", "could not be made", "go by softhca0:1"])
-}
-
-fn rail_flaps(site: &mut Site) -> Result<()> {
-    // By default the adapter's tries last two seconds at least (btl_ibex_link_outage).
-    let outcome = interrupted(site, &long_exchange(), "for_ns = 1_500_000_000\n")?.checked()?;
-    let rows = outcome.stdout.lines().filter(|line| line.contains("\"bandwidth\"")).count();
-    ensure!(rows == 12, "{rows} of 12 sizes were measured: {outcome}");
-    let repeated = site.counted("softhca1", "local_ack_timeout_err")?;
-    ensure!(repeated > 0, "nothing was sent while the link was down: {outcome}");
-    Ok(())
 }

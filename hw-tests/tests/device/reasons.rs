@@ -29,10 +29,10 @@ struct Kind {
     parameters: &'static [(&'static str, &'static str)],
 }
 
-/// The arguments of the bench that sends messages of this size one way.
+/// The arguments of the bench that sends messages of this size one way, until the fault ends it.
 macro_rules! stream_of {
     ($size:literal) => {
-        &["--tests", "bandwidth", "--sizes", $size, "--seconds-per-row", "2"]
+        &["--tests", "bandwidth", "--sizes", $size, "--seconds-per-row", "120"]
     };
 }
 
@@ -88,7 +88,7 @@ fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
             "[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n\
              [[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"
         );
-        let mut launch = Launch::new(kind.program, 2).arguments(kind.arguments).limit(60).on_adapters(adapters);
+        let mut launch = Launch::new(kind.program, 2).arguments(kind.arguments).limit(300).on_adapters(adapters);
         for (name, value) in kind.parameters {
             launch = launch.with(name, value);
         }

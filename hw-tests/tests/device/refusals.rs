@@ -21,16 +21,19 @@ pub(crate) fn tests() -> Vec<Test> {
                 .with("btl_ibex_if_exclude", "*")
                 .is_refused_with(site, &["ibex", "if_exclude"])?;
             Ok(())
-        }),
+        })
+        .quick(),
         Test::new("ports that are all excluded leave a job its other ways", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_if_exclude", "*").with("btl", "self,sm,ibex");
             launch.succeeds(site).map(drop)
-        }),
+        })
+        .quick(),
         Test::new("a device name that does not exist is named and the devices there are listed", |site| {
             let device = site.fabric(1)?.device_name().to_owned();
             let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", "mlx9_7");
             launch.is_refused_with(site, &["mlx9_7", &device]).map(drop)
-        }),
+        })
+        .quick(),
         Test::new("a rank that alone finds no port says why, whichever rank it is", |site| {
             let device = site.fabric(1)?.device_name().to_owned();
             for values in [[device.as_str(), "mlx9_7"], ["mlx9_7", device.as_str()]] {
@@ -62,18 +65,20 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("two ranks with different mtu settings talk", |site| {
             Launch::of_a_short_exchange().each_rank_with("btl_ibex_mtu", &["1024", "4096"]).succeeds(site).map(drop)
-        }),
+        })
+        .quick(),
         Test::new("an mtu that the port does not have ends the job with both values", mtu_above_the_port),
         Test::new("a port that is down is named as down", port_down),
         Test::new("a machine without any device lets the job go on without ibex", no_device),
         Test::new("an open mpi of another version is refused and both versions are named", another_open_mpi)
-            .device_independent(),
-        Test::new("the component is listed with every parameter and its bounds", listed).device_independent(),
+            .device_independent()
+            .quick(),
+        Test::new("the component is listed with every parameter and its bounds", listed).device_independent().quick(),
     ];
     for (parameter, value, range) in OUT_OF_RANGE {
         let name = format!("the value {value} of {parameter} is refused with its range");
-        let test = Test::new(name, move |site| out_of_range(site, parameter, value, range));
-        tests.push(test.device_independent());
+        let test = Test::new(name, move |site| out_of_range(site, parameter, value, range)).device_independent();
+        tests.push(test.quick());
     }
     tests
 }

@@ -6,8 +6,8 @@
 //!
 //! Setup grade; one thread at a time.
 
-use anyhow::{Context, Result, anyhow, bail};
-use hw_tests::{Device, Fabric, Job, Options};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hw_tests::{Device, Fabric, Job, Options, Outcome};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,9 +106,7 @@ impl Site {
 
     /// What port 1 of an emulated adapter of the open fabric has counted so far (a file of its `hw_counters`).
     pub(crate) fn counted(&self, device: &str, counter: &str) -> Result<u64> {
-        let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
-        let outcome = self.open_fabric()?.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
-        outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
+        counted(self.open_fabric()?, device, counter)
     }
 
     /// What emulated adapters have written to this file of the open fabric's folder; empty where there is none.
@@ -168,6 +166,30 @@ impl Site {
     pub(crate) fn skip(&mut self, what: &str, reason: &str) {
         self.skips.push(format!("{what}: {reason}"));
     }
+}
+
+/// What port 1 of an emulated adapter of this fabric has counted so far.
+pub(crate) fn counted(fabric: &Fabric, device: &str, counter: &str) -> Result<u64> {
+    let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
+    let outcome = fabric.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
+    outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
+}
+
+/// A `[[fault]]` of this fabric that has not taken place, as `softhca ctl faults` shows it.
+pub(crate) fn fault_to_come(fabric: &Fabric) -> Result<Option<String>> {
+    let told = fabric.ctl(&["faults"])?;
+    ensure!(!told.is_empty(), "the fabric knows no faults");
+    Ok(told.lines().find(|line| line.contains(" applied 0 of ")).map(str::to_owned))
+}
+
+/// That each fault of the configuration that this fabric was made for took place by the end of a job.
+pub(crate) fn faults_applied(fabric: &Fabric, configuration: &str, outcome: &Outcome) -> Result<()> {
+    if configuration.contains("[[fault]]")
+        && let Some(fault) = fault_to_come(fabric)?
+    {
+        bail!("a fault did not take place ({fault}): {outcome}");
+    }
+    Ok(())
 }
 
 fn folder(variable: &str) -> Result<PathBuf> {

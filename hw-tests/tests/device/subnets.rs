@@ -47,7 +47,7 @@ pub(crate) fn tests() -> Vec<Test> {
             "messages of all sizes cross fabrics that are cabled crosswise, with four ranks",
             |site| {
                 for program in ["pt2pt_modes", "collectives"] {
-                    let launch = Launch::new(program, 4).environment("IBEX_TEST_SCALE", "0.2");
+                    let launch = Launch::new(program, 4).scale(0.2);
                     crossed(&["ab", "ba", "ab", "ba"], launch).passes(site)?;
                 }
                 Ok(())
@@ -57,8 +57,7 @@ pub(crate) fn tests() -> Vec<Test> {
             INFINIBAND,
             "a port whose fabric a peer does not have is left out for that peer alone",
             |site| {
-                let launch =
-                    crossed(&["ab", "ba", "ac"], Launch::new("pt2pt_modes", 3).environment("IBEX_TEST_SCALE", "0.2"));
+                let launch = crossed(&["ab", "ba", "ac"], Launch::new("pt2pt_modes", 3).scale(0.2));
                 says(
                     &launch.succeeds(site)?,
                     &["ibex does without a port", "could not be made", "did not arrive, while TCP did"],

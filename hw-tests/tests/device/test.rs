@@ -1,28 +1,76 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a test is: its name, what it does, and what it needs of the device.
+//! What a test is: its name, what it does, what it needs of the device, and in which tier it is.
 //!
-//! Made by every file of tests, run by `main`. Setup grade.
+//! Made by every file of tests, chosen by `selection`, run by `main`. Setup grade.
 
 use crate::site::Site;
+use anyhow::Result;
 use hw_tests::Device;
 
 /// For [`Test::on_emulated_with`].
 pub(crate) const INFINIBAND: (fn(&Device) -> bool, &str) =
     (Device::has_infiniband, "the adapters have no InfiniBand ports");
 
+/// When `cargo xtask test` runs a test.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tier {
+    /// With `--all` alone.
+    All,
+    /// At each change, but not in a virtual machine.
+    Quick,
+    /// At each change on each device, also in a virtual machine.
+    QuickOnEachDevice,
+}
+
+/// What a test needs; it is skipped elsewhere.
+#[derive(Clone, Copy, Debug)]
+enum Needs {
+    Nothing,
+    /// Adapters that it describes itself.
+    Emulated,
+    /// The same, of a profile of which this holds; or what it lacks.
+    EmulatedWith(fn(&Device) -> bool, &'static str),
+    TwoNodes,
+}
+
 /// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
 pub(crate) struct Test {
     pub(crate) name: String,
-    pub(crate) run: Run,
+    run: Run,
+    needs: Needs,
+    pub(crate) tier: Tier,
     /// Whether what it tests is the same on every device: a parameter's bounds, what a tool is shown.
     pub(crate) device_independent: bool,
 }
 
-type Run = Box<dyn Fn(&mut Site) -> anyhow::Result<()> + Send>;
+type Run = Box<dyn Fn(&mut Site) -> Result<()> + Send>;
 
 impl Test {
-    pub(crate) fn new(name: impl Into<String>, run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static) -> Self {
-        Self { name: name.into().replace(' ', "_"), run: Box::new(run), device_independent: false }
+    pub(crate) fn new(name: impl Into<String>, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Self {
+        let name = name.into().replace(' ', "_");
+        Self { name, run: Box::new(run), needs: Needs::Nothing, tier: Tier::All, device_independent: false }
+    }
+
+    /// A test that describes adapters of its own; skipped where they are not emulated.
+    pub(crate) fn on_emulated(name: impl Into<String>, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Self {
+        Self { needs: Needs::Emulated, ..Self::new(name, run) }
+    }
+
+    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
+    pub(crate) fn on_emulated_with(
+        (has, lack): (fn(&Device) -> bool, &'static str),
+        name: impl Into<String>,
+        run: impl Fn(&mut Site) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { needs: Needs::EmulatedWith(has, lack), ..Self::new(name, run) }
+    }
+
+    /// A test that needs two nodes; skipped where there is one.
+    pub(crate) fn on_two_nodes(
+        name: impl Into<String>,
+        run: impl Fn(&mut Site) -> Result<()> + Send + 'static,
+    ) -> Self {
+        Self { needs: Needs::TwoNodes, ..Self::new(name, run) }
     }
 
     /// The same, of which a run on one device is enough.
@@ -30,48 +78,53 @@ impl Test {
         Self { device_independent: true, ..self }
     }
 
-    /// A test that describes adapters of its own; skipped where they are not emulated.
-    pub(crate) fn on_emulated(
-        name: impl Into<String>,
-        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
-    ) -> Self {
-        let name = name.into();
-        Self::new(name.clone(), move |site| {
-            if site.is_emulated() {
-                return run(site);
-            }
-            site.skip(&name, "needs emulated adapters (`--device softhca`)");
-            Ok(())
-        })
+    /// The same in the quick tier, on emulated adapters and on adapters of this machine.
+    pub(crate) fn quick(self) -> Self {
+        Self { tier: Tier::Quick, ..self }
     }
 
-    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
-    pub(crate) fn on_emulated_with(
-        (has, lack): (fn(&Device) -> bool, &'static str),
-        name: &'static str,
-        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
-    ) -> Self {
-        Self::on_emulated(name, move |site| {
-            if has(site.device()) {
-                return run(site);
-            }
-            site.skip(name, lack);
-            Ok(())
-        })
+    /// The same in the quick tier, also in a virtual machine, where it takes ten times as long.
+    pub(crate) fn quick_on_each_device(self) -> Self {
+        Self { tier: Tier::QuickOnEachDevice, ..self }
     }
 
-    /// A test that needs two nodes; skipped where there is one.
-    pub(crate) fn on_two_nodes(
-        name: impl Into<String>,
-        run: impl Fn(&mut Site) -> anyhow::Result<()> + Send + 'static,
-    ) -> Self {
-        let name = name.into();
-        Self::new(name.clone(), move |site| {
-            if site.is_disposable() {
-                return run(site);
+    /// Whether this sentence is its name.
+    pub(crate) fn is_called(&self, sentence: &str) -> bool {
+        self.name == sentence.replace(' ', "_")
+    }
+
+    /// Runs it, or says why it is skipped.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) fn run(&self, site: &mut Site) -> Result<()> {
+        if let Some(lack) = self.lack(site.device()) {
+            site.skip(&self.name, lack);
+            return Ok(());
+        }
+        (self.run)(site)
+    }
+
+    /// What the device lacks for it.
+    fn lack(&self, device: &Device) -> Option<&'static str> {
+        match self.needs {
+            Needs::Emulated | Needs::EmulatedWith(..) if !device.is_emulated() => {
+                Some("needs emulated adapters (`--device softhca`)")
             }
-            site.skip(&name, "needs two nodes, and an adapter of this machine makes one");
-            Ok(())
-        })
+            Needs::EmulatedWith(has, lack) if !has(device) => Some(lack),
+            Needs::TwoNodes if *device != Device::SoftRoce => {
+                Some("needs two nodes, and an adapter of this machine makes one")
+            }
+            _ => None,
+        }
+    }
+
+    /// The devices that it needs, in a word.
+    pub(crate) fn devices(&self) -> &'static str {
+        match self.needs {
+            Needs::Nothing => "any",
+            Needs::Emulated | Needs::EmulatedWith(..) => "softhca",
+            Needs::TwoNodes => "soft-roce",
+        }
     }
 }

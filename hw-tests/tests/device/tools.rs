@@ -51,6 +51,9 @@ const OVER_THE_PML: [(&str, &str, &[&str], usize); 12] = [
     ("MPI_T tells that communicators come and go, and who is in them", "mpi_t_communicators", &["spawn"], 4),
 ];
 
+/// Of these the one that the quick tier runs in a virtual machine, too.
+const QUICK_ON_EACH_DEVICE: &[&str] = &["mpi_t_matching", "peruse_requests"];
+
 /// MCA parameters and their values.
 type Parameters = &'static [(&'static str, &'static str)];
 
@@ -75,29 +78,33 @@ pub(crate) fn tests() -> Vec<Test> {
             let elsewhere = ["writing_a_tool", "peruse_ending", "mpi_t_protocols"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         }),
-        Test::new("the tool of the page counts what was sent", counts),
-        Test::new("the logger writes down what a job did", logs),
+        Test::new("the tool of the page counts what was sent", counts).quick(),
+        Test::new("the logger writes down what a job did", logs).quick(),
         Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("over the pml, the logger tells how long messages were in the queues", tells_of_the_queues),
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
-        Test::new("a callback of PERUSE that fails ends the job", failing_callbacks),
+        Test::new("a callback of PERUSE that fails ends the job", failing_callbacks).quick(),
         Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
         Test::new("a window that opens while a message comes in pieces has the rest of them", window_in_pieces),
     ];
     for (sentence, program, ranks) in CHECKED {
-        tests.push(Test::new(sentence, move |site| {
+        let test = Test::new(sentence, move |site| {
             if can_run(program, sentence, site) { Launch::new(program, ranks).passes(site) } else { Ok(()) }
-        }));
+        });
+        let is_also_over_the_pml = OVER_THE_PML.iter().any(|(_, other, _, _)| *other == program);
+        tests.push(if is_also_over_the_pml { test } else { test.quick() });
     }
     for (sentence, program, arguments, ranks) in OVER_THE_PML {
-        tests.push(Test::new(format!("over the pml, {sentence}"), move |site| {
+        let test = Test::new(format!("over the pml, {sentence}"), move |site| {
             if can_run(program, sentence, site) {
                 Launch::new(program, ranks).arguments(arguments).with("pml", "ibex").passes(site)
             } else {
                 Ok(())
             }
-        }));
+        });
+        let is_on_each_device = QUICK_ON_EACH_DEVICE.contains(&program);
+        tests.push(if is_on_each_device { test.quick_on_each_device() } else { test.quick() });
     }
     tests.extend(told_protocols());
     // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
@@ -127,7 +134,8 @@ fn told_protocols() -> impl Iterator<Item = Test> {
     };
     let plain = PROTOCOLS.into_iter().map(move |(sentence, what, parameters)| {
         let name = format!("over the pml, MPI_T tells how messages go {sentence}");
-        Test::new(name, move |site| launch(site, what, parameters).passes(site))
+        let test = Test::new(name, move |site| launch(site, what, parameters).passes(site));
+        if parameters.is_empty() { test.quick() } else { test }
     });
     let rails = Test::on_emulated("over the pml, MPI_T tells how messages go by two ports", move |site| {
         launch(site, "rails", &[])

@@ -28,21 +28,25 @@ struct Planted {
     kind: Option<WaitKind>,
     least: i64,
     most: i64,
+    /// For how long the kernel kept the ranks from a processor meanwhile: whoever waits then waits for that.
+    lost: i64,
 }
 
-/// What else may be found: a rank that is to wait or to call may lose its processor just then.
+/// What else may be found.
 const SLACK: i64 = 100_000_000;
 
 fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {
     let line = |line: &str| {
-        let [tag, kind, least, most] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let [tag, kind, least, most, lost] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
         let kind = match kind {
             "late_sender" => Some(WaitKind::LateSender),
             "late_receiver" => Some(WaitKind::LateReceiver),
             "no_progress" => Some(WaitKind::NoProgress),
             _ => None,
         };
-        Some(Planted { tag: tag.parse().ok()?, kind, least: least.parse().ok()?, most: most.parse().ok()? })
+        let number = |word: &str| word.parse().ok();
+        let (least, most, lost) = (number(least)?, number(most)?, number(lost)?);
+        Some(Planted { tag: tag.parse().ok()?, kind, least, most, lost })
     };
     let lines = outcome.stdout.lines().filter_map(|text| text.trim().strip_prefix("planted "));
     lines.map(|text| line(text).with_context(|| format!("planted {text}"))).collect()
@@ -66,9 +70,9 @@ fn found(site: &mut Site, transports: &str) -> Result<()> {
     };
     let planted = planted(&outcome)?;
     ensure!(planted.len() == 11, "{} lines: {outcome}", planted.len());
-    for Planted { tag, kind, least, most } in planted {
+    for Planted { tag, kind, least, most, lost } in planted {
         for of in [WaitKind::LateSender, WaitKind::LateReceiver, WaitKind::NoProgress] {
-            let (least, most) = if kind == Some(of) { (least, most) } else { (0, SLACK) };
+            let (least, most) = if kind == Some(of) { ((least - lost).max(0), most) } else { (0, SLACK + lost) };
             let waited = waited(tag, of);
             ensure!((least..=most).contains(&waited), "tag {tag}: {waited} ns {of:?}, of {least} to {most}: {outcome}");
         }

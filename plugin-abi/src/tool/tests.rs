@@ -5,6 +5,8 @@ mod communicators;
 mod copies;
 mod dropped;
 mod endings;
+#[path = "../../../src/events/tests/held_up.rs"]
+pub(super) mod held_up;
 mod require_none;
 
 use std::ffi::{c_int, c_void};

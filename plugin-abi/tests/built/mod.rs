@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library as cargo builds it, for tests that use it from outside.
+//! The library as cargo builds it, for tests that use it from outside: beside them in `IBEX_BUILT`, where `cargo xtask
+//! test` has put all in one build, or built now.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The directory with the library, built now: cargo builds a cdylib for no test of its own accord.
+/// The directory with the library: cargo builds a cdylib for no test of its own accord.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
+        if let Some(built) = std::env::var_os("IBEX_BUILT") {
+            return built.into();
+        }
         let target =
             Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("cargo's directory lies in the target directory");
         let mut cargo = Command::new(env!("CARGO"));

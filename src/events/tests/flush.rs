@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery where a tool itself has called: what may do anything is called there, and nowhere else.
 
+use super::held_up::Thread;
 use super::*;
 use crate::events::*;
 use std::sync::Arc;
@@ -100,7 +101,13 @@ fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
     raise_number(2);
     deliver_pending(Safety::None);
     assert_eq!(seen.numbers().len(), 0, "the other thread is at it");
-    let flushing = std::thread::spawn(|| flush(Safety::None));
+    let (says, said) = channel();
+    let flushing = std::thread::spawn(move || {
+        says.send(Thread::this()).expect("the test waits");
+        flush(Safety::None)
+    });
+    said.recv().expect("it runs").comes_no_further();
+    assert!(!flushing.is_finished(), "it did not wait");
     let_leave.send(()).expect("the callback waits");
     assert!(flushing.join().expect("no panic"));
     assert_eq!(seen.numbers(), [2]);

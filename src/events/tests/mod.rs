@@ -14,6 +14,8 @@ mod direct;
 mod flush;
 #[cfg(not(loom))]
 mod free;
+#[cfg(not(loom))]
+mod held_up;
 #[cfg(loom)]
 mod models;
 #[cfg(not(loom))]

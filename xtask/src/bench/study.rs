@@ -15,14 +15,14 @@ use std::time::Duration;
 use std::{env, fs};
 
 /// Between these the page has the tables of a run.
-const BEGIN: &str = "<!-- what follows is written by `IBEX_WRITE_DOCS=1 cargo xtask bench --study` -->\n";
+const BEGIN: &str = "<!-- what follows is written by `IBEX_WRITE_DOCS=1 cargo xtask bench --study --full` -->\n";
 const END: &str = "<!-- what came before is written -->\n";
 
 /// How long it may take.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// `cargo xtask bench --study`.
-pub(super) fn command(workspace: &Workspace, device: &Device, quick: bool) -> Result<ExitCode> {
+pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Result<ExitCode> {
     if *device == Device::SoftRoce {
         bail!("the study runs on emulated adapters, or on an adapter of this machine: --device softhca");
     }
@@ -39,7 +39,7 @@ pub(super) fn command(workspace: &Workspace, device: &Device, quick: bool) -> Re
     let (programs, reports) = (workspace.programs(), workspace.reports());
     let text = |path: &std::path::Path| path.display().to_string();
     let mut words = vec![text(&command), "bench".to_owned(), "--study".to_owned()];
-    words.extend(quick.then(|| "--quick".to_owned()));
+    words.extend(full.then(|| "--full".to_owned()));
     words.extend(["--device".to_owned(), fabric.device_name().to_owned()]);
     words.extend(["--programs".to_owned(), text(&programs), "--out".to_owned(), text(&reports)]);
     words.extend(["--without-events".to_owned(), text(&without)]);

@@ -77,7 +77,7 @@ pub(super) fn how_to_run(place: &Place, library: &Path, path_of_ranks: Option<&s
     let ibex = ibex.display();
     format!(
         "\n{found}See what it makes of this host:\n    {ibex} info\n\
-         Measure it:\n    {ibex} bench --quick\n\
+         Measure it:\n    {ibex} bench\n\
          Run a program over it:\n    mpirun -n 2 ./app\n\
          Record one, and look at its messages:\n    {ibex} trace -o run -- mpirun -n 2 ./app\n    {ibex} view run\n\
          See its parameters:\n    ompi_info --param pml ibex --level 9\n    ompi_info --param btl ibex --level 9\n\

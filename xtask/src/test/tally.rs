@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `cargo xtask test` ran so far: how many tests passed, failed and were skipped, which failed, and how long each part
-//! took.
+//! What `cargo xtask test` ran so far: how many tests passed, failed, were skipped and were done once more, which failed,
+//! and how long each part took.
 //!
-//! It runs the commands of the parts, shows what they print, and counts it. Called by [`super`]. Grade: setup. Tests: at
-//! the end of this file.
+//! It runs the commands of the parts, shows what they print, and counts it. Called by [`super`]. Grade: setup; test
+//! programs run side by side on as many threads as there are processors. Tests: at the end of this file.
 
 use crate::command::{shown, step};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
+
+/// More tests than this that were done once more are a failure: the machine, or what is tested, is not as it should be.
+const MOST_FLAKY: usize = 3;
+
+/// What a line begins with that tells of a test that was done once more.
+const FLAKY: &str = "flaky ";
 
 /// What was run so far.
 #[derive(Debug, Default, PartialEq)]
@@ -20,14 +28,16 @@ pub(super) struct Tally {
     skipped: u64,
     /// Names of what failed.
     pub(super) failures: Vec<String>,
+    /// What was done once more, each with the reason.
+    flaky: Vec<String>,
     /// How long each part took that runs a command.
     pub(super) took: Vec<(String, Duration)>,
 }
 
 impl Tally {
-    /// Whether something ran, and nothing failed.
+    /// Whether something ran, nothing failed, and not too much was done once more.
     pub(super) fn good(&self) -> bool {
-        self.failed == 0 && self.passed > 0
+        self.failed == 0 && self.passed > 0 && self.flaky.len() <= MOST_FLAKY
     }
 
     /// Runs a part that either succeeds or not.
@@ -88,6 +98,55 @@ impl Tally {
         }
     }
 
+    /// Runs test programs of Rust's side by side, shows the output of each when it has ended, and counts their results.
+    pub(super) fn programs(&mut self, name: &str, programs: Vec<(String, Command)>) {
+        step(&format!("{name}: {} test programs", programs.len()));
+        let before = (self.passed, self.failed);
+        let started = Instant::now();
+        let side_by_side = thread::available_parallelism().map_or(1, usize::from);
+        let waiting = Mutex::new(programs.into_iter());
+        let (sender, ended) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..side_by_side {
+                let (sender, waiting) = (sender.clone(), &waiting);
+                scope.spawn(move || {
+                    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    while let Some((program, mut command)) = next() {
+                        let output = command.stdin(Stdio::null()).output();
+                        // It fails where nobody counts any more.
+                        let _ = sender.send((program, shown(&command), output));
+                    }
+                });
+            }
+            drop(sender);
+            for (program, line, output) in ended {
+                println!("==> {program}");
+                match output {
+                    Ok(output) => self.count_ended(&program, &output),
+                    Err(error) => self.fail(format!("{program}: cannot start `{line}`: {error}")),
+                }
+            }
+        });
+        self.took.push((name.to_owned(), started.elapsed()));
+        if (self.passed, self.failed) == before {
+            self.fail(format!("{name}: not one test ran"));
+        }
+    }
+
+    /// Shows and counts what a test program wrote that has ended.
+    fn count_ended(&mut self, program: &str, output: &Output) {
+        let failed_before = self.failed;
+        // Some things that a test says past the capture of its output are written to the other stream.
+        for stream in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8_lossy(stream);
+            print!("{text}");
+            text.lines().for_each(|line| self.count(line));
+        }
+        if !output.status.success() && self.failed == failed_before {
+            self.fail(format!("{program}: {}", output.status));
+        }
+    }
+
     /// Whether the program succeeded.
     fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
         lines_of(command, |line| self.count(line))
@@ -104,6 +163,7 @@ impl Tally {
                 self.passed += inner.passed;
                 self.failed += inner.failed;
                 self.skipped += inner.skipped;
+                self.flaky.extend(inner.flaky);
                 let named = inner.failures.into_iter().map(|failure| format!("{name}: {failure}"));
                 self.failures.extend(named);
                 // It ended before it could count.
@@ -120,7 +180,10 @@ impl Tally {
             if let Some(failure) = line.strip_prefix("FAILED: ") {
                 self.failures.push(failure.to_owned());
             }
-            if line.contains(" passed, ") && line.contains(" failed, ") && line.contains(" skipped in ") {
+            if let Some(what) = line.strip_prefix(FLAKY) {
+                self.flaky.push(what.to_owned());
+            }
+            if line.contains(" passed, ") && line.contains(" failed, ") && line.contains(" skipped") {
                 self.passed = number_before(line, " passed");
                 self.failed = number_before(line, " failed");
                 self.skipped = number_before(line, " skipped");
@@ -136,6 +199,9 @@ impl Tally {
         if line.starts_with("skip ") {
             self.skipped += 1;
         }
+        if let Some(what) = line.strip_prefix(FLAKY) {
+            self.flaky.push(what.to_owned());
+        }
         if let Some(results) = line.strip_prefix("test result: ") {
             self.passed += number_before(results, " passed");
             self.failed += number_before(results, " failed");
@@ -146,7 +212,13 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
+        let flaky = self.flaky.len();
+        if flaky == 0 {
+            return Ok(());
+        }
+        let judged = if flaky > MOST_FLAKY { "; more than three fail a run" } else { "" };
+        write!(out, ", {flaky} flaky (done once more: {}{judged})", self.flaky.join("; "))
     }
 }
 
@@ -187,6 +259,39 @@ mod tests {
     }
 
     #[test]
+    fn what_was_done_once_more_is_told_with_its_reason_and_is_a_failure_if_it_is_much() {
+        let mut tally = Tally::default();
+        tally.count("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
+        for _ in 0..MOST_FLAKY {
+            tally.count("flaky a: the guest's kernel crashed");
+        }
+        assert!(tally.good() && tally.to_string().contains("3 flaky (done once more: a: the guest's kernel crashed;"));
+        tally.count("flaky b: the guest's kernel crashed");
+        assert!(
+            !tally.good() && tally.to_string().contains("b: the guest's kernel crashed; more than three"),
+            "{tally}"
+        );
+    }
+
+    #[test]
+    fn programs_that_run_side_by_side_are_counted_each() {
+        let program = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            (script.to_owned(), command)
+        };
+        let passes = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'; echo 'skip x: no reader' >&2";
+        let mut tally = Tally::default();
+        tally.programs("good", vec![program(passes), program(passes)]);
+        assert_eq!((tally.passed, tally.skipped, tally.good()), (4, 2, true));
+        tally.programs("bad", vec![program("exit 3"), program(passes)]);
+        assert_eq!(tally.failures, ["exit 3: exit status: 3"]);
+        let mut tally = Tally::default();
+        tally.programs("none", vec![program("true")]);
+        assert_eq!(tally.failures, ["none: not one test ran"]);
+    }
+
+    #[test]
     fn a_part_that_cannot_be_run_is_no_success() {
         let mut tally = Tally::default();
         tally.skip("the tests under Miri: there is no rustup");
@@ -209,7 +314,7 @@ mod tests {
             tally.all_of("with 5", Command::new("sh").args(["-c", &script]));
             (tally.to_string(), tally.failures)
         };
-        let (counted, failures) = says("FAILED: a\\n4 passed, 1 failed, 2 skipped in 7 s\\n", 1);
+        let (counted, failures) = says("FAILED: a\\n4 passed, 1 failed, 2 skipped\\n", 1);
         assert_eq!((counted.as_str(), failures), ("4 passed, 1 failed, 2 skipped", vec!["with 5: a".to_owned()]));
         let (counted, failures) = says("", 1);
         assert_eq!((counted.as_str(), failures), ("0 passed, 1 failed, 0 skipped", vec!["with 5".to_owned()]));

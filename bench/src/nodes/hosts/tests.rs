@@ -92,7 +92,9 @@ fn no_server_is_left_when_its_client_fails() {
     let made = Made::new(SSH);
     let (_listener, port) = listener();
     let file = made.0.join("server");
-    let line = format!("sh -c 'test $HOST = far-a || exit 7; echo $$ >{}; exec sleep 1000'", file.display());
+    let file_name = file.display();
+    let client = format!("until test -s {file_name}; do sleep 0.01; done; exit 7");
+    let line = format!("sh -c 'if test $HOST = far-b; then {client}; fi; echo $$ >{file_name}; exec sleep 1000'");
     let outcome = made.hosts().both_sides(&sides(&line, port)).unwrap();
     assert!(!outcome.success && outcome.shown.contains("the server:"), "{}", outcome.shown);
     let server = fs::read_to_string(file).unwrap();

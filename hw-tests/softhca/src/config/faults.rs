@@ -51,6 +51,7 @@ enum Action {
     RegistrationError,
     CqOverrun,
     LinkDown,
+    LinkUp,
     Event,
 }
 
@@ -121,7 +122,7 @@ impl Fault {
                 devices
                     .iter()
                     .position(|device| device.name == *name)
-                    .ok_or_else(|| format!("no device is called {name:?}"))?,
+                    .ok_or_else(|| format!("no device is called {name:?}; there are {}", names(devices)))?,
             ),
         };
         self.refuse_nowhere(device, devices)?;
@@ -176,6 +177,7 @@ impl Fault {
             }
             Action::CqOverrun => FaultAction::CqOverrun,
             Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: for_ns()? },
+            Action::LinkUp => FaultAction::LinkUp { at_ns: at_ns()? },
             Action::Event => {
                 let kind = named("event", "IBV_EVENT_", self.event.as_deref(), EVENTS)?;
                 let at_ns = at_ns()?;
@@ -249,7 +251,7 @@ impl Fault {
     }
 
     fn refuse_unused(&self) -> Result<(), String> {
-        let timed = matches!(self.action, Action::LinkDown | Action::Event);
+        let timed = matches!(self.action, Action::LinkDown | Action::LinkUp | Action::Event);
         let packet = matches!(self.action, Action::Drop | Action::Delay | Action::Duplicate | Action::Rnr);
         let errno = matches!(self.action, Action::PostSendError | Action::RegistrationError);
         let selects = self.nth.is_some() || self.count.is_some() || self.fraction.is_some() || self.seed.is_some();
@@ -277,6 +279,10 @@ impl Fault {
         }
         Ok(())
     }
+}
+
+fn names(devices: &[DeviceSpec]) -> String {
+    devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What stands in `table` under a name, which may be written with `prefix`, and in small letters.

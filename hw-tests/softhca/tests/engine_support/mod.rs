@@ -25,9 +25,10 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(name: &str) -> Folder {
-        let path = PathBuf::from(format!("/dev/shm/softhca-test-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).expect("the folder is new");
-        Folder(path)
+        // A run that was killed, or one in a container, may have had this process number, and have left its folder.
+        let path = |n| PathBuf::from(format!("/dev/shm/softhca-test-{}-{name}-{n}", std::process::id()));
+        let new = (0..1000).map(path).find(|path| std::fs::create_dir(path).is_ok());
+        Folder(new.expect("a folder can be made in /dev/shm"))
     }
 }
 
@@ -133,7 +134,7 @@ impl Default for Settings {
 impl Side {
     /// Waits until the queue pair is in error. What stops several of them raises its event first.
     pub fn stops(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_mins(2);
         while self.qp.state() != qp_state::ERR {
             assert!(Instant::now() < until, "the queue pair goes on");
             std::thread::yield_now();
@@ -263,6 +264,11 @@ pub fn wait(cq: &Cq) -> Wc {
         assert!(Instant::now() < deadline, "no completion within two minutes");
     }
     out[0]
+}
+
+/// What the first port's counter `name` shows.
+pub fn counter(folder: &Folder, name: &str) -> u64 {
+    std::fs::read_to_string(folder.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
 }
 
 /// No completion is there.

@@ -25,18 +25,24 @@ fn case(name: &str, script: &str, expects: &[&str]) -> Case {
     }
 }
 
-/// A server and a client that differ in the host name at the end.
+/// TCP ports below those that the kernel gives to clients, others than those of another run at this time.
+fn ports() -> std::ops::RangeFrom<u16> {
+    10_000 + 128 * (std::process::id() % 177) as u16..
+}
+
+/// A server and a client that meet at the port, and differ in the host name at the end.
 fn pair(name: &str, port: u16, command: &str, expects: &[&str]) -> Case {
-    case(name, &format!("pair {port} '{command}' '{command} localhost'"), expects)
+    case(name, &format!("pair {port} '{command} -p {port}' '{command} -p {port} localhost'"), expects)
 }
 
 /// All cases, the simplest first.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
+    let mut ports = ports();
     cases.extend(devices());
-    cases.extend(pingpongs());
-    cases.extend(perftest());
-    cases.extend(ucx());
+    cases.extend(pingpongs(&mut ports));
+    cases.extend(perftest(&mut ports));
+    cases.extend(ucx(&mut ports));
     cases.extend(openmpi());
     cases.push(pyverbs());
     cases
@@ -58,34 +64,34 @@ fn devices() -> Vec<Case> {
 /// What a client of `ibv_xsrq_pingpong` prints at its end.
 const XSRQ: &[&str] = &["success"];
 
-fn pingpongs() -> Vec<Case> {
-    let said = &["1000 iters"];
-    vec![
-        pair("ibv_rc_pingpong", 18601, "ibv_rc_pingpong -p 18601 -c", said),
-        pair("ibv_rc_pingpong_events", 18602, "ibv_rc_pingpong -p 18602 -e -c", said),
-        pair("ibv_rc_pingpong_timestamps", 18603, "ibv_rc_pingpong -p 18603 -t", said),
-        pair("ibv_rc_pingpong_new_send", 18604, "ibv_rc_pingpong -p 18604 -N -c", said),
-        pair("ibv_rc_pingpong_gid", 18605, "ibv_rc_pingpong -p 18605 -g 0 -c", said),
-        pair("ibv_uc_pingpong", 18606, "ibv_uc_pingpong -p 18606", said),
-        pair("ibv_ud_pingpong", 18607, "ibv_ud_pingpong -p 18607", said),
-        pair("ibv_ud_pingpong_events_gid", 18608, "ibv_ud_pingpong -p 18608 -e -g 0", said),
-        pair("ibv_srq_pingpong", 18609, "ibv_srq_pingpong -p 18609 -c", &["iters"]),
-        pair("ibv_srq_pingpong_events", 18610, "ibv_srq_pingpong -p 18610 -e", &["iters"]),
-        pair("ibv_xsrq_pingpong", 18611, "ibv_xsrq_pingpong -p 18611", XSRQ),
-        pair("ibv_xsrq_pingpong_events", 18612, "ibv_xsrq_pingpong -p 18612 -e", XSRQ),
-    ]
+fn pingpongs(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
+    let said = &["1000 iters"][..];
+    let cases = [
+        ("ibv_rc_pingpong", "ibv_rc_pingpong -c", said),
+        ("ibv_rc_pingpong_events", "ibv_rc_pingpong -e -c", said),
+        ("ibv_rc_pingpong_timestamps", "ibv_rc_pingpong -t", said),
+        ("ibv_rc_pingpong_new_send", "ibv_rc_pingpong -N -c", said),
+        ("ibv_rc_pingpong_gid", "ibv_rc_pingpong -g 0 -c", said),
+        ("ibv_uc_pingpong", "ibv_uc_pingpong", said),
+        ("ibv_ud_pingpong", "ibv_ud_pingpong", said),
+        ("ibv_ud_pingpong_events_gid", "ibv_ud_pingpong -e -g 0", said),
+        ("ibv_srq_pingpong", "ibv_srq_pingpong -c", &["iters"][..]),
+        ("ibv_srq_pingpong_events", "ibv_srq_pingpong -e", &["iters"][..]),
+        ("ibv_xsrq_pingpong", "ibv_xsrq_pingpong", XSRQ),
+        ("ibv_xsrq_pingpong_events", "ibv_xsrq_pingpong -e", XSRQ),
+    ];
+    cases.into_iter().zip(ports).map(|((name, command, expects), port)| pair(name, port, command, expects)).collect()
 }
 
 /// Sizes of perftest's `-a`: all powers of two from 2 bytes to 8 MiB, over datagrams to one packet of 4 KiB.
 const ALL_SIZES: usize = 23;
 const ALL_SIZES_OF_A_DATAGRAM: usize = 12;
 
-fn perftest() -> Vec<Case> {
+fn perftest(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut port = 18620;
     let mut add = |name: &str, command: &str, rows: usize| {
-        port += 1;
-        let mut case = pair(name, port, &format!("{command} -F -d softhca0 -p {port}"), &[]);
+        let port = ports.next().expect("there are ports");
+        let mut case = pair(name, port, &format!("{command} -F -d softhca0"), &[]);
         case.judge = Judge::Rows(rows);
         cases.push(case);
     };
@@ -115,11 +121,10 @@ const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P
 
 /// `ucx_perftest` waits for its client on a TCP port; the client ends the test. Some releases ask for the device on
 /// both sides.
-fn ucx() -> Vec<Case> {
+fn ucx(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut port = 18700;
     let mut add = |name: String, environment: &str, test: &str| {
-        port += 1;
+        let port = ports.next().expect("there are ports");
         let server = format!("{environment} ucx_perftest {WITHOUT_MPI} -p {port} {test}");
         let client = format!("{environment} ucx_perftest {WITHOUT_MPI} localhost -p {port} {test}");
         cases.push(case(&name, &format!("pair {port} \"{server}\" \"{client}\""), &["Final:"]));

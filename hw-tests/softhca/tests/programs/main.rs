@@ -84,7 +84,7 @@ fn report(case: &Case, all_output: bool) -> Result<Vec<String>, String> {
     if let Err(said) = &result
         && let Some(line) = runtime_failure::of(said)
     {
-        skips.push(format!("done once more: {}, as Open MPI's runtime had failed: {line}", case.name));
+        skips.push(format!("flaky {}: Open MPI's runtime had failed: {line}", case.name));
         result = run(case);
     }
     let said = match &result {

@@ -277,11 +277,13 @@ impl Pair {
         std::mem::take(&mut self.got_b)
     }
 
-    /// Polls `a` alone for a while.
-    pub(crate) fn spin_a(&mut self, time: Duration) {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
+    /// Polls `a` alone until a count of `b`'s is so great.
+    pub(crate) fn until_b_counts(&mut self, name: &str, count: u64) {
+        let end = Instant::now() + PATIENCE;
+        while self.count_b(name) < count {
+            assert!(Instant::now() < end, "{name} is {}", self.count_b(name));
             poll(&mut self.a, &mut self.got_a);
+            std::thread::yield_now();
         }
     }
 

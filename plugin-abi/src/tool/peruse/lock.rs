@@ -97,27 +97,28 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::Duration;
+
+    use crate::tool::tests::held_up::Thread;
 
     #[test]
     fn the_lock_is_a_threads_own_and_others_wait_for_it_within_a_callback_as_well() {
         assert_eq!(unlock(), Err(Refused::NotMine));
         assert_eq!(lock(), Ok(()));
         assert_eq!(lock(), Err(Refused::Mine));
-        let (tell, told) = channel();
+        let ((says, said), (tell, told)) = (channel(), channel());
         let other = thread::spawn(move || {
             assert_eq!(unlock(), Err(Refused::NotMine));
             assert!(may_wait_for_callbacks());
             let _upcall = InUpcall::new();
             assert!(!may_wait_for_callbacks());
-            tell.send(()).expect("the other end waits");
+            says.send(Thread::this()).expect("the other end waits");
             assert_eq!(lock(), Ok(()));
             tell.send(()).expect("the other end waits");
             assert_eq!(lock(), Err(Refused::Mine));
             assert_eq!(unlock(), Ok(()));
         });
-        told.recv().expect("the other thread is at it");
-        assert!(told.recv_timeout(Duration::from_millis(20)).is_err(), "it has it while this one has");
+        said.recv().expect("the other thread is at it").comes_no_further();
+        assert!(told.try_recv().is_err(), "it has it while this one has");
         assert_eq!(unlock(), Ok(()));
         told.recv().expect("it is the other thread's");
         other.join().expect("no panic");

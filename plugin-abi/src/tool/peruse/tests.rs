@@ -7,7 +7,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, Once};
-use std::time::Duration;
 
 use engine::events::{self, MsgArrived, PutComplete, PutStarted, Safety, XferBegin, XferContinue, XferEnd};
 
@@ -17,6 +16,7 @@ use super::{
 };
 use crate::runtime::listeners::Spec;
 use crate::tool::communicator::Comm;
+use crate::tool::tests::held_up::Thread;
 
 unsafe extern "C" {
     fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
@@ -312,14 +312,16 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let here = context(world);
     let other = std::thread::spawn(move || begin(here, 0));
     has_entered.recv().expect("the callback is called");
-    let (released, has_released) = channel();
+    let ((says, said), (released, has_released)) = (channel(), channel());
     let closing = std::thread::spawn(move || {
+        says.send(Thread::this()).expect("the test waits");
         release(handle);
         // Now the tool may free what it gave.
         released.send(gate.left.load(Ordering::SeqCst)).expect("the test waits");
         drop(gate);
     });
-    assert!(has_released.recv_timeout(Duration::from_millis(20)).is_err(), "the release did not wait");
+    said.recv().expect("it runs").comes_no_further();
+    assert!(has_released.try_recv().is_err(), "the release did not wait");
     let_leave.send(()).expect("the callback waits");
     assert_eq!(has_released.recv(), Ok(true));
     closing.join().expect("no panic");

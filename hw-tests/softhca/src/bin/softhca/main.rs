@@ -3,8 +3,9 @@
 //!
 //! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it,
 //! and removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells
-//! how.
+//! how. Within it, `softhca ctl` has a fault happen at a moment that the user chooses.
 
+mod ctl;
 mod run;
 
 use std::ffi::OsString;
@@ -43,6 +44,11 @@ enum Command {
         #[arg(last = true, required = true, value_name = "CMD")]
         program: Vec<OsString>,
     },
+    /// Has a fault happen now to the programs of this fabric; for use inside of `run`
+    Ctl {
+        #[command(subcommand)]
+        command: ctl::Command,
+    },
     /// Checks a configuration file and prints the adapters it describes
     Check {
         /// The file
@@ -64,6 +70,7 @@ fn main() -> ExitCode {
         Command::Run { config, profile, fabric, program } => {
             run::run(config.as_deref(), profile, fabric.as_deref(), &program)
         }
+        Command::Ctl { command } => ctl::ctl(command),
         Command::Check { config, profile } => check(&config, profile),
         Command::Pages { folder } => pages(&folder),
     };

@@ -39,6 +39,8 @@ pub(crate) const ABOUT_QP: u32 = 2;
 pub(crate) const ABOUT_SRQ: u32 = 3;
 pub(crate) const ABOUT_PORT: u32 = 4;
 pub(crate) const ABOUT_DEVICE: u32 = 5;
+/// A command for the process itself.
+pub(crate) const ABOUT_COMMAND: u32 = 6;
 
 impl Record {
     fn encode(self) -> [u8; RECORD_BYTES] {
@@ -114,6 +116,11 @@ impl Mailbox {
             }
         }
     }
+}
+
+/// Removes the file of a pipe whose reader has died.
+pub(crate) fn remove(folder: &Path, id: u32) {
+    let _gone = std::fs::remove_file(path_of(folder, id));
 }
 
 impl Drop for Mailbox {

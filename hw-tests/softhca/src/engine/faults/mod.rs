@@ -2,11 +2,13 @@
 //! Scripted faults: rules that the configuration gives, and what they do to packets, requests, objects and ports.
 //!
 //! `rule` has them; `verdict` is asked about each packet, post and registration (with `link`, the model of a link's
-//! latency and bandwidth); `timeline` does what has a time.
+//! latency and bandwidth); `timeline` does what has a time, and what `command` is given from outside.
 
+pub(crate) mod command;
 pub(crate) mod link;
 pub(crate) mod rule;
 pub(crate) mod timeline;
 pub(crate) mod verdict;
 
+pub use command::CommandError;
 pub use rule::{Change, FaultAction, FaultRule};

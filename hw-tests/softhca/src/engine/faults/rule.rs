@@ -5,7 +5,12 @@
 //! for each packet of a fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: at the end of
 //! the file.
 
-use crate::engine::spec::device::Gid;
+use std::collections::BTreeSet;
+
+use crate::engine::{
+    codes::port_state,
+    spec::device::{DeviceSpec, Gid},
+};
 
 /// What changes in a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,11 @@ pub enum FaultAction {
         /// For how long.
         for_ns: u64,
     },
+    /// At that time the port goes up, whatever has put it down.
+    LinkUp {
+        /// When, in nanoseconds since the fabric began.
+        at_ns: u64,
+    },
     /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind,
     /// which fails then.
     Async {
@@ -63,6 +73,38 @@ pub enum FaultAction {
         /// What is different from then on.
         change: Change,
     },
+}
+
+impl FaultAction {
+    /// When it happens, in nanoseconds since the fabric began, if that is a time and not a packet or a request.
+    pub(super) fn at_ns(&self) -> Option<u64> {
+        match *self {
+            Self::LinkDown { at_ns, .. }
+            | Self::LinkUp { at_ns }
+            | Self::Async { at_ns, .. }
+            | Self::Change { at_ns, .. } => Some(at_ns),
+            _ => None,
+        }
+    }
+}
+
+/// As the configuration names it.
+impl std::fmt::Display for FaultAction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Drop => "drop",
+            Self::Delay(_) => "delay",
+            Self::Duplicate => "duplicate",
+            Self::Rnr => "rnr",
+            Self::Status(_) => "status",
+            Self::PostSend(_) => "post-send-error",
+            Self::RegMr(_) => "registration-error",
+            Self::CqOverrun => "cq-overrun",
+            Self::LinkDown { .. } => "link-down",
+            Self::LinkUp { .. } => "link-up",
+            Self::Async { .. } | Self::Change { .. } => "event",
+        })
+    }
 }
 
 /// One rule: to what it applies, how often, and what it does.
@@ -146,13 +188,27 @@ fn scatter(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What timed rules have done, as far as this process has told its programs.
-#[derive(Default)]
+/// What timed rules have done, as far as this process has told its programs. A port is a pair: adapter, port.
 pub(crate) struct Timeline {
-    /// Ports (adapter, port) that a rule holds down.
-    pub(super) down: Vec<(usize, u8)>,
-    /// Events given (the rule's index).
-    pub(super) given: Vec<usize>,
+    /// Ports that are not active at first.
+    pub(super) down_at_first: BTreeSet<(usize, u8)>,
+    /// Ports that are not active.
+    pub(super) down: BTreeSet<(usize, u8)>,
+    /// Rules, by index, whose events are given; the commands follow those of the configuration.
+    pub(super) given: BTreeSet<usize>,
+    /// The commands read so far.
+    pub(super) commands: Vec<FaultRule>,
+}
+
+impl Timeline {
+    /// Nothing has happened yet to these adapters.
+    pub(crate) fn new(devices: &[DeviceSpec]) -> Timeline {
+        let ports = devices.iter().enumerate().flat_map(|(index, device)| {
+            (1..).zip(&device.ports).map(move |(port, spec)| ((index, port), spec.state == port_state::ACTIVE))
+        });
+        let down_at_first: BTreeSet<_> = ports.filter(|(_, is_active)| !is_active).map(|(port, _)| port).collect();
+        Timeline { down: down_at_first.clone(), down_at_first, given: BTreeSet::new(), commands: Vec::new() }
+    }
 }
 
 #[cfg(test)]

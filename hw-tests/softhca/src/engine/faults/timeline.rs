@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules with a time: ports that go down, events, objects that fail, and changes of a port's LID, GIDs or partition
-//! keys, each when its time has come.
+//! The rules with a time, of the configuration and given by command: ports that go down and up, events, objects that
+//! fail, and changes of a port's LID, GIDs or partition keys, each when its time has come.
 //!
 //! Each process does for its own programs and queue pairs what a rule says; one that joins later does at once what is
 //! past. Of objects, those fail that exist then. Called by: service, from its thread or from a poll that found nothing.
@@ -18,71 +18,80 @@ use crate::engine::{
         pipes::{ABOUT_DEVICE, ABOUT_PORT, Record},
         sysfs,
     },
-    faults::rule::{Change, FaultAction},
+    faults::{
+        command,
+        rule::{Change, FaultAction, FaultRule, Timeline},
+    },
     qp::{error, table},
     recv::queue::RecvQueue,
     spec::{attributes::AhAttr, device::Gid},
 };
 
-/// Does what the timed rules ask for now; returns when they next ask for something.
+/// Does what the timed rules and the commands ask for now; returns when they next ask for something.
 #[cold]
 pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     let header = fabric.header();
-    let (now, began) = (clock::now(), header.began_ns.get());
-    let mut next = None;
-    let mut wait_for = |when: u64| {
-        if when > now {
-            next = Some(next.map_or(when, |other: u64| other.min(when)));
-        }
-    };
     let mut timeline = fabric.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut down = Vec::new();
-    for (index, rule) in fabric.rules().iter().enumerate() {
-        let device = rule.device.unwrap_or(0);
-        let port = rule.port.unwrap_or(1);
+    let commands = header.commands.seen();
+    for index in timeline.commands.len() as u32..commands {
+        timeline.commands.push(command::read(fabric, index));
+    }
+    let Timeline { down_at_first, down: was_down, given, commands: read } = &mut *timeline;
+    // Read after the commands, so that each of them is due.
+    let (now, began) = (clock::now(), header.began_ns.get());
+    let mut next: Option<u64> = None;
+    let mut is_due = |when: u64| {
+        if when > now {
+            next = Some(next.map_or(when, |other| other.min(when)));
+        }
+        when <= now
+    };
+    let mut down: BTreeSet<(usize, u8)> = down_at_first.clone();
+    let mut due: Vec<(u64, usize, &FaultRule)> = Vec::new();
+    for (index, rule) in fabric.rules().iter().chain(&*read).enumerate() {
+        let Some(at) = rule.action.at_ns().map(|at_ns| began.saturating_add(at_ns)) else { continue };
+        if is_due(at) {
+            due.push((at, index, rule));
+            if let Some(applied) = header.fault_applied.get(index).filter(|_| index < fabric.rules().len()) {
+                applied.set(1);
+            }
+        }
+    }
+    due.sort_by_key(|(at, index, _)| (*at, *index));
+    for (at, index, rule) in due {
+        let (device, port) = (rule.device.unwrap_or(0), rule.port.unwrap_or(1));
         match rule.action {
-            FaultAction::LinkDown { at_ns, for_ns } => {
-                let from = began.saturating_add(at_ns);
-                let until = if for_ns == 0 { clock::NEVER } else { from.saturating_add(for_ns) };
-                wait_for(from);
-                if until != clock::NEVER {
-                    wait_for(until);
-                }
-                if (from..until).contains(&now) {
-                    down.push((device, port));
+            FaultAction::LinkDown { for_ns, .. } => {
+                let until = if for_ns == 0 { clock::NEVER } else { at.saturating_add(for_ns) };
+                if until == clock::NEVER || !is_due(until) {
+                    down.insert((device, port));
                 }
             }
-            FaultAction::Async { kind, at_ns } => {
-                let at = began.saturating_add(at_ns);
-                wait_for(at);
-                if at <= now && !timeline.given.contains(&index) {
-                    timeline.given.push(index);
-                    if is_about_objects(kind) {
-                        fail_objects(fabric, device, kind);
-                    } else {
-                        fabric.raise(device, port_record(kind, port));
-                    }
-                }
+            FaultAction::LinkUp { .. } => {
+                down.remove(&(device, port));
             }
-            FaultAction::Change { kind, at_ns, change } => {
-                let at = began.saturating_add(at_ns);
-                wait_for(at);
-                if at <= now && !timeline.given.contains(&index) {
-                    timeline.given.push(index);
-                    change_port(fabric, device, port, change);
+            FaultAction::Async { kind, .. } if given.insert(index) => {
+                if is_about_objects(kind) {
+                    fail_objects(fabric, device, kind);
+                } else {
                     fabric.raise(device, port_record(kind, port));
                 }
+            }
+            FaultAction::Change { kind, change, .. } if given.insert(index) => {
+                change_port(fabric, device, port, change);
+                fabric.raise(device, port_record(kind, port));
             }
             _ => {}
         }
     }
-    for &(device, port) in down.iter().filter(|port| !timeline.down.contains(port)) {
+    for &(device, port) in down.difference(was_down) {
         set_port(fabric, device, port, port_state::DOWN, event::PORT_ERR);
     }
-    for &(device, port) in timeline.down.iter().filter(|port| !down.contains(port)) {
+    for &(device, port) in was_down.difference(&down) {
         set_port(fabric, device, port, port_state::ACTIVE, event::PORT_ACTIVE);
     }
-    timeline.down = down;
+    *was_down = down;
+    fabric.slot_of(fabric.token()).commands_done.publish(commands);
     next
 }
 

@@ -29,12 +29,16 @@ pub(crate) enum Verdict {
     Status(u32),
 }
 
-/// The actions of the rules that apply here. Each rule counts what fits it, in the whole fabric.
+/// The actions of the rules that apply here. Each rule counts what fits it, and how often it applied, in the whole
+/// fabric.
 fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) -> impl Iterator<Item = FaultAction> {
-    let counts = &fabric.header().fault_counts;
-    fabric.rules().iter().zip(counts).filter_map(move |(rule, count)| {
+    let counts = fabric.header().fault_counts.iter().zip(&fabric.header().fault_applied);
+    fabric.rules().iter().zip(counts).filter_map(move |(rule, (count, applied))| {
         let applies = concerns(&rule.action) && rule.fits(&scene) && rule.takes(u64::from(count.add(1)) + 1);
-        applies.then_some(rule.action)
+        applies.then(|| {
+            applied.add(1);
+            rule.action
+        })
     })
 }
 

@@ -19,7 +19,7 @@ use crate::engine::{
 };
 
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0003;
+const MAGIC: u64 = 0x736f_6674_6863_0004;
 
 /// A multicast group: its address and the indices of its queue pairs plus one.
 #[repr(C)]
@@ -57,8 +57,11 @@ pub(crate) struct Header {
     pub(crate) qps_free_last: W32,
     /// Queue pairs of each adapter.
     pub(crate) qps_of: [W32; MAX_DEVICES],
-    /// Packets that each rule for faults has seen.
+    /// What each rule for faults has seen that fits it, and how often it applied.
     pub(crate) fault_counts: [W32; MAX_RULES],
+    pub(crate) fault_applied: [W32; MAX_RULES],
+    /// Commands given so far (`faults::command`).
+    pub(crate) commands: W32,
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
     /// Until when the model's link is taken, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],

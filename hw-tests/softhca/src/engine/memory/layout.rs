@@ -19,6 +19,8 @@ pub(crate) const MAX_PORTS: usize = 2;
 pub(crate) const HW_COUNTERS: usize = 8;
 /// Rules for faults.
 pub(crate) const MAX_RULES: usize = 64;
+/// Commands that a fabric is ever given.
+pub(crate) const MAX_COMMANDS: u32 = 4096;
 /// Multicast groups at a time, and members of each.
 pub(crate) const MAX_GROUPS: usize = 64;
 pub(crate) const MAX_MEMBERS: usize = 32;
@@ -31,6 +33,7 @@ pub(crate) const MAX_CARRIED: u32 = 256;
 /// The header lies before this.
 pub(super) const SLOTS_AT: u64 = 64 << 10;
 const XRC_QUEUES_AT: u64 = 256 << 10;
+const COMMANDS_AT: u64 = 512 << 10;
 const MRS_AT: u64 = 1 << 20;
 const QPS_AT: u64 = 32 << 20;
 /// Bytes of a queue pair's place.
@@ -54,6 +57,11 @@ pub(crate) fn xrc_queue_at(index: u32) -> u64 {
     XRC_QUEUES_AT + u64::from(index) * 64
 }
 
+/// Where a command lies.
+pub(crate) fn command_at(index: u32) -> u64 {
+    COMMANDS_AT + u64::from(index) * 64
+}
+
 /// Where a queue pair lies.
 #[inline]
 pub(crate) fn qp_at(index: u32) -> u64 {
@@ -61,5 +69,6 @@ pub(crate) fn qp_at(index: u32) -> u64 {
 }
 
 const _: () = assert!(SLOTS_AT + MAX_PROCESSES as u64 * 64 <= XRC_QUEUES_AT);
-const _: () = assert!(XRC_QUEUES_AT + MAX_XRC_QUEUES as u64 * 64 <= MRS_AT);
+const _: () = assert!(XRC_QUEUES_AT + MAX_XRC_QUEUES as u64 * 64 <= COMMANDS_AT);
+const _: () = assert!(COMMANDS_AT + MAX_COMMANDS as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);

@@ -33,6 +33,10 @@ pub(crate) struct Slot {
     started: W64,
     /// Highest entry of a memory region that this process used, plus one; 0 for none.
     pub(crate) mrs_used: W32,
+    /// The pipe that wakes its service thread; 0 before that runs.
+    pub(crate) doorbell: W32,
+    /// How many of the fabric's commands it has carried out.
+    pub(crate) commands_done: W32,
 }
 
 // SAFETY: words only, repr(C), zero is a free slot.
@@ -98,6 +102,8 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
             slot.generation.set(generation);
             slot.started.set(began);
             slot.mrs_used.set(0);
+            slot.doorbell.set(0);
+            slot.commands_done.set(0);
             slot.pid.publish(pid);
             return Ok(token(index, generation));
         }

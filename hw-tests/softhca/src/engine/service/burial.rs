@@ -5,7 +5,11 @@
 //! program left). Grade: setup. Thread rule: any thread that holds no lock; under the kernel's lock of the region's
 //! file, so that one process at a time buries.
 
-use crate::engine::{fabric::Fabric, mr, qp, recv::xrc};
+use crate::engine::{
+    fabric::{Fabric, pipes},
+    mr, qp,
+    recv::xrc,
+};
 
 /// Frees everything of a dead process. Harmless if it lives, or if another has done it.
 pub(crate) fn bury(fabric: &Fabric, token: u32) {
@@ -18,6 +22,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
             mr::table::release_all_of(fabric, token);
             xrc::release_all_of(fabric, token);
             fabric.release_memory_of(token);
+            pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
             fabric.slot_of(token).free();
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! that a connected process has ended.
 //!
 //! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. What it has to do is in
-//! `fabric::timers`. Called by: join (starts it), cq (polls that found nothing run what is due). Grade: pending. Thread
+//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: join (starts it), cq (polls that found nothing run what is due). Grade: pending. Thread
 //! rule: its thread, or any that polls; no shared lock is held. Times are host nanoseconds.
 //!
 //! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
@@ -17,7 +17,10 @@ use std::sync::{
 
 use crate::engine::{
     Errno, Result, clock,
-    fabric::Fabric,
+    fabric::{
+        Fabric,
+        pipes::{ABOUT_COMMAND, Mailbox},
+    },
     faults::timeline,
     send::retry::retry,
     service::{burial::bury, deferred::run_deferred},
@@ -30,6 +33,9 @@ use crate::engine::{
 /// `munmap`. MPI libraries write hooks over the first instructions of these functions, in no thread's way but their
 /// own, right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
+    let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
+    doorbell.expect(ABOUT_COMMAND, 0);
+    fabric.slot_of(fabric.token()).doorbell.publish(doorbell.id);
     let mut blocked = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
     // SAFETY: both sets are ours; the first is filled before it is changed and read.
@@ -42,8 +48,10 @@ pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     }
     let fabric = Arc::clone(fabric);
     let (ready, is_ready) = sync_channel(1);
-    let started =
-        std::thread::Builder::new().name("softhca".into()).stack_size(256 << 10).spawn(move || serve(&fabric, ready));
+    let started = std::thread::Builder::new()
+        .name("softhca".into())
+        .stack_size(256 << 10)
+        .spawn(move || serve(&fabric, &doorbell, ready));
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
@@ -78,20 +86,20 @@ fn run(fabric: &Fabric) {
             fabric.timers.retry_at(index, when);
         }
     }
-    if fabric.has_faults {
+    if fabric.has_faults || fabric.header().commands.get() != 0 {
         fabric.timers.set_next_fault(timeline::on_time(fabric));
     }
 }
 
 /// What the thread does; `ready` is told when it sleeps for the first time.
-fn serve(fabric: &Fabric, ready: SyncSender<()>) {
+fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
     let mut ready = Some(ready);
     loop {
         run(fabric);
         run_deferred(fabric);
         let sleep = fabric.timers.begin_sleep();
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = vec![poll(sleep.wake)];
+        let mut fds = vec![poll(sleep.wake), poll(doorbell.fd())];
         fds.extend(sleep.processes.iter().map(|(_, fd)| poll(*fd)));
         if let Some(ready) = ready.take() {
             let _nobody_else_waits = ready.send(());
@@ -104,7 +112,11 @@ fn serve(fabric: &Fabric, ready: SyncSender<()>) {
         // SAFETY: `fds` has as many entries as said, and `pause` lives during the call.
         unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const pause, std::ptr::null()) };
         fabric.timers.end_sleep(fds[0].revents != 0);
-        for (fd, (token, _)) in fds[1..].iter().zip(sleep.processes) {
+        if fds[1].revents != 0 {
+            // It says that there is a command, which `run` finds.
+            let _rung = doorbell.read();
+        }
+        for (fd, (token, _)) in fds[2..].iter().zip(sleep.processes) {
             if fd.revents != 0 {
                 fabric.timers.forget_process(token);
                 bury(fabric, token);

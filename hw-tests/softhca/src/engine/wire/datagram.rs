@@ -73,8 +73,11 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
     let peer = place(fabric, to.qpn);
     // Addresses may have changed since the handle was made.
-    let there = if fabric.ports.may_change() { fabric.route(device as usize, port as u8, &to.address) } else { None };
-    let (to_device, to_port) = if fabric.ports.may_change() { there.unwrap_or_default() } else { (to.device, to.port) };
+    let (to_device, to_port) = if fabric.ports.have_changed() {
+        fabric.route(device as usize, port as u8, &to.address).unwrap_or_default()
+    } else {
+        (to.device, to.port)
+    };
     if peer.qpn.get() == to.qpn && peer.device.get() == to_device && peer.port.get() == to_port {
         for _ in 0..copies {
             deliver(fabric, qp, peer, m, ready_ns);

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_device` and the list of them; and which fabric this process belongs to, found once, from the environment:
-//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric), `SOFTHCA_CONFIG` (a file) and
-//! `SOFTHCA_PROFILE` (the profile of devices that name none).
+//! `ibv_device` and the list of them; and the fabric that this process belongs to, found once, from the environment.
 //!
 //! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it.
 //! Grade: setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
 
 use std::ffi::{c_char, c_int};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::config::Config;
 use crate::engine::fabric::sysfs;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
-use crate::fabric_folder::{belong_to_run, check_private, is_fabric_name, make_private, named_folder};
-use crate::profiles;
+use crate::environment::{self, Place};
+use crate::fabric_folder::{belong_to_run, check_private, make_private};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::verbs::error::set_errno;
 
@@ -90,14 +87,12 @@ pub(crate) fn library() -> Result<&'static Library> {
 }
 
 fn describe() -> anyhow::Result<Library> {
-    let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
-    let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
-    let profile = profile.map_err(|error| anyhow::anyhow!("SOFTHCA_PROFILE: {error}"))?;
-    let config = match std::env::var_os("SOFTHCA_CONFIG").filter(|path| !path.is_empty()) {
-        Some(path) => Config::read_as(Path::new(&path), profile)?,
-        None => Config::of_profile(profile),
+    let config = environment::config()?;
+    let folder = match environment::place(&config)? {
+        // A process that outlives its `softhca run` must not make the folder anew.
+        Place::Folder(folder) => check_private(&folder).map(|()| folder)?,
+        Place::Named(folder) => make_private(&folder).map(|()| folder)?,
     };
-    let folder = fabric_folder(config.fabric.as_deref())?;
     sysfs::make(&folder, &config.devices)?;
     let devices = config
         .devices
@@ -105,24 +100,7 @@ fn describe() -> anyhow::Result<Library> {
         .enumerate()
         .map(|(index, spec)| Box::into_raw(Box::new(SoftDevice::new(index, spec, &folder))) as usize)
         .collect();
-    let spec = FabricSpec { folder, devices: config.devices, faults: config.faults, trace: config.trace };
-    Ok(Library { spec, devices, fabric: Mutex::new(None) })
-}
-
-/// `SOFTHCA_FABRIC` if it is a path, which must be there: a process that outlives its `softhca run` must not make the
-/// folder anew. Otherwise the folder in shared memory of that name, the configuration's, or `default`, made on demand.
-fn fabric_folder(configured: Option<&str>) -> anyhow::Result<PathBuf> {
-    let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
-    if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {
-        let folder = PathBuf::from(path);
-        check_private(&folder)?;
-        return Ok(folder);
-    }
-    let name = given.as_deref().or(configured).unwrap_or("default");
-    anyhow::ensure!(is_fabric_name(name), "SOFTHCA_FABRIC={name}: a fabric's name is 1 to 64 letters, digits, - and _");
-    let folder = named_folder(name);
-    make_private(&folder)?;
-    Ok(folder)
+    Ok(Library { spec: config.fabric_in(folder), devices, fabric: Mutex::new(None) })
 }
 
 impl SoftDevice {

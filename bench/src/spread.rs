@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the rounds of a cell (a test over a transport with a size) give together: their median, how far they lie apart,
+//! and whether that is too far to say anything.
+//!
+//! Grade: setup. Called by [`crate::run`], which measures such cells again, and [`crate::report`], which marks those that
+//! stay so. Pure; tests: at the end of this file.
+
+use crate::catalogue::transport::Transport;
+use crate::numbers::quantile;
+use crate::programs::measurement::Measurement;
+use std::collections::BTreeMap;
+
+/// Name of the test or of the raw program, what carries it, and the message size.
+pub(crate) type Cell<'a> = (&'a str, Transport, u64);
+
+/// Rounds that lie farther apart than this part of their median say little.
+const TOO_WIDE: f64 = 0.25;
+
+/// The rounds of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rounds {
+    /// Their median.
+    pub(crate) value: f64,
+    /// Their interquartile range; of one round, what the measurement itself says.
+    pub(crate) spread: f64,
+}
+
+impl Rounds {
+    /// Of measurements of one cell, at least one.
+    fn of(measured: &[&Measurement]) -> Self {
+        let mut values: Vec<f64> = measured.iter().map(|one| one.value).collect();
+        values.sort_by(f64::total_cmp);
+        let spread = match measured {
+            [only] => only.spread,
+            _ => quantile(&values, 0.75) - quantile(&values, 0.25),
+        };
+        Self { value: quantile(&values, 0.5), spread }
+    }
+
+    /// Whether they lie too far apart.
+    pub(crate) fn is_unsteady(self) -> bool {
+        self.spread > TOO_WIDE * self.value
+    }
+}
+
+/// Every cell that was measured.
+pub(crate) fn cells(measurements: &[Measurement]) -> BTreeMap<Cell<'_>, Rounds> {
+    let mut cells: BTreeMap<Cell, Vec<&Measurement>> = BTreeMap::new();
+    for one in measurements {
+        cells.entry((&one.test, one.transport, one.bytes)).or_default().push(one);
+    }
+    cells.into_iter().map(|(cell, measured)| (cell, Rounds::of(&measured))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::measurement::tests::measured;
+
+    fn rounds(values: &[f64]) -> Rounds {
+        let measured: Vec<_> = values.iter().map(|value| measured("latency", Transport::Ibex, 8, *value)).collect();
+        cells(&measured)[&("latency", Transport::Ibex, 8)]
+    }
+
+    #[test]
+    fn rounds_are_unsteady_whose_quartiles_lie_apart_by_more_than_a_quarter_of_their_median() {
+        assert_eq!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]), Rounds { value: 10.0, spread: 2.5 });
+        assert!(!rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]).is_unsteady());
+        assert!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.6]).is_unsteady());
+        assert!(rounds(&[0.56, 0.88, 0.60]).is_unsteady());
+    }
+
+    #[test]
+    fn one_round_off_does_not_make_many_unsteady() {
+        assert!(rounds(&[10.0, 10.0, 30.0]).is_unsteady());
+        assert!(!rounds(&[10.0, 10.0, 30.0, 10.0, 10.1, 10.2]).is_unsteady());
+    }
+
+    #[test]
+    fn one_round_is_as_unsteady_as_it_says() {
+        assert!(rounds(&[1.9]).is_unsteady() && !rounds(&[2.1]).is_unsteady());
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `softhca ctl`: what it commands is in force in every process of the fabric when it returns, and in those that come
+//! later; what is wrong with a command is said. The programs are this test program's own processes.
+
+mod engine_support;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    time::Duration,
+};
+
+use engine_support::{Folder, Settings, pair, wait};
+use softhca::{
+    engine::{
+        Fabric,
+        codes::{event, port_state},
+        faults::CommandError,
+    },
+    environment::{self, Place},
+};
+
+const TWO_ADAPTERS: &str = "[[device]]\n[[device]]\n[[device.port]]\nstate = \"down\"\n[[device.port]]\n";
+
+/// A fabric's folder with its configuration.
+fn fabric(name: &str, configuration: &str) -> Folder {
+    let folder = Folder::new(name);
+    std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(folder.0.join("adapters.toml"), configuration).unwrap();
+    folder
+}
+
+/// The program, within the fabric.
+fn within(folder: &Path, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("SOFTHCA_FABRIC", folder).env("SOFTHCA_CONFIG", folder.join("adapters.toml"));
+    command
+}
+
+fn ctl(folder: &Folder, words: &str) -> Output {
+    within(&folder.0, env!("CARGO_BIN_EXE_softhca")).arg("ctl").args(words.split(' ')).output().unwrap()
+}
+
+fn obeyed(folder: &Folder, words: &str) -> String {
+    let output = ctl(folder, words);
+    assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(folder: &Folder, words: &str) -> String {
+    let output = ctl(folder, words);
+    assert!(!output.status.success(), "{words} was done");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Another process that has opened an adapter, and answers questions about it.
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start(folder: &Folder) -> Program {
+        let mut child = within(&folder.0, std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "answers_questions"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut program = Program { child, input, output };
+        program.hear();
+        program
+    }
+
+    /// The next of its numbers.
+    fn hear(&mut self) -> u32 {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the program has ended");
+            if let Some((_, number)) = line.trim().split_once("answer ") {
+                return number.parse().unwrap();
+            }
+        }
+    }
+
+    fn ask(&mut self, question: &str) -> u32 {
+        writeln!(self.input, "{question}").unwrap();
+        self.hear()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ends = self.child.kill();
+        let _ended = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "started by the other tests of this file, as their programs"]
+fn answers_questions() {
+    let config = environment::config().unwrap();
+    let Place::Folder(folder) = environment::place(&config).unwrap() else { panic!("started by another test") };
+    let fabric = Fabric::join(config.fabric_in(folder)).unwrap();
+    let adapters: Vec<_> = (0..fabric.devices().len()).map(|device| fabric.open(device).unwrap()).collect();
+    println!("answer 0");
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let (question, of) = line.split_once(' ').unwrap();
+        let adapter = &adapters[of.parse::<usize>().unwrap()];
+        println!(
+            "answer {}",
+            match question {
+                "state" => adapter.port_state(1).unwrap(),
+                "lid" => u32::from(adapter.port(1).unwrap().lid),
+                _ => adapter.read_async_event().unwrap().kind,
+            }
+        );
+    }
+}
+
+#[test]
+fn every_program_sees_a_link_go_down_and_come_up_by_command() {
+    let folder = fabric("ctl-link", "[[device]]\n");
+    let mut programs = [Program::start(&folder), Program::start(&folder)];
+    for (command, state, told) in [
+        ("link-down softhca0", port_state::DOWN, event::PORT_ERR),
+        ("link-up softhca0:1", port_state::ACTIVE, event::PORT_ACTIVE),
+        ("link-down softhca0:1", port_state::DOWN, event::PORT_ERR),
+        ("link-up softhca0", port_state::ACTIVE, event::PORT_ACTIVE),
+    ] {
+        obeyed(&folder, command);
+        for program in &mut programs {
+            assert_eq!(program.ask("state 0"), state, "{command}");
+            assert_eq!(program.ask("event 0"), told, "{command}");
+        }
+    }
+    // Down for a time, and told of both.
+    obeyed(&folder, "link-down softhca0 for_ns=1000000");
+    for program in &mut programs {
+        assert_eq!([program.ask("event 0"), program.ask("event 0")], [event::PORT_ERR, event::PORT_ACTIVE]);
+    }
+}
+
+#[test]
+fn a_command_raises_events_and_changes_ports() {
+    let folder = fabric("ctl-event", TWO_ADAPTERS);
+    let mut program = Program::start(&folder);
+    obeyed(&folder, "event softhca0 LID_CHANGE lid=99");
+    assert_eq!([program.ask("lid 0"), program.ask("event 0")], [99, event::LID_CHANGE]);
+    obeyed(&folder, "event softhca1 IBV_EVENT_DEVICE_FATAL");
+    assert_eq!(program.ask("event 1"), event::DEVICE_FATAL);
+    assert_eq!(program.ask("state 1"), port_state::DOWN, "by the configuration");
+    obeyed(&folder, "link-up softhca1");
+    assert_eq!([program.ask("state 1"), program.ask("event 1")], [port_state::ACTIVE, event::PORT_ACTIVE]);
+}
+
+#[test]
+fn who_joins_later_finds_what_was_commanded() {
+    let folder = fabric("ctl-later", TWO_ADAPTERS);
+    for command in ["link-down softhca0", "event softhca0 LID_CHANGE lid=99", "link-up softhca1"] {
+        obeyed(&folder, command);
+    }
+    let mut program = Program::start(&folder);
+    let pipes = std::fs::read_dir(&folder.0).unwrap().filter(|file| {
+        let name = file.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with("pipe-")
+    });
+    assert_eq!(pipes.count(), 3, "its own and those of two adapters: commands leave nothing to who comes next");
+    let found = ["state 0", "lid 0", "state 1"].map(|question| program.ask(question));
+    assert_eq!(found, [port_state::DOWN, 99, port_state::ACTIVE]);
+    obeyed(&folder, "link-up softhca0");
+    assert_eq!(program.ask("state 0"), port_state::ACTIVE);
+}
+
+#[test]
+fn a_run_takes_commands_from_within() {
+    let script = "\"$0\" ctl link-down softhca0 && \"$0\" ctl link-up softhca0 && \"$0\" ctl faults";
+    let softhca = env!("CARGO_BIN_EXE_softhca");
+    let output = Command::new(softhca).args(["run", "--", "sh", "-c", script, softhca]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_wrong_with_a_command_is_said() {
+    let folder = fabric("ctl-wrong", "[[device]]\nname = \"rail\"\n");
+    for (command, words) in [
+        ("link-down softhca0", "there are rail"),
+        ("link-up rail:2", "port = 2"),
+        ("link-down rail lid=3", "lid"),
+        ("event rail PORT_GONE", "PORT_ERR"),
+        ("event rail LID_CHANGE lid=0", "lid = 0"),
+    ] {
+        let said = refused(&folder, command);
+        assert!(said.contains(words), "{command}: {said}");
+    }
+    let mut nowhere = within(&folder.0, env!("CARGO_BIN_EXE_softhca"));
+    nowhere.args(["ctl", "link-down", "rail"]).env("SOFTHCA_FABRIC", folder.0.join("not-there"));
+    let said = String::from_utf8(nowhere.output().unwrap().stderr).unwrap();
+    assert!(said.contains("softhca run") && said.contains("not-there"), "{said}");
+}
+
+fn all_threads_are_stopped(pid: u32) -> bool {
+    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.all(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap().contains(") T "))
+}
+
+#[test]
+fn a_process_that_does_not_obey_is_named() {
+    let folder = fabric("ctl-stopped", "[[device]]\n");
+    let mut program = Program::start(&folder);
+    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let rule = config.command("link-down", "softhca0", &[]).unwrap();
+    let fabric = Fabric::join(config.fabric_in(folder.0.clone())).unwrap();
+    let pid = program.child.id();
+    let signal = |signal| {
+        // SAFETY: the program of this test; kill touches no memory.
+        unsafe { libc::kill(pid as i32, signal) }
+    };
+    signal(libc::SIGSTOP);
+    while !all_threads_are_stopped(pid) {
+        std::thread::yield_now();
+    }
+    let given = fabric.command(&rule, Duration::from_millis(300));
+    signal(libc::SIGCONT);
+    assert!(matches!(&given, Err(CommandError::Unanswered { pids, .. }) if *pids == [pid]), "{given:?}");
+    assert_eq!(program.ask("event 0"), event::PORT_ERR, "it is carried out when the process goes on");
+    // The dead need not answer.
+    drop(program);
+    fabric.command(&rule, Duration::from_mins(1)).unwrap();
+}
+
+#[test]
+fn how_often_a_fault_applied_is_told() {
+    let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
+                 [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
+    let folder = fabric("ctl-faults", rules);
+    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let adapter = Fabric::join(config.fabric_in(folder.0.clone())).unwrap().open(0).unwrap();
+    let (a, b) = pair(&adapter, 4096, &Settings::default());
+    for i in 0..4 {
+        b.recv(i, 0, 64);
+        a.send(i, 0, 64);
+        assert_eq!(wait(&a.send_cq).status, 0);
+    }
+    let told = obeyed(&folder, "faults");
+    assert_eq!(told, "1 duplicate applied 2 of 4\n2 drop applied 0 of 4\n3 link-up applied 1 of 1\n");
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults that a test pulls in the middle of a job: the program says that it is there, the test gives the emulated
+//! adapters a command (`softhca ctl`), and lets the program go on by the file that it waits for (hw-tests/mpi/check.h).
+//!
+//! Setup grade; one test at a time.
+
+use crate::launch::Launch;
+use crate::site::{Site, counted, fault_to_come, faults_applied};
+use anyhow::{Context, Result, bail};
+use hw_tests::{Fabric, Job, Outcome};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
+const MARK: &str = "in the middle: rank ";
+
+/// A job that is in the middle, and the adapters beneath it.
+pub(crate) struct Pull<'a> {
+    fabric: &'a Fabric,
+    file: &'a Path,
+}
+
+impl Pull<'_> {
+    /// Gives the adapters a command, which is in force in every rank when this returns.
+    pub(crate) fn ctl(&self, words: &str) -> Result<()> {
+        self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Runs a shell script on the first node, for adapters that take no commands.
+    pub(crate) fn run(&self, script: &str) -> Result<()> {
+        self.fabric.run(&Job::new(["sh", "-ec", script]))?.checked().map(drop)
+    }
+
+    /// Lets the program go on to its end.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        fs::write(self.file, "").with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// Takes port 1 of an adapter down while messages are under way on it, which is known by one that is not
+    /// acknowledged: where none was at that moment, once more.
+    pub(crate) fn down_in_traffic(&self, device: &str) -> Result<()> {
+        for _ in 0..20 {
+            let before = self.unacknowledged(device)?;
+            self.ctl(&format!("link-down {device}"))?;
+            let until = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < until {
+                if self.unacknowledged(device)? > before {
+                    return Ok(());
+                }
+            }
+            self.ctl(&format!("link-up {device}"))?;
+        }
+        bail!("{device} went down twenty times, and no message was under way on it")
+    }
+
+    fn unacknowledged(&self, device: &str) -> Result<u64> {
+        counted(self.fabric, device, "local_ack_timeout_err")
+    }
+
+    /// Takes one after the other of these adapters' ports down for a moment, so many times in all.
+    pub(crate) fn flap(&self, devices: &[&str], times: usize) -> Result<()> {
+        for device in devices.iter().cycle().take(times) {
+            // It comes back by itself, however long the next command takes to start.
+            self.ctl(&format!("link-down {device} for_ns=25000000"))?;
+            self.ctl(&format!("link-up {device}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The file that lets a program go on.
+struct GoOn(PathBuf);
+
+impl Drop for GoOn {
+    fn drop(&mut self) {
+        // It lies in the folder for temporary files, and may not have been made.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Launch {
+    /// Runs it to its end; when each rank says that it is in the middle, `pull` is called, once.
+    pub(crate) fn pulled(&self, site: &mut Site, pull: impl FnOnce(&Pull<'_>) -> Result<()>) -> Result<Outcome> {
+        let marks: Vec<String> = (0..self.ranks()).map(|rank| format!("{MARK}{rank}")).collect();
+        self.pulled_at(site, &marks, pull)
+    }
+
+    /// The same for a job that is let go on when its faults have taken place, unless they end it.
+    pub(crate) fn until_faults(&self, site: &mut Site) -> Result<Outcome> {
+        self.pulled_at(site, &[], |pull| {
+            let until = Instant::now() + self.time_limit();
+            while fault_to_come(pull.fabric)?.is_some() && Instant::now() < until {}
+            pull.go_on()
+        })
+    }
+
+    /// The same for a program that does its cases again and again: when the first is done.
+    pub(crate) fn pulled_after_a_case(
+        &self,
+        site: &mut Site,
+        pull: impl FnOnce(&Pull<'_>) -> Result<()>,
+    ) -> Result<Outcome> {
+        self.pulled_at(site, &["ok ".to_owned()], pull)
+    }
+
+    fn pulled_at(
+        &self,
+        site: &mut Site,
+        marks: &[String],
+        pull: impl FnOnce(&Pull<'_>) -> Result<()>,
+    ) -> Result<Outcome> {
+        let file = GoOn(std::env::temp_dir().join(format!("ibex-go-on-{}", std::process::id())));
+        let launch = self.clone().environment("IBEX_TEST_GO_ON", &file.0.display().to_string());
+        let (fabric, job) = launch.prepared(site)?;
+        let mut running = fabric.spawn(&job)?;
+        for mark in marks {
+            // The job's own limit ends it before.
+            running.wait_for_line(mark, job.limit * Job::CROWDED)?;
+        }
+        pull(&Pull { fabric, file: &file.0 })?;
+        let outcome = running.wait()?;
+        faults_applied(fabric, self.configuration(), &outcome)?;
+        Ok(outcome)
+    }
+}

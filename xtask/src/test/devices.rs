@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs.
+//!
+//! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
+//! Called by [`super`]. Grade: setup. Tests: at the end of this file.
+
+use super::arguments::Arguments;
+use super::tally::Tally;
+use crate::build::{self, Profile, Tests};
+use crate::series;
+use crate::workspace::Workspace;
+use anyhow::{Context, Result};
+use hw_tests::device::SOFT_ROCE;
+use hw_tests::openmpi::Series;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
+/// kernel's.
+pub(super) const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
+
+/// What is tested with Open MPI 5 unless only one device is asked for, by words of the tests' names: events, protocols,
+/// one-sided operations, failures.
+const ON_5: [&str; 10] = [
+    "what_events_show",
+    "events_",
+    "MPI_T",
+    "PERUSE",
+    "every_send_mode",
+    "random_traffic",
+    "no_registration_outlives",
+    "one-sided_",
+    "a_rank_that_ends_by",
+    "ibex_names_the_peer",
+];
+
+/// What is tested on soft-RoCE when an Open MPI is asked for and no device: whether jobs start and talk in a guest and
+/// between two, and what a kernel's device does otherwise than an emulated one.
+const ON_SOFT_ROCE_WITH_MPI: [&str; 8] = [
+    "every_send_mode_delivers_at_every_size_on_2_ranks",
+    "what_events_show_is_what_was_sent_on_2_ranks",
+    "one-sided_transfers_land_where_they_should_on_2_ranks",
+    "a_rank_that_ends_by_kill_during_large_traffic",
+    "ibex_names_the_peer_that_died_during_small_traffic",
+    "no_registration_outlives",
+    "messages_cross_between_two_nodes",
+    "four_ranks_on_two_nodes_agree_on_collective_results",
+];
+
+/// Which of the tests run on a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Which {
+    /// Those of the quick tier.
+    Quick,
+    /// Those that may end otherwise there than on another device.
+    DeviceDependent,
+    /// All.
+    All,
+}
+
+/// The tests on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OnDevice<'a> {
+    pub(super) device: &'a str,
+    which: Which,
+    /// Words of the tests' names, of which one is enough; without any, all.
+    only: Vec<&'a str>,
+}
+
+/// On which devices tests are run, and which.
+pub(super) fn runs(arguments: &Arguments) -> Vec<OnDevice<'_>> {
+    if arguments.no_device {
+        return Vec::new();
+    }
+    let only: Vec<&str> = arguments.only.iter().map(String::as_str).collect();
+    let whole = |device| OnDevice { device, which: Which::All, only: only.clone() };
+    let quick = |device| OnDevice { which: Which::Quick, ..whole(device) };
+    let usual = |device| {
+        let is_elsewhere = device == DEVICES[1] || device == DEVICES[2];
+        OnDevice { which: if is_elsewhere { Which::DeviceDependent } else { Which::All }, ..whole(device) }
+    };
+    match (arguments.device.as_deref(), arguments.mpi) {
+        (Some(device), _) if !only.is_empty() => vec![whole(device)],
+        (None, _) if !only.is_empty() || arguments.list => vec![whole(DEVICES[0])],
+        (Some(device), _) => vec![if arguments.all { usual(device) } else { quick(device) }],
+        (None, Some(_)) if arguments.all => {
+            vec![whole(DEVICES[0]), OnDevice { only: ON_SOFT_ROCE_WITH_MPI.to_vec(), ..whole(SOFT_ROCE) }]
+        }
+        (None, None) if arguments.all => DEVICES.map(usual).to_vec(),
+        (None, _) => vec![quick(DEVICES[0]), quick(SOFT_ROCE)],
+    }
+}
+
+/// What device tests are told of their surroundings.
+struct Surroundings {
+    components: PathBuf,
+    programs: PathBuf,
+    command: PathBuf,
+    engine: PathBuf,
+    softhca: PathBuf,
+}
+
+/// Runs the device tests, as often as asked for; with `--all` on the library as users have it.
+pub(super) fn run(
+    workspace: &Workspace,
+    tests: &Tests,
+    arguments: &Arguments,
+    runs: &[OnDevice<'_>],
+    tally: &mut Tally,
+) {
+    let profile = if arguments.all { Profile::Release } else { Profile::Dev };
+    if profile == Profile::Release && tally.timed("release build", || build::library(workspace)).is_none() {
+        return;
+    }
+    let Some(program) = tally.done("the device tests are built", tests.of("hw-tests", "device")) else { return };
+    let surroundings = tally.timed("C programs", || surroundings(workspace, tests, profile));
+    let Some(surroundings) = surroundings else { return };
+    if arguments.list {
+        let listed = command(&program, &surroundings, &runs[0]).env("IBEX_LIST", "1").status();
+        tally.done("the list", listed.context("cannot start the device tests"));
+        return;
+    }
+    for _ in 0..arguments.again {
+        for run in runs {
+            tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
+        }
+    }
+}
+
+fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Result<Surroundings> {
+    for folder in ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"] {
+        build::programs(workspace, folder)?;
+    }
+    Ok(Surroundings {
+        components: workspace.components(),
+        programs: workspace.programs(),
+        command: build::command(workspace, profile)?,
+        engine: tests.of("hw-tests", "engine")?,
+        softhca: build::softhca(workspace),
+    })
+}
+
+fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("IBEX_DEVICE", run.device)
+        .env("IBEX_ONLY", run.only.join("\n"))
+        .env("IBEX_COMPONENTS", &surroundings.components)
+        .env("IBEX_PROGRAMS", &surroundings.programs)
+        .env("IBEX_COMMAND", &surroundings.command)
+        .env("IBEX_ENGINE_TESTS", &surroundings.engine)
+        .env("SOFTHCA_COMMAND", &surroundings.softhca);
+    match run.which {
+        Which::Quick => command.env("IBEX_TESTS", "quick"),
+        Which::DeviceDependent => command.env("IBEX_TESTS", "device-dependent"),
+        Which::All => command.env("IBEX_TESTS", "all"),
+    };
+    command
+}
+
+/// The tests of [`ON_5`]; where no Debian 13 root is to be had, they are skipped, and that is said.
+pub(super) fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
+    if !matches!(series::place(Some(Series::V5)), Ok(series::Place::Debian13)) {
+        return;
+    }
+    let mut arguments = ["test", "--mpi", "5", "--device", DEVICES[0]].map(OsString::from).to_vec();
+    arguments.extend(ON_5.iter().flat_map(|test| ["--only", test]).map(OsString::from));
+    match series::command_in_debian13(workspace, &arguments) {
+        Ok(mut command) => tally.all_of("device tests with Open MPI 5", &mut command),
+        Err(error) => tally.skip(&format!("the tests with Open MPI 5: {error:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// The devices that such a command line runs tests on, and which.
+    fn asked(line: &str) -> Vec<(String, Which, usize)> {
+        let words = std::iter::once("test").chain(line.split_whitespace());
+        let arguments = Line::parse_from(words).arguments;
+        runs(&arguments).into_iter().map(|run| (run.device.to_owned(), run.which, run.only.len())).collect()
+    }
+
+    fn run(device: &str, which: Which, only: usize) -> (String, Which, usize) {
+        (device.to_owned(), which, only)
+    }
+
+    #[test]
+    fn the_quick_tier_runs_on_an_emulated_adapter_and_on_soft_roce() {
+        assert_eq!(asked(""), [run(DEVICES[0], Which::Quick, 0), run(SOFT_ROCE, Which::Quick, 0)]);
+        assert_eq!(asked("--device mlx5_0"), [run("mlx5_0", Which::Quick, 0)]);
+        assert_eq!(asked("--no-device"), []);
+    }
+
+    #[test]
+    fn what_is_the_same_on_every_device_runs_on_the_first() {
+        let each =
+            [(DEVICES[0], Which::All), (DEVICES[1], Which::DeviceDependent), (DEVICES[2], Which::DeviceDependent)];
+        assert_eq!(asked("--all"), each.map(|(device, which)| run(device, which, 0)));
+        assert_eq!(asked("--all --device soft-roce"), [run(SOFT_ROCE, Which::DeviceDependent, 0)]);
+        assert_eq!(asked("--all --device mlx5_0"), [run("mlx5_0", Which::All, 0)]);
+    }
+
+    #[test]
+    fn who_names_tests_gets_these_alone_of_either_tier() {
+        assert_eq!(asked("--only rail"), [run(DEVICES[0], Which::All, 1)]);
+        assert_eq!(asked("--only rail --only link --device soft-roce"), [run(SOFT_ROCE, Which::All, 2)]);
+        assert_eq!(asked("--mpi 5 --only rail"), [run(DEVICES[0], Which::All, 1)]);
+    }
+
+    #[test]
+    fn with_an_open_mpi_a_few_tests_follow_on_soft_roce() {
+        let few = ON_SOFT_ROCE_WITH_MPI.len();
+        assert_eq!(asked("--all --mpi 5"), [run(DEVICES[0], Which::All, 0), run(SOFT_ROCE, Which::All, few)]);
+    }
+}

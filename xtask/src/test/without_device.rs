@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests, those of the
+//! emulated adapter; with `--all` also models under loom, tests under Miri, and programs of others.
+//!
+//! Called by [`super`]. Grade: setup.
+
+use super::tally::Tally;
+use crate::build::{self, TestProgram, Tests};
+use crate::command::{cargo, step};
+use crate::workspace::Workspace;
+use crate::{miri, readers};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// The test targets that are run on a device, by folder and name.
+const ON_DEVICES: [(&str, &str); 2] = [("hw-tests", "device"), ("hw-tests", "engine")];
+
+/// The test targets whose subject are programs of others, each of which takes the machine for itself.
+const OF_OTHERS: [(&str, &str); 2] = [("hw-tests/softhca", "programs"), ("view", "browser")];
+
+/// The packages that are linked with an Open MPI, or with the rdma-core beside it.
+const LINKED_WITH_OPEN_MPI: [&str; 3] = ["ffi", "plugin-abi", "hw-tests/softhca"];
+
+/// Formatting and clippy, of all packages.
+pub(super) fn lints(workspace: &Workspace, tally: &mut Tally) {
+    tally.part("formatting", cargo(workspace.root()).args(["fmt", "--all", "--check"]));
+    clippy(workspace, &["--workspace"], tally);
+}
+
+/// Clippy of what depends on the Open MPI that it is built with.
+pub(super) fn lints_of_what_open_mpi_loads(workspace: &Workspace, tally: &mut Tally) {
+    clippy(workspace, &["--package", "ibex-ffi", "--package", "ibex-plugin-abi"], tally);
+}
+
+fn clippy(workspace: &Workspace, packages: &[&str], tally: &mut Tally) {
+    let mut clippy = cargo(workspace.root());
+    clippy.args(["clippy", "--quiet", "--all-targets"]).args(packages).args(["--", "-D", "warnings"]);
+    tally.part("clippy", &mut clippy);
+}
+
+/// The tests that are the same on every device and with every Open MPI.
+pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut Tally) {
+    let readers = if all { readers_of_exports(workspace, tally) } else { Vec::new() };
+    let is_one_of = |program: &TestProgram, targets: &[(&str, &str)]| {
+        targets.iter().any(|(folder, target)| program.is(folder, target))
+    };
+    let (of_others, ours): (Vec<_>, Vec<_>) = tests
+        .programs
+        .iter()
+        .filter(|program| !is_one_of(program, &ON_DEVICES))
+        .partition(|program| is_one_of(program, &OF_OTHERS));
+    let of_ours = ours.into_iter().map(|program| command(workspace, tests, program, &readers)).collect();
+    tally.programs("unit tests, and tests of the emulated adapter", of_ours);
+    let mut doc = cargo(workspace.root());
+    tally.tests("doc and compile-fail tests", doc.args(["test", "--quiet", "--no-fail-fast", "--workspace", "--doc"]));
+    if all {
+        for program in of_others {
+            let (name, mut command) = command(workspace, tests, program, &readers);
+            tally.tests(&format!("programs of others, by {name}"), &mut command);
+        }
+        under_loom(workspace, tally);
+        under_miri(workspace, tally);
+    }
+}
+
+/// What of that depends on the Open MPI, or on the rdma-core, that it is built with.
+pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally: &mut Tally) {
+    let is_linked = |program: &&TestProgram| {
+        LINKED_WITH_OPEN_MPI.iter().any(|folder| program.folder == workspace.root().join(folder))
+    };
+    let programs = tests.programs.iter().filter(is_linked);
+    let (of_others, ours): (Vec<_>, Vec<_>) = programs.partition(|program| program.is(OF_OTHERS[0].0, OF_OTHERS[0].1));
+    let of_ours = ours.into_iter().map(|program| command(workspace, tests, program, &[])).collect();
+    tally.programs("unit tests of what is linked with Open MPI", of_ours);
+    for program in of_others {
+        let (name, mut command) = command(workspace, tests, program, &[]);
+        tally.tests(&format!("programs of others, by {name}"), &mut command);
+    }
+}
+
+/// A test program as cargo would run it, with where it finds the library that was built with it.
+fn command(
+    workspace: &Workspace,
+    tests: &Tests,
+    program: &TestProgram,
+    readers: &[(&'static str, PathBuf)],
+) -> (String, Command) {
+    let mut command = Command::new(&program.program);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    command.env("IBEX_BUILT", tests.folder()).env("SOFTHCA_COMMAND", build::softhca(workspace));
+    command.envs(readers.iter().map(|(variable, place)| (*variable, place.as_path())));
+    (program.shown(workspace.root()), command)
+}
+
+/// Programs of others that read exports, by the variables that tests know them by; where one is not to be had, what it
+/// reads is skipped, and said.
+fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static str, PathBuf)> {
+    let started = Instant::now();
+    step("programs of others that read exports");
+    let (ready, missing) = readers::ensure(workspace);
+    tally.took.push(("programs of others that read exports".to_owned(), started.elapsed()));
+    for what in missing {
+        tally.skip(&what);
+    }
+    ready
+}
+
+/// Loom's flag is for all that is built, so that it has a folder of its own.
+fn under_loom(workspace: &Workspace, tally: &mut Tally) {
+    let models = ["test", "--package", "ibex", "--lib", "events::"];
+    let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
+    tally.tests("the event engine's models, under loom", cargo(workspace.root()).args(models).envs(with_loom));
+}
+
+/// What runs under Miri; where that is not to be had, it is skipped, and said.
+fn under_miri(workspace: &Workspace, tally: &mut Tally) {
+    if let Err(error) = miri::ensure(workspace) {
+        return tally.skip(&format!("the tests under Miri: {error:#}"));
+    }
+    for run in miri::RUNS {
+        tally.tests(&format!("tests of {} under Miri", run[1]), &mut miri::tests(workspace, run));
+    }
+}
