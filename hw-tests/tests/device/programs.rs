@@ -608,6 +608,12 @@ static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down", "waits"];
 
+/// Of these, those that the quick tier runs.
+static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
+
+/// Programs that the quick tier leaves out: 12 s and 4 GiB of memory; 5 s, and what it does is found in traces.
+const NOT_QUICK: [&str; 2] = [LONG, "waits"];
+
 /// Programs that are also run over the PML. Not those that look at what only a BTL sees.
 static OVER_THE_PML: &[&str] = &[
     "init_finalize",
@@ -640,10 +646,15 @@ static OVER_THE_PML: &[&str] = &[
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    let mut tests = vec![Test::new("every program in the folder is run by a test", |_| {
-        let listed = CASES.iter().chain(OF_PML).map(|case| case.program).chain(ELSEWHERE.iter().copied());
-        every_program_is_listed("mpi", listed, file!())
-    })];
+    let mut tests = vec![
+        Test::new("every program in the folder is run by a test, and by a quick one unless that is said", |_| {
+            let listed = CASES.iter().chain(OF_PML).map(|case| case.program).chain(ELSEWHERE.iter().copied());
+            every_program_is_listed("mpi", listed, file!())?;
+            let quick = CASES.iter().chain(OF_PML).filter(|case| case.quick).map(|case| case.program);
+            every_program_is_listed("mpi", quick.chain(QUICK_ELSEWHERE.iter().copied()).chain(NOT_QUICK), file!())
+        })
+        .quick(),
+    ];
     for (case, ranks) in OF_PML.iter().flat_map(each_number_of_ranks) {
         tests.push(over_the_pml(case, ranks));
     }

@@ -77,7 +77,8 @@ pub(crate) fn tests() -> Vec<Test> {
             let listed = CHECKED.iter().map(|(_, program, _)| *program).chain(over_the_pml);
             let elsewhere = ["writing_a_tool", "peruse_ending", "mpi_t_protocols"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
-        }),
+        })
+        .quick(),
         Test::new("the tool of the page counts what was sent", counts).quick(),
         Test::new("the logger writes down what a job did", logs).quick(),
         Test::new("the logger follows ranks of many threads", follows_threads),
