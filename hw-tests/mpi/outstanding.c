@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Very many sends outstanding at once, to a receiver that does not receive: all arrive, in order, and the memory that is
-// locked for them is bounded. What they took of each sender's processor is printed, for who compares. The receiver waits until the senders have begun all their sends, which it hears by MPI_Lookup_name: that moves no message on.
+// locked for them is bounded. What they took of each sender's processor is printed, for who compares. The receiver waits
+// until the senders have begun all their sends, which it hears by MPI_Lookup_name: that moves no message on.
 // Runs with 2 or more ranks; all send to rank 0.
 //
 // usage: outstanding [--most-locked MIB]      (default 64; for each sender)

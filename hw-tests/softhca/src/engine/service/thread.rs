@@ -3,7 +3,8 @@
 //! that a connected process has ended.
 //!
 //! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. What it has to do is in
-//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: join (starts it), cq (polls that found nothing run what is due). Grade: pending. Thread
+//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: join (starts it), cq
+//! (polls that found nothing run what is due). Grade: pending. Thread
 //! rule: its thread, or any that polls; no shared lock is held. Times are host nanoseconds.
 //!
 //! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
