@@ -289,12 +289,38 @@ fn late_and_conflicting_hellos_are_ignored() {
     let (node, mut handshake, hello) = one_heard();
     let late = Hello { qp: QpInfo { epoch: 4, ..hello.qp }, ..hello };
     assert_eq!(handshake.on_hello(&node.me, &late, Carrier::Ud, MS), ignored(Ignored::Late));
-    let heard_an_old_one = Hello { heard_qpn: 0x77, heard_epoch: 1, ..hello };
-    assert_eq!(handshake.on_hello(&node.me, &heard_an_old_one, Carrier::Ud, MS), ignored(Ignored::Late));
     for qp in [QpInfo { qpn: 0x999, ..hello.qp }, QpInfo { psn: 0x999, ..hello.qp }] {
         let conflict = Hello { qp, ..hello };
         assert_eq!(handshake.on_hello(&node.me, &conflict, Carrier::Ud, MS), ignored(Ignored::Conflict));
     }
+}
+
+#[test]
+fn only_a_hello_that_names_this_connections_queue_pair_and_epoch_answers_it() {
+    let (node, _, hello) = one_heard();
+    let asking = || {
+        let mut node = Node::new(0, 0xa0);
+        node.epochs = 4;
+        node.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
+        node.handshake.take().expect("made")
+    };
+    let local = asking().local();
+    // The device may give the number of a queue pair that is gone to the next one, so that the number alone says nothing.
+    for heard_qpn in [0, local.qpn, local.qpn + 1] {
+        for heard_epoch in [0, local.epoch - 1, local.epoch, local.epoch + 1] {
+            let heard = Hello { heard_qpn, heard_epoch, ..hello };
+            let mut handshake = asking();
+            let is_ours = (heard_qpn, heard_epoch) == (local.qpn, local.epoch);
+            assert_eq!(handshake.is_answered_by(&heard), is_ours, "{heard:?}");
+            let step = handshake.on_hello(&node.me, &heard, Carrier::Ud, MS);
+            let is_first = (heard_qpn, heard_epoch) == (0, 0);
+            assert_eq!(step == ignored(Ignored::Late), !is_ours && !is_first, "{heard:?}: {step:?}");
+        }
+    }
+    let mut confirmed = asking();
+    let heard = Hello { heard_qpn: local.qpn, heard_epoch: local.epoch, ..hello };
+    assert!(confirmed.on_hello(&node.me, &heard, Carrier::Ud, MS).confirmed);
+    assert!(!confirmed.is_answered_by(&heard), "it asks no more");
 }
 
 #[test]
