@@ -7,7 +7,11 @@ mod engine_support;
 use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
     time::Duration,
 };
 
@@ -58,7 +62,7 @@ fn refused(folder: &Folder, words: &str) -> String {
 struct Program {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    answers: Receiver<u32>,
 }
 
 impl Program {
@@ -70,21 +74,21 @@ impl Program {
             .spawn()
             .unwrap();
         let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Program { child, input, output };
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let (answer, answers) = channel();
+        std::thread::spawn(move || {
+            let numbers = lines.filter_map(|line| line.split_once("answer ")?.1.trim().parse().ok());
+            // Nobody listens any more where the test has ended.
+            numbers.map_while(|number| answer.send(number).ok()).for_each(drop);
+        });
+        let program = Program { child, input, answers };
         program.hear();
         program
     }
 
     /// The next of its numbers.
-    fn hear(&mut self) -> u32 {
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the program has ended");
-            if let Some((_, number)) = line.trim().split_once("answer ") {
-                return number.parse().unwrap();
-            }
-        }
+    fn hear(&self) -> u32 {
+        self.answers.recv_timeout(Duration::from_mins(2)).expect("the program lives, and answers within two minutes")
     }
 
     fn ask(&mut self, question: &str) -> u32 {
@@ -208,29 +212,53 @@ fn all_threads_are_stopped(pid: u32) -> bool {
     threads.all(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap().contains(") T "))
 }
 
+impl Program {
+    /// Does something while the program is stopped.
+    fn while_stopped<T>(&self, act: impl FnOnce() -> T) -> T {
+        let pid = self.child.id();
+        let signal = |signal| {
+            // SAFETY: the program of this test; kill touches no memory.
+            unsafe { libc::kill(pid as i32, signal) }
+        };
+        signal(libc::SIGSTOP);
+        while !all_threads_are_stopped(pid) {
+            std::thread::yield_now();
+        }
+        let done = act();
+        signal(libc::SIGCONT);
+        done
+    }
+}
+
+/// A fabric of one adapter, a program in it, and this process in it.
+fn fabric_with_program(name: &str) -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
+    let folder = fabric(name, "[[device]]\n");
+    let program = Program::start(&folder);
+    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let fabric = Fabric::join(config.clone().fabric_in(folder.0.clone())).unwrap();
+    (folder, program, config, fabric)
+}
+
 #[test]
 fn a_process_that_does_not_obey_is_named() {
-    let folder = fabric("ctl-stopped", "[[device]]\n");
-    let mut program = Program::start(&folder);
-    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let (_folder, mut program, config, fabric) = fabric_with_program("ctl-stopped");
     let rule = config.command("link-down", "softhca0", &[]).unwrap();
-    let fabric = Fabric::join(config.fabric_in(folder.0.clone())).unwrap();
-    let pid = program.child.id();
-    let signal = |signal| {
-        // SAFETY: the program of this test; kill touches no memory.
-        unsafe { libc::kill(pid as i32, signal) }
-    };
-    signal(libc::SIGSTOP);
-    while !all_threads_are_stopped(pid) {
-        std::thread::yield_now();
-    }
-    let given = fabric.command(&rule, Duration::from_millis(300));
-    signal(libc::SIGCONT);
-    assert!(matches!(&given, Err(CommandError::Unanswered { pids, .. }) if *pids == [pid]), "{given:?}");
+    let given = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(300)));
+    assert!(matches!(&given, Err(CommandError::Unanswered { pids, .. }) if *pids == [program.child.id()]), "{given:?}");
     assert_eq!(program.ask("event 0"), event::PORT_ERR, "it is carried out when the process goes on");
     // The dead need not answer.
     drop(program);
     fabric.command(&rule, Duration::from_mins(1)).unwrap();
+}
+
+#[test]
+fn a_process_that_slept_while_a_link_was_down_is_told_that_it_went_and_came_back() {
+    let (_folder, mut program, config, fabric) = fabric_with_program("ctl-slept");
+    let rule = config.command("link-down", "softhca0", &["for_ns=1000".to_owned()]).unwrap();
+    let given = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(1)));
+    assert!(matches!(given, Err(CommandError::Unanswered { .. })), "{given:?}");
+    assert_eq!([program.ask("event 0"), program.ask("event 0")], [event::PORT_ERR, event::PORT_ACTIVE]);
+    assert_eq!(program.ask("state 0"), port_state::ACTIVE);
 }
 
 #[test]

@@ -194,8 +194,11 @@ pub(crate) struct Timeline {
     pub(super) down_at_first: BTreeSet<(usize, u8)>,
     /// Ports that are not active.
     pub(super) down: BTreeSet<(usize, u8)>,
-    /// Rules, by index, whose events are given; the commands follow those of the configuration.
-    pub(super) given: BTreeSet<usize>,
+    /// What rules have done, by index, and whether that was their beginning or their end; the commands follow the rules
+    /// of the configuration.
+    pub(super) given: BTreeSet<(usize, bool)>,
+    /// The latest time of these.
+    pub(super) reached: u64,
     /// The commands read so far.
     pub(super) commands: Vec<FaultRule>,
 }
@@ -207,7 +210,13 @@ impl Timeline {
             (1..).zip(&device.ports).map(move |(port, spec)| ((index, port), spec.state == port_state::ACTIVE))
         });
         let down_at_first: BTreeSet<_> = ports.filter(|(_, is_active)| !is_active).map(|(port, _)| port).collect();
-        Timeline { down: down_at_first.clone(), down_at_first, given: BTreeSet::new(), commands: Vec::new() }
+        Timeline {
+            down: down_at_first.clone(),
+            down_at_first,
+            given: BTreeSet::new(),
+            reached: 0,
+            commands: Vec::new(),
+        }
     }
 }
 

@@ -36,70 +36,119 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     for index in timeline.commands.len() as u32..commands {
         timeline.commands.push(command::read(fabric, index));
     }
-    let Timeline { down_at_first, down: was_down, given, commands: read } = &mut *timeline;
+    let Timeline { down_at_first, down, given, reached, commands: read } = &mut *timeline;
     // Read after the commands, so that each of them is due.
-    let (now, began) = (clock::now(), header.began_ns.get());
-    let mut next: Option<u64> = None;
-    let mut is_due = |when: u64| {
-        if when > now {
-            next = Some(next.map_or(when, |other| other.min(when)));
+    let now = clock::now();
+    let rules: Vec<Timed<'_>> = timed(fabric.rules().iter().chain(&*read), header.began_ns.get());
+    let moments = || rules.iter().flat_map(Timed::moments);
+    let mut due: Vec<Moment<'_>> =
+        moments().filter(|moment| moment.at <= now && !given.contains(&moment.key())).collect();
+    due.sort_by_key(|moment| (moment.at, moment.rule.index));
+    // A process that looks late tells all the same what has come and gone meanwhile, in order.
+    let mut told: Vec<(usize, Record)> = Vec::new();
+    let mut changed: BTreeSet<(usize, u8)> = BTreeSet::new();
+    for moment in due {
+        given.insert(moment.key());
+        *reached = moment.at.max(*reached);
+        let Timed { index, device, port, action, .. } = moment.rule;
+        if let Some(applied) = header.fault_applied.get(*index).filter(|_| *index < fabric.rules().len()) {
+            applied.set(1);
         }
-        when <= now
-    };
-    let mut down: BTreeSet<(usize, u8)> = down_at_first.clone();
-    let mut due: Vec<(u64, usize, &FaultRule)> = Vec::new();
-    for (index, rule) in fabric.rules().iter().chain(&*read).enumerate() {
-        let Some(at) = rule.action.at_ns().map(|at_ns| began.saturating_add(at_ns)) else { continue };
-        if is_due(at) {
-            due.push((at, index, rule));
-            if let Some(applied) = header.fault_applied.get(index).filter(|_| index < fabric.rules().len()) {
-                applied.set(1);
-            }
-        }
-    }
-    due.sort_by_key(|(at, index, _)| (*at, *index));
-    for (at, index, rule) in due {
-        let (device, port) = (rule.device.unwrap_or(0), rule.port.unwrap_or(1));
-        match rule.action {
-            FaultAction::LinkDown { for_ns, .. } => {
-                let until = if for_ns == 0 { clock::NEVER } else { at.saturating_add(for_ns) };
-                if until == clock::NEVER || !is_due(until) {
-                    down.insert((device, port));
+        match **action {
+            FaultAction::LinkDown { .. } | FaultAction::LinkUp { .. } => {
+                let then = down_at(&rules, down_at_first, *reached);
+                for &(device, port) in then.symmetric_difference(down) {
+                    let event = if then.contains(&(device, port)) { event::PORT_ERR } else { event::PORT_ACTIVE };
+                    told.push((device, port_record(event, port)));
+                    changed.insert((device, port));
                 }
+                *down = then;
             }
-            FaultAction::LinkUp { .. } => {
-                down.remove(&(device, port));
-            }
-            FaultAction::Async { kind, .. } if given.insert(index) => {
-                if is_about_objects(kind) {
-                    fail_objects(fabric, device, kind);
-                } else {
-                    fabric.raise(device, port_record(kind, port));
-                }
-            }
-            FaultAction::Change { kind, change, .. } if given.insert(index) => {
-                change_port(fabric, device, port, change);
-                fabric.raise(device, port_record(kind, port));
+            FaultAction::Async { kind, .. } if is_about_objects(kind) => fail_objects(fabric, *device, kind),
+            FaultAction::Async { kind, .. } => told.push((*device, port_record(kind, *port))),
+            FaultAction::Change { kind, change, .. } => {
+                change_port(fabric, *device, *port, change);
+                told.push((*device, port_record(kind, *port)));
             }
             _ => {}
         }
     }
-    for &(device, port) in down.difference(was_down) {
-        set_port(fabric, device, port, port_state::DOWN, event::PORT_ERR);
+    // Who is told finds the port as it is now.
+    for (device, port) in changed {
+        let state = if down.contains(&(device, port)) { port_state::DOWN } else { port_state::ACTIVE };
+        set_port(fabric, device, port, state);
     }
-    for &(device, port) in was_down.difference(&down) {
-        set_port(fabric, device, port, port_state::ACTIVE, event::PORT_ACTIVE);
+    for (device, record) in told {
+        fabric.raise(device, record);
     }
-    *was_down = down;
     fabric.slot_of(fabric.token()).commands_done.publish(commands);
-    next
+    moments().map(|moment| moment.at).filter(|at| *at > now).min()
 }
 
-fn set_port(fabric: &Fabric, device: usize, port: u8, state: u32, event: u32) {
+/// A rule with a time, on the host's clock.
+struct Timed<'a> {
+    index: usize,
+    begins: u64,
+    /// `clock::NEVER` for what has no end.
+    ends: u64,
+    device: usize,
+    port: u8,
+    action: &'a FaultAction,
+}
+
+/// When a rule begins or ends.
+struct Moment<'a> {
+    at: u64,
+    is_end: bool,
+    rule: &'a Timed<'a>,
+}
+
+impl Moment<'_> {
+    fn key(&self) -> (usize, bool) {
+        (self.rule.index, self.is_end)
+    }
+}
+
+impl Timed<'_> {
+    fn moments(&self) -> impl Iterator<Item = Moment<'_>> {
+        let end = (self.ends != clock::NEVER).then_some((self.ends, true));
+        [(self.begins, false)].into_iter().chain(end).map(|(at, is_end)| Moment { at, is_end, rule: self })
+    }
+}
+
+/// The rules that have a time, in a fabric that began then.
+fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Timed<'a>> {
+    let of_rule = |(index, rule): (usize, &'a FaultRule)| {
+        let begins = began.saturating_add(rule.action.at_ns()?);
+        let ends = match rule.action {
+            FaultAction::LinkDown { for_ns, .. } if for_ns > 0 => begins.saturating_add(for_ns),
+            _ => clock::NEVER,
+        };
+        let (device, port) = (rule.device.unwrap_or(0), rule.port.unwrap_or(1));
+        Some(Timed { index, begins, ends, device, port, action: &rule.action })
+    };
+    rules.enumerate().filter_map(of_rule).collect()
+}
+
+/// The ports that are down at a time.
+fn down_at(rules: &[Timed<'_>], down_at_first: &BTreeSet<(usize, u8)>, time: u64) -> BTreeSet<(usize, u8)> {
+    let mut begun: Vec<&Timed<'_>> = rules.iter().filter(|rule| rule.begins <= time).collect();
+    begun.sort_by_key(|rule| (rule.begins, rule.index));
+    let mut down = down_at_first.clone();
+    for rule in begun {
+        match rule.action {
+            FaultAction::LinkDown { .. } if rule.ends > time => drop(down.insert((rule.device, rule.port))),
+            FaultAction::LinkUp { .. } => drop(down.remove(&(rule.device, rule.port))),
+            _ => {}
+        }
+    }
+    down
+}
+
+fn set_port(fabric: &Fabric, device: usize, port: u8, state: u32) {
     let states = fabric.header().port_state.get(device);
     if let Some(word) = states.and_then(|ports| ports.get(usize::from(port).wrapping_sub(1))) {
         word.publish(state);
-        fabric.raise(device, port_record(event, port));
     }
 }
 
