@@ -14,7 +14,7 @@ pub const FIRST_SECONDS: f64 = 0.1;
 /// How many times as long it becomes at the most: a power of two.
 pub const LONGEST: u32 = 16;
 
-/// A row is long enough if doubling it changes its median by less than this part.
+/// A row is long enough if doubling it changes its median by less than this share.
 const SETTLED: f64 = 0.05;
 
 /// Whether a row of twice the length gives what the shorter one gave.
@@ -22,8 +22,8 @@ fn has_settled(shorter: f64, longer: f64) -> bool {
     (longer - shorter).abs() < SETTLED * shorter
 }
 
-/// Calls `measured` with 1, 2, 4 and so on, times the first length of a row, until the median is settled, or for as long
-/// as there is time, and gives the last length and what it gave.
+/// Measures a row of 1, 2, 4 and so on times the first length, until its median has settled or `has_time` says no.
+/// Returns how many times the first length the last row had, and what `measured` returned for it.
 ///
 /// # Errors
 /// The first that `measured` has.

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What MPI gives an application between two ranks: latency, bandwidth, bidirectional bandwidth, message rate, and
-// one-sided put and get. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
+// What MPI gives an application between two ranks: latency, bandwidth, bidirectional bandwidth, message rate, one-sided
+// put and get, and communicators. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
 // interquartile range in the same unit, `seconds` how long they took in all. First moments are not what goes on: caches,
 // windows and clocks are still filling. So a row of FIRST_SECONDS is doubled until that changes its median by less than
-// SETTLED, LONGEST times as long at the most (bench/src/growth.rs is the same rule). A bandwidth or rate run is timed on rank 0 from a barrier to its last
-// completion. A latency run is as long as its typical (median) iteration, as in perftest, where a mean would be ruled by
-// the few iterations during which the processor was taken away.
+// SETTLED, LONGEST times as long at the most (bench/src/growth.rs is the same rule). A bandwidth or rate run is timed on
+// rank 0 from a barrier to its last completion. A latency run is as long as its typical (median) iteration, as in
+// perftest, where a mean would be ruled by the few iterations during which the processor was taken away.
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
 // it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
 // perftest, all messages of a window use one buffer, so that working sets compare. Above 32 MiB in flight the window
-// shrinks (to 4 at least); each row states its own.
+// shrinks (to 4 at least); each row states its own. `outstanding_rate` is the message rate with OUTSTANDING of them.
+//
+// `communicator` is a communicator that is made, used once and freed while OTHERS are there: what grows with their number
+// shows.
 //
 // One-sided rows use a window over the program's own memory: into one that MPI allocates, Open MPI copies through
 // shared memory when both ranks are on one node, and the transport would not be measured (see --window-memory).
@@ -34,6 +37,8 @@ enum {
     LONGEST = 16, // times the first length of a row, a power of two
     MOST_IN_FLIGHT = 32 << 20, // bytes
     MOST_LAPS = 1 << 16,      // iterations of a latency run
+    OUTSTANDING = 8192,       // messages in flight
+    OTHERS = 10000,           // communicators that are there meanwhile
     RATE_MOST_BYTES = 4096,   // message_rate is for small messages
     USAGE_EXIT = 2,
     TAG_DATA = 1,
@@ -45,17 +50,20 @@ static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
 static const struct test {
     const char *name, *metric, *unit;
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
+    enum { PING_PONG, STREAM, PUT, GET, COMMUNICATOR } body;
     int directions; // of data that count
-    bool windowed, one_sided, get, zero_bytes;
+    bool windowed, zero_bytes;
 } tests[] = {
-    {"latency", "half_round_trip", "us", MICROSECONDS, 1, false, false, false, true},
-    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, false, false, false},
-    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, 2, true, false, false, false},
-    {"message_rate", "message_rate", "msg/s", MESSAGES, 1, true, false, false, true},
-    {"put_latency", "put_and_flush", "us", MICROSECONDS, 1, false, true, false, false},
-    {"get_latency", "get_and_flush", "us", MICROSECONDS, 1, false, true, true, false},
-    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, true, false, false},
-    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, 1, true, true, true, false},
+    {"latency", "half_round_trip", "us", MICROSECONDS, PING_PONG, 1, false, true},
+    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 1, true, false},
+    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 2, true, false},
+    {"message_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, true, true},
+    {"put_latency", "put_and_flush", "us", MICROSECONDS, PUT, 1, false, false},
+    {"get_latency", "get_and_flush", "us", MICROSECONDS, GET, 1, false, false},
+    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, PUT, 1, true, false},
+    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, GET, 1, true, false},
+    {"outstanding_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, true, true},
+    {"communicator", "dup_use_and_free", "us", MICROSECONDS, COMMUNICATOR, 1, false, false},
 };
 enum { TEST_COUNT = sizeof tests / sizeof *tests };
 
@@ -77,7 +85,8 @@ static int rank;
 static unsigned char *send_buffer, *receive_buffer, *window_memory;
 static MPI_Win window = MPI_WIN_NULL;
 static double *laps;          // seconds of each iteration of a latency run
-static MPI_Request *requests; // 2 * options.window sends, then as many receives
+static MPI_Request *requests; // of as many sends as the largest window has, and as many receives
+static MPI_Comm *others;      // OTHERS, where they are needed
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +199,7 @@ static double one_sided(const struct row *row, long iterations) {
     double start = MPI_Wtime(), lap = start, end;
     for (long i = 0; rank == 0 && i < iterations; i++) {
         for (int k = 0; k < row->window; k++)
-            if (row->test->get)
+            if (row->test->body == GET)
                 MPI_OK(MPI_Get(receive_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
             else
                 MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
@@ -204,6 +213,21 @@ static double one_sided(const struct row *row, long iterations) {
     end = MPI_Wtime();
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     return rank == 0 && !row->test->windowed ? typical(iterations) : end - start;
+}
+
+static double use_communicators(const struct row *row, long iterations) {
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    double start = MPI_Wtime();
+    for (long i = 0; i < iterations; i++) {
+        MPI_Comm copy;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+        MPI_OK(MPI_Allreduce(send_buffer, receive_buffer, row->bytes, MPI_BYTE, MPI_BOR, copy));
+        MPI_OK(MPI_Comm_free(&copy));
+        double now = MPI_Wtime();
+        laps[i] = now - start;
+        start = now;
+    }
+    return rank == 0 ? typical(iterations) : 0;
 }
 
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
@@ -265,10 +289,10 @@ static double timed(const struct row *row, run body, long iterations) {
 // The row's value from the seconds of one iteration.
 static double value_of(const struct row *row, double seconds) {
     const struct test *test = row->test;
-    double messages = !test->windowed ? 1 : test->one_sided ? row->window : row->window / 2;
+    double messages = !test->windowed ? 1 : test->body == STREAM ? row->window / 2 : row->window;
     switch (test->value) {
     case MICROSECONDS:
-        return seconds * 1e6 / (test->one_sided ? 1 : 2);
+        return seconds * 1e6 / (test->body == PING_PONG ? 2 : 1);
     case MEGABYTES:
         return messages * row->bytes * test->directions / seconds / 1e6;
     default:
@@ -289,12 +313,14 @@ static void report(const struct row *row, const double *seconds, int samples, lo
     fflush(stdout);
 }
 
+static bool is_outstanding(const struct test *test) { return strcmp(test->name, "outstanding_rate") == 0; }
+
 static int window_for(const struct test *test, int bytes) {
-    int most = bytes ? MOST_IN_FLIGHT / bytes : options.window;
+    int wanted = is_outstanding(test) ? OUTSTANDING : options.window, most = bytes ? MOST_IN_FLIGHT / bytes : wanted;
     if (!test->windowed)
         return 1;
     most = most < 4 ? 4 : most;
-    return (most < options.window ? most : options.window) & ~1;
+    return (most < wanted ? most : wanted) & ~1;
 }
 
 static double median(const double *seconds, int samples) {
@@ -319,7 +345,8 @@ static double passed_since(double begin) {
 
 static void measure(const struct test *test, int bytes) {
     struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
-    run body = test->one_sided ? one_sided : test->windowed ? stream : ping_pong;
+    static const run bodies[] = {ping_pong, stream, one_sided, one_sided, use_communicators};
+    run body = bodies[test->body];
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     bool grows = options.seconds_per_row == 0;
     double budget = grows ? FIRST_SECONDS : options.seconds_per_row;
@@ -472,16 +499,34 @@ static int parse_options(int argc, char **argv) {
 
 // ---- the run --------------------------------------------------------------------------------------------------------
 
+static bool is_one_sided(const struct test *test) { return test->body == PUT || test->body == GET; }
+
+static void make_others(void) {
+    others = allocate(OTHERS * sizeof *others);
+    for (int i = 0; i < OTHERS; i++)
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &others[i]));
+}
+
+static void free_others(void) {
+    for (int i = 0; others && i < OTHERS; i++)
+        MPI_OK(MPI_Comm_free(&others[i]));
+    free(others);
+    others = NULL;
+}
+
 static void prepare(void) {
-    int most = 0;
+    int most = 0, most_in_flight = options.window;
     bool any_one_sided = false;
     for (int i = 0; i < options.size_count; i++)
         most = options.sizes[i] > most ? options.sizes[i] : most;
     for (int i = 0; i < TEST_COUNT; i++)
-        any_one_sided |= options.selected[i] && tests[i].one_sided;
+        if (options.selected[i]) {
+            any_one_sided |= is_one_sided(&tests[i]);
+            most_in_flight = is_outstanding(&tests[i]) ? OUTSTANDING : most_in_flight;
+        }
     send_buffer = allocate((size_t)most);
     receive_buffer = allocate((size_t)most);
-    requests = allocate(2 * (size_t)options.window * sizeof *requests);
+    requests = allocate(2 * (size_t)most_in_flight * sizeof *requests);
     laps = allocate(MOST_LAPS * sizeof *laps);
     if (any_one_sided) {
         MPI_Aint bytes = most ? most : 1;
@@ -523,17 +568,21 @@ int main(int argc, char **argv) {
     }
     if (status < 0) {
         prepare();
-        for (int t = 0; t < TEST_COUNT; t++)
+        for (int t = 0; t < TEST_COUNT; t++) {
+            if (options.selected[t] && tests[t].body == COMMUNICATOR)
+                make_others();
             for (int i = 0; options.selected[t] && i < options.size_count; i++) {
                 int bytes = options.sizes[i];
                 if ((bytes == 0 && !tests[t].zero_bytes) || (tests[t].value == MESSAGES && bytes > RATE_MOST_BYTES))
                     continue;
-                if (tests[t].one_sided)
+                if (is_one_sided(&tests[t]))
                     check_one_sided(bytes);
                 else
                     check_messages(bytes);
                 measure(&tests[t], bytes);
             }
+            free_others();
+        }
         release();
         status = 0;
     }

@@ -43,7 +43,7 @@ impl Kind {
         [&[Transport::Ibex, Transport::Raw], others].concat()
     }
 
-    /// What who builds from the source measures with `--full`, as far as it is there ([`crate::available`]).
+    /// What `cargo xtask bench --full` measures over, as far as it is there ([`crate::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![

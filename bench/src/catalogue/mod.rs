@@ -61,7 +61,7 @@ pub(crate) enum Calls {
 pub(crate) enum Metric {
     /// Half the time of a message there and one back.
     HalfRoundTrip,
-    /// A put or a get, until it is complete.
+    /// An operation that is not a message, until it is complete.
     Completion,
     /// Bytes per time.
     Bandwidth,
@@ -154,7 +154,7 @@ const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
 /// All tests, in the order of the report.
-pub(crate) static TESTS: [Test; 12] = [
+pub(crate) static TESTS: [Test; 14] = [
     Test {
         name: "latency",
         title: "Latency",
@@ -258,6 +258,30 @@ pub(crate) static TESTS: [Test; 12] = [
         ucx: Some(UcxTest { options: "-t ucp_get -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
         few: FEW,
+    },
+    Test {
+        name: "outstanding_rate",
+        title: "Message rate of many outstanding messages",
+        note: "small messages one way, 8192 in flight",
+        compared: &[],
+        metric: Metric::MessageRate,
+        by: By::Messages,
+        raw: &[],
+        ucx: None,
+        sizes: (8, 8),
+        few: &[8],
+    },
+    Test {
+        name: "communicator",
+        title: "Communicators",
+        note: "one MPI_Comm_dup, an MPI_Allreduce in it and its MPI_Comm_free, while 10000 others are there",
+        compared: &[],
+        metric: Metric::Completion,
+        by: By::Messages,
+        raw: &[],
+        ucx: None,
+        sizes: (8, 8),
+        few: &[8],
     },
     Test {
         name: "instructions",

@@ -38,7 +38,7 @@ pub fn available(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> R
     of_machine(place, wanted, has, &open_mpi)
 }
 
-/// The same for who builds ibex and the programs from the source, before they are built.
+/// The same before ibex and the programs are built from the source.
 ///
 /// # Errors
 /// Those of [`available`].

@@ -17,7 +17,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Room for three rounds at the least, and then for what has to be measured again.
+    /// Three rounds however long they take, further ones within three minutes; the rest is for unsteady values.
     pub(crate) const FOUR_MINUTES: Self =
         Self { least_rounds: 3, rounds: Duration::from_mins(3), all: Duration::from_secs(225) };
 

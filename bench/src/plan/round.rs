@@ -14,11 +14,13 @@ use crate::programs::engine;
 use crate::programs::instructions::Count;
 
 /// Tests that one start of a program measures, so that what they are compared with follows at once.
-static GROUPS: [&[&str]; 6] = [
+static GROUPS: [&[&str]; 8] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
+    &["outstanding_rate"],
+    &["communicator"],
     &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
@@ -192,8 +194,9 @@ mod tests {
         let mpi = |wanted| {
             round.iter().filter(|step| matches!(step, Step::Mpi { transport, .. } if *transport == wanted)).count()
         };
-        // Each of the sizes of four groups, of which one ends at 4 KiB; messages of 0 bytes have a latency and a rate.
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (37, 37, 0));
+        // Each of the sizes of four groups, of which one ends at 4 KiB, and two of one size; messages of 0 bytes have a
+        // latency and a rate.
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
         for raw in &RAW {
             let starts =
                 round.iter().filter(|step| matches!(step, Step::Raw { program, .. } if program.name == raw.name));

@@ -3,7 +3,7 @@
 //! `ibex explain --waits` finds them.
 //!
 //! A fault is found if, among the longest waits of its kind that are told of, there is one between application's
-//! messages with the right rank at the right end and about the right duration. Grade: setup. Called by [`super`].
+//! messages with the right rank at the right end that is long enough. Grade: setup. Called by [`super`].
 //! Tests: at the end of this file.
 
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ pub(super) struct Planted {
 /// The ranks of the proxy application.
 pub(super) const RANKS: u32 = 4;
 
-/// How much shorter or longer what is found may be: the other side of a message may itself be a little late.
-const SHORTEST: f64 = 0.75;
-const LONGEST: f64 = 1.5;
+/// The share of its time for which a fault is waited at least: who waits may be a little late, too. On a busy machine who
+/// is late may be so for longer than it was told to.
+const SHORTEST: f64 = 0.5;
 
 /// What `ibex explain --waits --json` says.
 #[derive(Clone, Debug, Deserialize)]
@@ -109,7 +109,7 @@ fn of_kind(
     let is_planted = |one: &One| {
         let times = one.nanoseconds as f64 / (f64::from(milliseconds) * 1e6);
         // Collective operations, which wait for who is late, too, have negative tags.
-        one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string() && (SHORTEST..=LONGEST).contains(&times)
+        one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string() && times >= SHORTEST
     };
     let found = longest.enumerate().find(|(_, one)| is_planted(one));
     let (place, found) = found.map(|(place, one)| (place + 1, one.clone())).unzip();
