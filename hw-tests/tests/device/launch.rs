@@ -6,7 +6,6 @@
 //!
 //! Setup grade; any thread.
 
-use crate::selection::share;
 use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail};
 use hw_tests::openmpi::Series;
@@ -177,7 +176,7 @@ impl Launch {
 
     /// The fabric it runs in, and the job.
     pub(crate) fn prepared<'a>(&self, site: &'a mut Site) -> Result<(&'a Fabric, Job)> {
-        let scale = self.scale * share(site.device());
+        let scale = self.scale * site.share();
         let program = site.program(self.program)?;
         let components = site.components().to_path_buf();
         let fabric = match &self.adapters {

@@ -7,13 +7,15 @@
 //! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run
 //! ([`selection`]), `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
 //!
-//! [`test`] says what a test is: a name, what it does, and what it needs. [`engine`] holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two,
-//! [`endings`] what dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`], [`subnets`], [`faults`],
-//! [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to do; [`applications`]
-//! programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several hosts, and [`bench`]
-//! measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex and the logger,
-//! [`recorder`] its traces, [`waits`] who is late by them; [`listed`] sees to it that no program is forgotten; [`launch`] writes mpirun's
-//! command lines and judges what came back; [`site`] boots the nodes, one fabric at a time.
+//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] which tests are run when. [`engine`]
+//! holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
+//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
+//! [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to
+//! do; [`applications`] programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several
+//! hosts, and [`bench`] measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex
+//! and the logger, [`recorder`] its traces, [`waits`] who is late by them. [`listed`] sees to it that no program is
+//! forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the nodes, one fabric at
+//! a time.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
@@ -46,6 +48,7 @@ mod site;
 mod spawn;
 mod subnets;
 mod test;
+mod tier;
 mod tools;
 mod waits;
 
@@ -57,6 +60,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use test::Test;
+use tier::Which;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -94,7 +98,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let selected = Site::from_environment().and_then(|site| {
-        let left_out = selection::select(&mut tests, site.as_ref().map(Site::device))?;
+        let which = site.as_ref().map_or(Which::All, Site::which);
+        let left_out = selection::select(&mut tests, which, site.as_ref().map(Site::device))?;
         Ok((site.map(|site| Arc::new(Mutex::new(site))), left_out))
     });
     let (site, left_out) = match selected {

@@ -2,14 +2,14 @@
 //! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as
 //! their link layer says, and one that goes away ends the job or is waited for.
 //!
-//! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given a
-//! bandwidth, which it cannot exceed on the busiest machine. Setup grade; one test at a time.
+//! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given so
+//! small a bandwidth that the busiest machine keeps up with it, and none exceeds it. Setup grade; one test at a time.
 
 use crate::launch::{Launch, over_the_pml, says};
 use crate::programs::{COPIED, STARVED, WRITTEN};
 use crate::site::Site;
 use crate::test::{INFINIBAND, Test};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hw_tests::Device;
 
 /// What tests need of adapters, and why they are skipped without.
@@ -172,8 +172,8 @@ fn adapters(first: &str, second: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n{first}\n[[device]]\nname = \"softhca1\"\n{second}\n")
 }
 
-/// What a link of the bandwidth tests carries: 250 MB/s, far below what memory does.
-const GBPS: f64 = 2.0;
+/// What a link of the bandwidth tests carries: 12.5 MB/s, a hundredth of what one processor copies.
+const GBPS: f64 = 0.1;
 
 /// Two adapters of these link layers whose links are that narrow.
 fn narrow(first: &str, second: &str) -> String {
@@ -187,20 +187,17 @@ fn goes_faster_than_one(site: &mut Site, configuration: &str) -> Result<()> {
         let alone = bandwidth(site, configuration, Some(device))?;
         ensure!(alone <= one_carries * 1.02, "{device} alone carries {alone} MB/s, and its link at most {one_carries}");
     }
-    // A busy machine makes a run slower, and none faster than the links.
-    let mut best: f64 = 0.0;
-    for _ in 0..5 {
-        best = best.max(bandwidth(site, configuration, None)?);
-        if best > one_carries * 1.25 {
-            return Ok(());
-        }
-    }
-    bail!("both rails together carry {best} MB/s, and one alone up to {one_carries}: was one not used?")
+    let together = bandwidth(site, configuration, None)?;
+    ensure!(
+        together > one_carries * 1.25,
+        "both rails together carry {together} MB/s, and one alone up to {one_carries}: was one not used?"
+    );
+    Ok(())
 }
 
-/// Of messages of 4 MiB, in MB/s.
+/// Of messages of 1 MiB, in MB/s.
 fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result<f64> {
-    let arguments = ["--tests", "bandwidth", "--sizes", "4M", "--seconds-per-row", "1"];
+    let arguments = ["--tests", "bandwidth", "--sizes", "1M", "--seconds-per-row", "2"];
     let mut launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).on_adapters(configuration);
     if let Some(device) = only {
         launch = launch.with("btl_ibex_if_include", device);

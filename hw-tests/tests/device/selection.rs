@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the tests are run, by the variables `IBEX_TESTS` (`quick`, `device-dependent` or `all`) and `IBEX_ONLY` (words
-//! of names, one a line, of which one is enough), and their list.
+//! Which of the tests are run, by their tier ([`Which`]) and by the variable `IBEX_ONLY` (words of names, one a line, of
+//! which one is enough), and their list.
 //!
 //! Called by `main`. Setup grade.
 
-use crate::test::{Test, Tier};
+use crate::test::Test;
+use crate::tier::{Tier, Which};
 use anyhow::{Result, bail};
 use hw_tests::Device;
 use std::env;
@@ -13,12 +14,12 @@ use std::env;
 /// the others.
 ///
 /// # Errors
-/// `IBEX_TESTS` is none of its words, or no test is left.
-pub(crate) fn select(tests: &mut Vec<Test>, device: Option<&Device>) -> Result<Option<String>> {
+/// No test is left.
+pub(crate) fn select(tests: &mut Vec<Test>, which: Which, device: Option<&Device>) -> Result<Option<String>> {
     let all = tests.len();
-    let said = match env::var("IBEX_TESTS").unwrap_or_default().as_str() {
-        "" | "all" => None,
-        "quick" => {
+    let said = match which {
+        Which::All => None,
+        Which::Quick => {
             let is_virtual = device.is_some_and(|device| *device == Device::SoftRoce);
             tests.retain(|test| match test.tier {
                 Tier::All => false,
@@ -30,12 +31,11 @@ pub(crate) fn select(tests: &mut Vec<Test>, device: Option<&Device>) -> Result<O
                 tests.len()
             ))
         }
-        "device-dependent" => {
+        Which::DeviceDependent => {
             tests.retain(|test| !test.device_independent);
             let left_out = all - tests.len();
             Some(format!("skip {left_out} tests of what is the same on every device: they are run on another"))
         }
-        other => bail!("IBEX_TESTS is {other:?}; it can be `quick`, `device-dependent` or `all`"),
     };
     let only = env::var("IBEX_ONLY").unwrap_or_default();
     if !only.is_empty() {
@@ -45,20 +45,6 @@ pub(crate) fn select(tests: &mut Vec<Test>, device: Option<&Device>) -> Result<O
         bail!("no test is called so: {only}");
     }
     Ok(said)
-}
-
-/// Whether the tests of the quick tier are run.
-fn is_quick() -> bool {
-    env::var("IBEX_TESTS").is_ok_and(|tests| tests == "quick")
-}
-
-/// How much of what programs repeat is enough in this tier: in the quick one each kind of thing happens, and not often.
-pub(crate) fn share(device: &Device) -> f64 {
-    match (is_quick(), device) {
-        (false, _) => 1.0,
-        (true, Device::SoftRoce) => 0.05,
-        (true, _) => 0.25,
-    }
 }
 
 /// Prints a line for each: its tier, the devices that it needs, and its name.

@@ -6,6 +6,7 @@
 //!
 //! Setup grade; one thread at a time.
 
+use crate::tier::Which;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use hw_tests::{Device, Fabric, Job, Options, Outcome};
 use std::env;
@@ -33,6 +34,7 @@ impl Drop for Configuration {
 /// The place of all tests.
 pub(crate) struct Site {
     device: Device,
+    which: Which,
     components: PathBuf,
     programs: PathBuf,
     open: Option<Open>,
@@ -55,6 +57,7 @@ impl Site {
         let device = device.to_str().context("IBEX_DEVICE is not text")?.parse()?;
         Ok(Some(Self {
             device,
+            which: Which::from_environment()?,
             components: folder("IBEX_COMPONENTS")?,
             programs: folder("IBEX_PROGRAMS")?,
             open: None,
@@ -147,6 +150,16 @@ impl Site {
     /// Whether the adapters carry data in work requests.
     pub(crate) fn has_inline(&self) -> bool {
         self.device.has_inline()
+    }
+
+    /// Of the counts by which programs repeat things, the share that is enough here.
+    pub(crate) fn share(&self) -> f64 {
+        self.which.share(&self.device)
+    }
+
+    /// Which tests are run.
+    pub(crate) fn which(&self) -> Which {
+        self.which
     }
 
     /// The device that was asked for.

@@ -4,23 +4,13 @@
 //! Made by every file of tests, chosen by `selection`, run by `main`. Setup grade.
 
 use crate::site::Site;
+use crate::tier::Tier;
 use anyhow::Result;
 use hw_tests::Device;
 
 /// For [`Test::on_emulated_with`].
 pub(crate) const INFINIBAND: (fn(&Device) -> bool, &str) =
     (Device::has_infiniband, "the adapters have no InfiniBand ports");
-
-/// When `cargo xtask test` runs a test.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Tier {
-    /// With `--all` alone.
-    All,
-    /// At each change, but not in a virtual machine.
-    Quick,
-    /// At each change on each device, also in a virtual machine.
-    QuickOnEachDevice,
-}
 
 /// What a test needs; it is skipped elsewhere.
 #[derive(Clone, Copy, Debug)]
