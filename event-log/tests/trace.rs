@@ -313,7 +313,7 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
-/// Says that a test was not made, past what is captured of a test that passes.
+/// Tells of a skipped test on the real standard error: the output of a test that passes is not shown.
 fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skip {why}");
 }

@@ -121,7 +121,7 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
 
 #[test]
 fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
-    // Opened too late, it is not told: then again with more time.
+    // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
         let folder = Folder::new(&format!("timed-{turn}"));
         let action = FaultAction::LinkDown { at_ns: 20_000_000 << turn, for_ns: 1_000_000 };
@@ -134,7 +134,7 @@ fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
 
 #[test]
 fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
-    // Opened too late, it is not told: then again with more time.
+    // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
         let folder = Folder::new(&format!("never-{turn}"));
         let mut spec = spec(&folder.0);

@@ -13,10 +13,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
+/// Test programs to start, each with the name that is shown.
+type NamedCommands = Vec<(String, Command)>;
+
 /// The test targets that are run on a device, by folder and name.
 const ON_DEVICES: [(&str, &str); 2] = [("hw-tests", "device"), ("hw-tests", "engine")];
 
-/// The test targets whose subject are programs of others, each of which takes the machine for itself.
+/// The test targets that run programs of others. Each is run alone.
 const OF_OTHERS: [(&str, &str); 2] = [("hw-tests/softhca", "programs"), ("view", "browser")];
 
 /// The packages that are linked with an Open MPI, or with the rdma-core beside it.
@@ -42,40 +45,49 @@ fn clippy(workspace: &Workspace, packages: &[&str], tally: &mut Tally) {
 /// The tests that are the same on every device and with every Open MPI.
 pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut Tally) {
     let readers = if all { readers_of_exports(workspace, tally) } else { Vec::new() };
-    let is_one_of = |program: &TestProgram, targets: &[(&str, &str)]| {
-        targets.iter().any(|(folder, target)| program.is(folder, target))
-    };
-    let (of_others, ours): (Vec<_>, Vec<_>) = tests
-        .programs
-        .iter()
-        .filter(|program| !is_one_of(program, &ON_DEVICES))
-        .partition(|program| is_one_of(program, &OF_OTHERS));
-    let of_ours = ours.into_iter().map(|program| command(workspace, tests, program, &readers)).collect();
-    tally.programs("unit tests, and tests of the emulated adapter", of_ours);
+    let (of_others, ours) = split(workspace, tests, |_| true, &readers);
+    tally.programs("unit tests, and tests of the emulated adapter", ours);
     // softhca has none, and `cargo test` would build it anew, for another kind of link.
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
-        for program in of_others {
-            let (name, mut command) = command(workspace, tests, program, &readers);
-            tally.tests(&format!("programs of others, by {name}"), &mut command);
-        }
+        run_each_alone(of_others, tally);
         under_loom(workspace, tally);
         under_miri(workspace, tally);
     }
 }
 
-/// What of that depends on the Open MPI, or on the rdma-core, that it is built with.
+/// Those of the packages that are linked with an Open MPI, or with the rdma-core of its system.
 pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally: &mut Tally) {
-    let is_linked = |program: &&TestProgram| {
+    let is_linked = |program: &TestProgram| {
         LINKED_WITH_OPEN_MPI.iter().any(|folder| program.folder == workspace.root().join(folder))
     };
-    let programs = tests.programs.iter().filter(is_linked);
-    let (of_others, ours): (Vec<_>, Vec<_>) = programs.partition(|program| program.is(OF_OTHERS[0].0, OF_OTHERS[0].1));
-    let of_ours = ours.into_iter().map(|program| command(workspace, tests, program, &[])).collect();
-    tally.programs("unit tests of what is linked with Open MPI", of_ours);
-    for program in of_others {
-        let (name, mut command) = command(workspace, tests, program, &[]);
+    let (of_others, ours) = split(workspace, tests, is_linked, &[]);
+    tally.programs("unit tests of what is linked with Open MPI", ours);
+    run_each_alone(of_others, tally);
+}
+
+/// The commands, each with its name, of those of the test programs that need no device: first those that run programs of
+/// others, then the rest.
+fn split(
+    workspace: &Workspace,
+    tests: &Tests,
+    is_wanted: impl Fn(&TestProgram) -> bool,
+    readers: &[(&'static str, PathBuf)],
+) -> (NamedCommands, NamedCommands) {
+    let is_one_of = |program: &TestProgram, targets: &[(&str, &str)]| {
+        targets.iter().any(|(folder, target)| program.is(folder, target))
+    };
+    let wanted = tests.programs.iter().filter(|program| is_wanted(program) && !is_one_of(program, &ON_DEVICES));
+    let (of_others, ours): (Vec<_>, Vec<_>) = wanted.partition(|program| is_one_of(program, &OF_OTHERS));
+    let commands = |programs: Vec<&TestProgram>| {
+        programs.into_iter().map(|program| command(workspace, tests, program, readers)).collect()
+    };
+    (commands(of_others), commands(ours))
+}
+
+fn run_each_alone(programs: NamedCommands, tally: &mut Tally) {
+    for (name, mut command) in programs {
         tally.tests(&format!("programs of others, by {name}"), &mut command);
     }
 }

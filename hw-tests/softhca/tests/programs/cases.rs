@@ -25,7 +25,7 @@ fn case(name: &str, script: &str, expects: &[&str]) -> Case {
     }
 }
 
-/// TCP ports below those that the kernel gives to clients, others than those of another run at this time.
+/// TCP ports below the kernel's range for clients (`ip_local_port_range`). Two runs at one time have different ones.
 fn ports() -> std::ops::RangeFrom<u16> {
     10_000 + 128 * (std::process::id() % 177) as u16..
 }

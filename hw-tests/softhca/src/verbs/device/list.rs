@@ -89,7 +89,7 @@ pub(crate) fn library() -> Result<&'static Library> {
 fn describe() -> anyhow::Result<Library> {
     let config = environment::config()?;
     let folder = match environment::place(&config)? {
-        // A process that outlives its `softhca run` must not make the folder anew.
+        // `softhca run` removes its folder at the end; a process that is still there must not create it again.
         Place::Folder(folder) => check_private(&folder).map(|()| folder)?,
         Place::Named(folder) => make_private(&folder).map(|()| folder)?,
     };
