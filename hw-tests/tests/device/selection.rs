@@ -39,6 +39,7 @@ pub(crate) fn select(tests: &mut Vec<Test>, which: Which, device: Option<&Device
     };
     let only = env::var("IBEX_ONLY").unwrap_or_default();
     if !only.is_empty() {
+        let only = only.replace(' ', "_");
         tests.retain(|test| only.lines().any(|text| test.name.contains(text)));
     }
     if tests.is_empty() {
