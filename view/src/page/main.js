@@ -22,7 +22,7 @@ function describe() {
   stamp("first");
   const { mode, places, bars, marks, draws, cost } = drawn;
   element("self").textContent = JSON.stringify({
-    ready: is.complete() && gathered !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
+    ready: timing.done !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
     arrows: places.length, bars: bars.length, marks: marks.length, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.lanes.length,
     passing: filter.count, size: [line.clientWidth, line.clientHeight, line.width, line.height, innerWidth, innerHeight], error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
     draws, cost: Math.round(cost ?? 0), timing,
@@ -101,8 +101,8 @@ async function start() {
   if (state.chosen !== undefined && !/(^|[#&])t=/.test(location.hash)) goTo(state.chosen);
   drawDetails();
   await readRare();
-  redraw();
   stamp("done");
+  redraw();
 }
 
 if (typeof DecompressionStream === "undefined") fail("This browser is too old: it lacks DecompressionStream (Chrome 80, Firefox 113 and Safari 16.4 have it).");
