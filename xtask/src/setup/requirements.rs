@@ -199,6 +199,12 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         ["strace", "strace", "strace", "strace", "strace"],
     ),
     thing(
+        "g++",
+        (Device, "compiles ibex' headers as C++, in a test"),
+        Program(&["g++"]),
+        ["gcc-c++", "gcc-c++", "gcc", "gcc", "cxx-compiler"],
+    ),
+    thing(
         "valgrind",
         (Bench, "counts the instructions of a message"),
         Program(&["valgrind"]),
