@@ -22,7 +22,7 @@ fn has_settled(shorter: f64, longer: f64) -> bool {
     (longer - shorter).abs() < SETTLED * shorter
 }
 
-/// Measures a row of 1, 2, 4 and so on times the first length, until its median has settled or `has_time` says no.
+/// Measures a row again and again, each time twice as long, until its median has settled or `has_time` says no.
 /// Returns how many times the first length the last row had, and what `measured` returned for it.
 ///
 /// # Errors

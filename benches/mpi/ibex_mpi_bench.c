@@ -13,7 +13,7 @@
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
 // it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
 // perftest, all messages of a window use one buffer, so that working sets compare. Above 32 MiB in flight the window
-// shrinks (to 4 at least); each row states its own. `outstanding_rate` is the message rate with OUTSTANDING of them.
+// shrinks (to 4 at least); each row states its own. `outstanding_rate` has a window of its own, OUTSTANDING.
 //
 // `communicator` is a communicator that is made, used once and freed while OTHERS are there: what grows with their number
 // shows.
@@ -45,6 +45,9 @@ enum {
     TAG_ACK = 2,
 };
 
+// Of struct test.window: what `--window` gives, and one message at a time.
+enum { GIVEN, ONE };
+
 static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
 
 static const struct test {
@@ -52,18 +55,19 @@ static const struct test {
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
     enum { PING_PONG, STREAM, PUT, GET, COMMUNICATOR } body;
     int directions; // of data that count
-    bool windowed, zero_bytes;
+    int window; // messages in flight at most: ONE, OUTSTANDING, or GIVEN by `--window`
+    bool zero_bytes;
 } tests[] = {
-    {"latency", "half_round_trip", "us", MICROSECONDS, PING_PONG, 1, false, true},
-    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 1, true, false},
-    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 2, true, false},
-    {"message_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, true, true},
-    {"put_latency", "put_and_flush", "us", MICROSECONDS, PUT, 1, false, false},
-    {"get_latency", "get_and_flush", "us", MICROSECONDS, GET, 1, false, false},
-    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, PUT, 1, true, false},
-    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, GET, 1, true, false},
-    {"outstanding_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, true, true},
-    {"communicator", "dup_use_and_free", "us", MICROSECONDS, COMMUNICATOR, 1, false, false},
+    {"latency", "half_round_trip", "us", MICROSECONDS, PING_PONG, 1, ONE, true},
+    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
+    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 2, GIVEN, false},
+    {"message_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, GIVEN, true},
+    {"put_latency", "put_and_flush", "us", MICROSECONDS, PUT, 1, ONE, false},
+    {"get_latency", "get_and_flush", "us", MICROSECONDS, GET, 1, ONE, false},
+    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
+    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
+    {"outstanding_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
+    {"communicator", "dup_use_and_free", "us", MICROSECONDS, COMMUNICATOR, 1, ONE, false},
 };
 enum { TEST_COUNT = sizeof tests / sizeof *tests };
 
@@ -204,7 +208,7 @@ static double one_sided(const struct row *row, long iterations) {
             else
                 MPI_OK(MPI_Put(send_buffer, bytes, MPI_BYTE, 1, 0, bytes, MPI_BYTE, window));
         MPI_OK(MPI_Win_flush(1, window));
-        if (!row->test->windowed) {
+        if (row->test->window == ONE) {
             double now = MPI_Wtime();
             laps[i] = now - lap;
             lap = now;
@@ -212,7 +216,7 @@ static double one_sided(const struct row *row, long iterations) {
     }
     end = MPI_Wtime();
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    return rank == 0 && !row->test->windowed ? typical(iterations) : end - start;
+    return rank == 0 && row->test->window == ONE ? typical(iterations) : end - start;
 }
 
 static double use_communicators(const struct row *row, long iterations) {
@@ -289,7 +293,7 @@ static double timed(const struct row *row, run body, long iterations) {
 // The row's value from the seconds of one iteration.
 static double value_of(const struct row *row, double seconds) {
     const struct test *test = row->test;
-    double messages = !test->windowed ? 1 : test->body == STREAM ? row->window / 2 : row->window;
+    double messages = test->window == ONE ? 1 : test->body == STREAM ? row->window / 2 : row->window;
     switch (test->value) {
     case MICROSECONDS:
         return seconds * 1e6 / (test->body == PING_PONG ? 2 : 1);
@@ -313,11 +317,12 @@ static void report(const struct row *row, const double *seconds, int samples, lo
     fflush(stdout);
 }
 
-static bool is_outstanding(const struct test *test) { return strcmp(test->name, "outstanding_rate") == 0; }
+// Of messages of any size.
+static int most_in_flight(const struct test *test) { return test->window == GIVEN ? options.window : test->window; }
 
 static int window_for(const struct test *test, int bytes) {
-    int wanted = is_outstanding(test) ? OUTSTANDING : options.window, most = bytes ? MOST_IN_FLIGHT / bytes : wanted;
-    if (!test->windowed)
+    int wanted = most_in_flight(test), most = bytes ? MOST_IN_FLIGHT / bytes : wanted;
+    if (test->window == ONE)
         return 1;
     most = most < 4 ? 4 : most;
     return (most < wanted ? most : wanted) & ~1;
@@ -364,7 +369,7 @@ static void measure(const struct test *test, int bytes) {
     int samples = affordable < MAX_SAMPLES * least ? (int)(affordable / least) : MAX_SAMPLES;
     samples = samples < LEAST_SAMPLES ? LEAST_SAMPLES : samples;
     iterations = affordable < samples * least ? least : (long)(affordable / samples);
-    if (!test->windowed && iterations > MOST_LAPS)
+    if (test->window == ONE && iterations > MOST_LAPS)
         iterations = MOST_LAPS;
     int measured = 0, longest = samples * LONGEST;
     double begin = MPI_Wtime(), passed = 0, most = grows ? budget * LONGEST : budget;
@@ -515,18 +520,18 @@ static void free_others(void) {
 }
 
 static void prepare(void) {
-    int most = 0, most_in_flight = options.window;
+    int most = 0, in_flight = 0;
     bool any_one_sided = false;
     for (int i = 0; i < options.size_count; i++)
         most = options.sizes[i] > most ? options.sizes[i] : most;
     for (int i = 0; i < TEST_COUNT; i++)
         if (options.selected[i]) {
             any_one_sided |= is_one_sided(&tests[i]);
-            most_in_flight = is_outstanding(&tests[i]) ? OUTSTANDING : most_in_flight;
+            in_flight = most_in_flight(&tests[i]) > in_flight ? most_in_flight(&tests[i]) : in_flight;
         }
     send_buffer = allocate((size_t)most);
     receive_buffer = allocate((size_t)most);
-    requests = allocate(2 * (size_t)most_in_flight * sizeof *requests);
+    requests = allocate(2 * (size_t)in_flight * sizeof *requests);
     laps = allocate(MOST_LAPS * sizeof *laps);
     if (any_one_sided) {
         MPI_Aint bytes = most ? most : 1;

@@ -13,7 +13,7 @@
 //! devices; [`vm`] prepares and boots the virtual machines of soft-RoCE, `local` starts the agent of this machine's
 //! devices, `programs` finds what both start; [`process`] runs a job on the machine it is on (every agent uses it),
 //! `pace` says how much of the time a job had; [`openmpi`] knows which Open MPI is here, and [`runtime_failure`] what
-//! is its own fault; [`wire`] and
+//! is its own fault; [`Selection`] says which of the device tests run; [`wire`] and
 //! [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
 //! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
 
@@ -33,6 +33,7 @@ pub mod process;
 mod programs;
 mod running;
 pub mod runtime_failure;
+mod selection;
 pub mod vm;
 pub mod wire;
 
@@ -42,3 +43,4 @@ pub use job::{Ending, Job, Outcome, Stream};
 pub use options::{CACHE_VARIABLE, Options};
 pub use programs::{AGENT_VARIABLE, SOFTHCA_VARIABLE};
 pub use running::Running;
+pub use selection::{Selection, TESTS_VARIABLE};

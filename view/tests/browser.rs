@@ -32,8 +32,8 @@ impl Page {
         self.browser.text(&self.file, fragment).unwrap()
     }
 
-    /// The same once all of it is drawn; nothing may have gone wrong. The browser's virtual time goes on while a thread of
-    /// its own decompresses blocks, and on a busy machine may end before.
+    /// The page's text at an address, once the page says that all is drawn; it must report no problem. A worker of the page
+    /// decompresses blocks, and on a busy machine the browser's virtual time may end before the worker does.
     fn drawn_text(&self, fragment: &str) -> String {
         for _ in 0..10 {
             let text = self.text(fragment);

@@ -43,7 +43,7 @@ impl Kind {
         [&[Transport::Ibex, Transport::Raw], others].concat()
     }
 
-    /// What `cargo xtask bench --full` measures over, as far as it is there ([`crate::available`]).
+    /// The transports of `cargo xtask bench --full`; those that are not installed are left out ([`crate::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => vec![

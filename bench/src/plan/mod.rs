@@ -62,7 +62,7 @@ const MOST_ROUNDS: usize = 5;
 const ROUNDS_OF_INSTRUCTIONS: usize = 2;
 
 impl Plan {
-    /// What it measures over.
+    /// The transports that it measures.
     #[must_use]
     pub fn transports(&self) -> &[Transport] {
         &self.transports

@@ -194,8 +194,8 @@ mod tests {
         let mpi = |wanted| {
             round.iter().filter(|step| matches!(step, Step::Mpi { transport, .. } if *transport == wanted)).count()
         };
-        // Each of the sizes of four groups, of which one ends at 4 KiB, and two of one size; messages of 0 bytes have a
-        // latency and a rate.
+        // Four groups of tests have a step for each size (one group ends at 4 KiB), two tests have one size, and messages of
+        // 0 bytes have a latency and a rate.
         assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
         for raw in &RAW {
             let starts =

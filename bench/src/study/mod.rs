@@ -107,6 +107,6 @@ impl Study {
     /// Whether what was planted was found.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.planted.iter().all(Finding::is_found)
+        self.planted.iter().all(|finding| finding.is_found)
     }
 }

@@ -141,13 +141,22 @@ fn of_planted(planted: &[Finding]) -> String {
     }
     let mut page = "\n### Planted and found\n\n".to_owned();
     let row = |of: &Finding| {
-        let found = of.found.as_ref();
-        let pair = found.map_or_else(|| "not found".to_owned(), |one| format!("{} to {}", one.from, one.to));
-        let took = found.map_or_else(|| "-".to_owned(), |one| time(one.nanoseconds as f64));
+        let wait = of.wait.as_ref();
+        let pair = wait.map_or_else(|| "-".to_owned(), |one| format!("{} to {}", one.from, one.to));
+        let took = wait.map_or_else(|| "-".to_owned(), |one| time(one.nanoseconds as f64));
+        let found = if of.is_found { "yes" } else { "no" }.to_owned();
         let place = of.place.map_or_else(|| "-".to_owned(), |place| place.to_string());
-        vec![of.kind.replace('_', " "), of.rank.to_string(), format!("{} ms", of.milliseconds), pair, took, place]
+        vec![
+            of.kind.replace('_', " "),
+            of.rank.to_string(),
+            format!("{} ms", of.milliseconds),
+            pair,
+            took,
+            place,
+            found,
+        ]
     };
-    let names = ["fault", "rank", "planted", "found, from and to", "found", "place among the longest"];
+    let names = ["fault", "rank", "planted", "wait, from and to", "duration", "place among the longest", "found"];
     table(&mut page, &names, planted.iter().map(row));
     page
 }

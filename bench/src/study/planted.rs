@@ -2,11 +2,12 @@
 //! Faults of known rank and duration that the proxy application is told to have (examples/halo.c), and whether
 //! `ibex explain --waits` finds them.
 //!
-//! A fault is found if, among the longest waits of its kind that are told of, there is one between application's
-//! messages with the right rank at the right end that is long enough. Grade: setup. Called by [`super`].
+//! A fault is found if, among the longest waits of its kind in the report, there is one for an application's message with
+//! the right rank at the right end and the right duration. Grade: setup. Called by [`super`].
 //! Tests: at the end of this file.
 
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// What is planted: a rank, and milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +19,9 @@ pub(super) struct Planted {
 /// The ranks of the proxy application.
 pub(super) const RANKS: u32 = 4;
 
-/// The share of its time for which a fault is waited at least: who waits may be a little late, too. On a busy machine who
-/// is late may be so for longer than it was told to.
-const SHORTEST: f64 = 0.5;
+/// How long a wait for a fault may be, in durations of the fault. It is shorter where the rank that waits is a little late
+/// itself, and longer where the late rank lost its processor.
+const DURATIONS: RangeInclusive<f64> = 0.75..=1.5;
 
 /// What `ibex explain --waits --json` says.
 #[derive(Clone, Debug, Deserialize)]
@@ -65,15 +66,12 @@ pub(super) struct Finding {
     /// Who was told to be late.
     pub(super) rank: u32,
     pub(super) milliseconds: u32,
-    pub(super) found: Option<One>,
+    /// The wait for this rank whose duration is closest.
+    pub(super) wait: Option<One>,
     /// Its place among the waits of the kind, from 1 for the longest.
     pub(super) place: Option<usize>,
-}
-
-impl Finding {
-    pub(super) fn is_found(&self) -> bool {
-        self.found.is_some()
-    }
+    /// Whether its duration is right.
+    pub(super) is_found: bool,
 }
 
 impl Planted {
@@ -106,14 +104,17 @@ fn of_kind(
     who: fn(&One) -> String,
 ) -> Finding {
     let longest = explained.kinds.iter().filter(|of| of.kind == kind).flat_map(|of| &of.longest);
-    let is_planted = |one: &One| {
-        let times = one.nanoseconds as f64 / (f64::from(milliseconds) * 1e6);
-        // Collective operations, which wait for who is late, too, have negative tags.
-        one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string() && times >= SHORTEST
-    };
-    let found = longest.enumerate().find(|(_, one)| is_planted(one));
-    let (place, found) = found.map(|(place, one)| (place + 1, one.clone())).unzip();
-    Finding { kind, rank, milliseconds, found, place }
+    // Collective operations, which wait for who is late, too, have negative tags.
+    let is_of_rank = |one: &One| one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string();
+    let durations = |one: &One| one.nanoseconds as f64 / (f64::from(milliseconds) * 1e6);
+    let distance = |one: &One| (durations(one) - 1.0).abs();
+    let closest = longest
+        .enumerate()
+        .filter(|(_, one)| is_of_rank(one))
+        .min_by(|(_, one), (_, other)| distance(one).total_cmp(&distance(other)));
+    let (place, wait) = closest.map(|(place, one)| (place + 1, one.clone())).unzip();
+    let is_found = wait.as_ref().is_some_and(|wait| DURATIONS.contains(&durations(wait)));
+    Finding { kind, rank, milliseconds, wait, place, is_found }
 }
 
 #[cfg(test)]
@@ -133,11 +134,12 @@ mod tests {
     #[test]
     fn a_fault_is_found_by_rank_and_duration_among_messages_of_the_application() {
         let found = Planted::usual().found(&explained(2, 299));
-        assert_eq!((found[0].is_found(), found[0].place), (true, Some(2)));
-        assert_eq!(found[0].found.as_ref().unwrap().to, "1");
-        assert!(!found[1].is_found(), "there is no late receiver");
-        assert!(!Planted::usual().found(&explained(-12, 299))[0].is_found(), "a collective operation");
-        assert!(!Planted::usual().found(&explained(2, 30))[0].is_found(), "too short");
+        assert_eq!((found[0].is_found, found[0].place), (true, Some(2)));
+        assert_eq!(found[0].wait.as_ref().unwrap().to, "1");
+        assert!(!found[1].is_found && found[1].wait.is_none(), "there is no late receiver");
+        assert!(!Planted::usual().found(&explained(-12, 299))[0].is_found, "a collective operation");
+        assert!(!Planted::usual().found(&explained(2, 30))[0].is_found, "too short");
+        assert!(!Planted::usual().found(&explained(2, 600))[0].is_found, "too long");
     }
 
     #[test]

@@ -47,7 +47,8 @@ fn within_a_host(site: &mut Site) -> Result<()> {
     measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "engine", "tcp"])
 }
 
-/// A first look. Its findings are what `ibex explain --waits --json` says of the trace.
+/// A first look. Its findings are what `ibex explain --waits --json` says of the trace. The ranks must be right; how long
+/// they waited is for the command to judge, as it depends on how busy the machine is.
 fn study(site: &mut Site) -> Result<()> {
     let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
     let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
@@ -58,13 +59,12 @@ fn study(site: &mut Site) -> Result<()> {
     let outcome = site.fabric(1)?.run(&job)?;
     // Of what is left nobody needs the traces.
     let _ = fs::remove_dir_all(&out);
-    let outcome = outcome.checked()?;
-    let study: serde_json::Value = serde_json::from_str(&outcome.stdout)?;
+    let study: serde_json::Value = serde_json::from_str(&outcome.stdout).with_context(|| outcome.to_string())?;
     for (fault, (kind, pair)) in [("late_sender", ("0", "1")), ("late_receiver", ("2", "3"))].into_iter().enumerate() {
         let found = &study["planted"][fault];
         ensure!(found["kind"] == kind, "{found} is no {kind}");
         ensure!(
-            (&found["found"]["from"], &found["found"]["to"]) == (&pair.0.into(), &pair.1.into()),
+            (&found["wait"]["from"], &found["wait"]["to"]) == (&pair.0.into(), &pair.1.into()),
             "{found}: {outcome}"
         );
     }

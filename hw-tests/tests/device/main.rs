@@ -7,7 +7,7 @@
 //! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run
 //! ([`selection`]), `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
 //!
-//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] which tests are run when. [`engine`]
+//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] when one is run. [`engine`]
 //! holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
 //! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
 //! [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to
@@ -52,7 +52,7 @@ mod tier;
 mod tools;
 mod waits;
 
-use hw_tests::runtime_failure;
+use hw_tests::{Selection, runtime_failure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use site::Site;
 use std::env;
@@ -60,7 +60,6 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use test::Test;
-use tier::Which;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -98,8 +97,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let selected = Site::from_environment().and_then(|site| {
-        let which = site.as_ref().map_or(Which::All, Site::which);
-        let left_out = selection::select(&mut tests, which, site.as_ref().map(Site::device))?;
+        let wanted = site.as_ref().map_or(Selection::All, Site::selection);
+        let left_out = selection::select(&mut tests, wanted, site.as_ref().map(Site::device))?;
         Ok((site.map(|site| Arc::new(Mutex::new(site))), left_out))
     });
     let (site, left_out) = match selected {

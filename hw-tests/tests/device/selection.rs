@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the tests are run, by their tier ([`Which`]) and by the variable `IBEX_ONLY` (words of names, one a line, of
-//! which one is enough), and their list.
+//! Chooses the tests that run: those of a [`Selection`] whose names contain a line of the variable `IBEX_ONLY`, if it is
+//! set. Prints the list of all tests, too.
 //!
 //! Called by `main`. Setup grade.
 
 use crate::test::Test;
-use crate::tier::{Tier, Which};
+use crate::tier::Tier;
 use anyhow::{Result, bail};
-use hw_tests::Device;
+use hw_tests::{Device, Selection};
 use std::env;
 
 /// Keeps those that are to be run on this device, or all where no device was asked for; returns what is to be said of
@@ -15,11 +15,11 @@ use std::env;
 ///
 /// # Errors
 /// No test is left.
-pub(crate) fn select(tests: &mut Vec<Test>, which: Which, device: Option<&Device>) -> Result<Option<String>> {
+pub(crate) fn select(tests: &mut Vec<Test>, selection: Selection, device: Option<&Device>) -> Result<Option<String>> {
     let all = tests.len();
-    let said = match which {
-        Which::All => None,
-        Which::Quick => {
+    let said = match selection {
+        Selection::All => None,
+        Selection::Quick => {
             let is_virtual = device.is_some_and(|device| *device == Device::SoftRoce);
             tests.retain(|test| match test.tier {
                 Tier::All => false,
@@ -31,7 +31,7 @@ pub(crate) fn select(tests: &mut Vec<Test>, which: Which, device: Option<&Device
                 tests.len()
             ))
         }
-        Which::DeviceDependent => {
+        Selection::DeviceDependent => {
             tests.retain(|test| !test.device_independent);
             let left_out = all - tests.len();
             Some(format!("skip {left_out} tests of what is the same on every device: they are run on another"))

@@ -6,9 +6,9 @@
 //!
 //! Setup grade; one thread at a time.
 
-use crate::tier::Which;
+use crate::tier::share;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use hw_tests::{Device, Fabric, Job, Options, Outcome};
+use hw_tests::{Device, Fabric, Job, Options, Outcome, Selection};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Drop for Configuration {
 /// The place of all tests.
 pub(crate) struct Site {
     device: Device,
-    which: Which,
+    selection: Selection,
     components: PathBuf,
     programs: PathBuf,
     open: Option<Open>,
@@ -57,7 +57,7 @@ impl Site {
         let device = device.to_str().context("IBEX_DEVICE is not text")?.parse()?;
         Ok(Some(Self {
             device,
-            which: Which::from_environment()?,
+            selection: Selection::from_environment()?,
             components: folder("IBEX_COMPONENTS")?,
             programs: folder("IBEX_PROGRAMS")?,
             open: None,
@@ -152,14 +152,14 @@ impl Site {
         self.device.has_inline()
     }
 
-    /// Of the counts by which programs repeat things, the share that is enough here.
+    /// The share of its repeats that a test program does here.
     pub(crate) fn share(&self) -> f64 {
-        self.which.share(&self.device)
+        share(self.selection, &self.device)
     }
 
     /// Which tests are run.
-    pub(crate) fn which(&self) -> Which {
-        self.which
+    pub(crate) fn selection(&self) -> Selection {
+        self.selection
     }
 
     /// The device that was asked for.

@@ -12,6 +12,7 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use hw_tests::device::SOFT_ROCE;
 use hw_tests::openmpi::Series;
+use hw_tests::{Selection, TESTS_VARIABLE};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,22 +49,11 @@ const ON_SOFT_ROCE_WITH_MPI: [&str; 8] = [
     "four_ranks_on_two_nodes_agree_on_collective_results",
 ];
 
-/// Which of the tests run on a device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Which {
-    /// Those of the quick tier.
-    Quick,
-    /// Those that may end otherwise there than on another device.
-    DeviceDependent,
-    /// All.
-    All,
-}
-
 /// The tests on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OnDevice<'a> {
     pub(super) device: &'a str,
-    which: Which,
+    selection: Selection,
     /// Words of the tests' names, of which one is enough; without any, all.
     only: Vec<&'a str>,
 }
@@ -74,11 +64,11 @@ pub(super) fn runs(arguments: &Arguments) -> Vec<OnDevice<'_>> {
         return Vec::new();
     }
     let only: Vec<&str> = arguments.only.iter().map(String::as_str).collect();
-    let whole = |device| OnDevice { device, which: Which::All, only: only.clone() };
-    let quick = |device| OnDevice { which: Which::Quick, ..whole(device) };
+    let whole = |device| OnDevice { device, selection: Selection::All, only: only.clone() };
+    let quick = |device| OnDevice { selection: Selection::Quick, ..whole(device) };
     let usual = |device| {
         let is_elsewhere = device == DEVICES[1] || device == DEVICES[2];
-        OnDevice { which: if is_elsewhere { Which::DeviceDependent } else { Which::All }, ..whole(device) }
+        OnDevice { selection: if is_elsewhere { Selection::DeviceDependent } else { Selection::All }, ..whole(device) }
     };
     match (arguments.device.as_deref(), arguments.mpi) {
         (Some(device), _) if !only.is_empty() => vec![whole(device)],
@@ -150,12 +140,8 @@ fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> C
         .env("IBEX_PROGRAMS", &surroundings.programs)
         .env("IBEX_COMMAND", &surroundings.command)
         .env("IBEX_ENGINE_TESTS", &surroundings.engine)
-        .env("SOFTHCA_COMMAND", &surroundings.softhca);
-    match run.which {
-        Which::Quick => command.env("IBEX_TESTS", "quick"),
-        Which::DeviceDependent => command.env("IBEX_TESTS", "device-dependent"),
-        Which::All => command.env("IBEX_TESTS", "all"),
-    };
+        .env("SOFTHCA_COMMAND", &surroundings.softhca)
+        .env(TESTS_VARIABLE, run.selection.as_str());
     command
 }
 
@@ -184,42 +170,45 @@ mod tests {
     }
 
     /// The devices that such a command line runs tests on, and which.
-    fn asked(line: &str) -> Vec<(String, Which, usize)> {
+    fn asked(line: &str) -> Vec<(String, Selection, usize)> {
         let words = std::iter::once("test").chain(line.split_whitespace());
         let arguments = Line::parse_from(words).arguments;
-        runs(&arguments).into_iter().map(|run| (run.device.to_owned(), run.which, run.only.len())).collect()
+        runs(&arguments).into_iter().map(|run| (run.device.to_owned(), run.selection, run.only.len())).collect()
     }
 
-    fn run(device: &str, which: Which, only: usize) -> (String, Which, usize) {
-        (device.to_owned(), which, only)
+    fn run(device: &str, selection: Selection, only: usize) -> (String, Selection, usize) {
+        (device.to_owned(), selection, only)
     }
 
     #[test]
     fn the_quick_tier_runs_on_an_emulated_adapter_and_on_soft_roce() {
-        assert_eq!(asked(""), [run(DEVICES[0], Which::Quick, 0), run(SOFT_ROCE, Which::Quick, 0)]);
-        assert_eq!(asked("--device mlx5_0"), [run("mlx5_0", Which::Quick, 0)]);
+        assert_eq!(asked(""), [run(DEVICES[0], Selection::Quick, 0), run(SOFT_ROCE, Selection::Quick, 0)]);
+        assert_eq!(asked("--device mlx5_0"), [run("mlx5_0", Selection::Quick, 0)]);
         assert_eq!(asked("--no-device"), []);
     }
 
     #[test]
     fn what_is_the_same_on_every_device_runs_on_the_first() {
-        let each =
-            [(DEVICES[0], Which::All), (DEVICES[1], Which::DeviceDependent), (DEVICES[2], Which::DeviceDependent)];
-        assert_eq!(asked("--all"), each.map(|(device, which)| run(device, which, 0)));
-        assert_eq!(asked("--all --device soft-roce"), [run(SOFT_ROCE, Which::DeviceDependent, 0)]);
-        assert_eq!(asked("--all --device mlx5_0"), [run("mlx5_0", Which::All, 0)]);
+        let each = [
+            (DEVICES[0], Selection::All),
+            (DEVICES[1], Selection::DeviceDependent),
+            (DEVICES[2], Selection::DeviceDependent),
+        ];
+        assert_eq!(asked("--all"), each.map(|(device, selection)| run(device, selection, 0)));
+        assert_eq!(asked("--all --device soft-roce"), [run(SOFT_ROCE, Selection::DeviceDependent, 0)]);
+        assert_eq!(asked("--all --device mlx5_0"), [run("mlx5_0", Selection::All, 0)]);
     }
 
     #[test]
     fn who_names_tests_gets_these_alone_of_either_tier() {
-        assert_eq!(asked("--only rail"), [run(DEVICES[0], Which::All, 1)]);
-        assert_eq!(asked("--only rail --only link --device soft-roce"), [run(SOFT_ROCE, Which::All, 2)]);
-        assert_eq!(asked("--mpi 5 --only rail"), [run(DEVICES[0], Which::All, 1)]);
+        assert_eq!(asked("--only rail"), [run(DEVICES[0], Selection::All, 1)]);
+        assert_eq!(asked("--only rail --only link --device soft-roce"), [run(SOFT_ROCE, Selection::All, 2)]);
+        assert_eq!(asked("--mpi 5 --only rail"), [run(DEVICES[0], Selection::All, 1)]);
     }
 
     #[test]
     fn with_an_open_mpi_a_few_tests_follow_on_soft_roce() {
         let few = ON_SOFT_ROCE_WITH_MPI.len();
-        assert_eq!(asked("--all --mpi 5"), [run(DEVICES[0], Which::All, 0), run(SOFT_ROCE, Which::All, few)]);
+        assert_eq!(asked("--all --mpi 5"), [run(DEVICES[0], Selection::All, 0), run(SOFT_ROCE, Selection::All, few)]);
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     }
 }
 
-/// Those of the packages that are linked with an Open MPI, or with the rdma-core of its system.
+/// Runs the tests of the packages that are linked with Open MPI or with the system's rdma-core.
 pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally: &mut Tally) {
     let is_linked = |program: &TestProgram| {
         LINKED_WITH_OPEN_MPI.iter().any(|folder| program.folder == workspace.root().join(folder))

@@ -194,8 +194,8 @@ pub(crate) struct Timeline {
     pub(super) down_at_first: BTreeSet<(usize, u8)>,
     /// Ports that are not active.
     pub(super) down: BTreeSet<(usize, u8)>,
-    /// What rules have done, by index, and whether that was their beginning or their end; the commands follow the rules
-    /// of the configuration.
+    /// The beginnings (`false`) and ends (`true`) that this process has acted on, each with the index of its rule. Commands
+    /// have the indices after the rules of the configuration.
     pub(super) given: BTreeSet<(usize, bool)>,
     /// The latest time of these.
     pub(super) reached: u64,

@@ -44,7 +44,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     let mut due: Vec<Moment<'_>> =
         moments().filter(|moment| moment.at <= now && !given.contains(&moment.key())).collect();
     due.sort_by_key(|moment| (moment.at, moment.rule.index));
-    // A process that looks late tells all the same what has come and gone meanwhile, in order.
+    // A process that was held up still reports every change since it last looked, in order.
     let mut told: Vec<(usize, Record)> = Vec::new();
     let mut changed: BTreeSet<(usize, u8)> = BTreeSet::new();
     for moment in due {
