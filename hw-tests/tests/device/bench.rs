@@ -26,25 +26,25 @@ fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
     let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
     let out = env::temp_dir().join("ibex-bench-of-a-test").display().to_string();
-    let words = ["bench", "--json", "--tests", "latency", "--sizes", "8,4K", "--rounds", "1"];
+    let words = ["bench", "--json", "--tests", "latency", "--rounds", "1"];
     let words = [command.as_str()].into_iter().chain(words).chain(["--programs", &programs, "--out", &out]);
     let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
     let job = Job::new(words.chain(arguments.iter().copied())).env("OMPI_MCA_mca_base_component_path", path);
     Ok(job.limit(Duration::from_mins(15)))
 }
 
-/// Both sizes over each of these.
-fn measured(outcome: &Outcome, transports: &[&str]) -> Result<()> {
+/// Each of so many sizes over each of these.
+fn measured(outcome: &Outcome, sizes: usize, transports: &[&str]) -> Result<()> {
     for transport in transports {
         let rows = outcome.stdout.matches(&format!("\"transport\": \"{transport}\"")).count();
-        ensure!(rows >= 2, "there are {rows} rows of {transport}, and not one for each size: {outcome}");
+        ensure!(rows >= sizes, "there are {rows} rows of {transport}, and not one for each size: {outcome}");
     }
     Ok(())
 }
 
 fn within_a_host(site: &mut Site) -> Result<()> {
-    let job = bench(site, &["--transports", "ibex,engine,tcp"])?;
-    measured(&site.fabric(1)?.run(&job)?.checked()?, &["ibex", "engine", "tcp"])
+    let job = bench(site, &["--sizes", "8,4K", "--transports", "ibex,engine,tcp"])?;
+    measured(&site.fabric(1)?.run(&job)?.checked()?, 2, &["ibex", "engine", "tcp"])
 }
 
 /// A first look. Its findings are what `ibex explain --waits --json` says of the trace. The ranks must be right; how long
@@ -80,12 +80,13 @@ fn study(site: &mut Site) -> Result<()> {
 fn between_two_hosts(site: &mut Site) -> Result<()> {
     let fabric = site.fabric(2)?;
     let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
-    let job = bench(site, &["--host", &format!("{one},{other}"), "--transports", "ibex,ibex-btl,raw,engine,tcp"])?;
+    let hosts = format!("{one},{other}");
+    let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,ibex-btl,raw,engine,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
     // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
     let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "engine", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
-    measured(&outcome, &transports[..if busy { 4 } else { 5 }])?;
+    measured(&outcome, 1, &transports[..if busy { 4 } else { 5 }])?;
     ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
     Ok(())
 }

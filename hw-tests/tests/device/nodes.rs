@@ -113,10 +113,11 @@ impl Lossy {
     }
 }
 
-/// What node 0's network has carried and lost.
+/// What node 0's network has carried and lost. What a filter drops is counted by the filter alone.
 fn counts(site: &mut Site) -> Result<Outcome> {
     let fabric = site.fabric(2)?;
-    fabric.run(&Job::new(["tc", "-s", "qdisc", "show", "dev", fabric.interface()]))?.checked()
+    let script = "tc -s qdisc show dev IFACE; tc -s filter show dev IFACE ingress 2>&1 || true";
+    fabric.run(&Job::new(["sh", "-ec", &script.replace("IFACE", fabric.interface())]))?.checked()
 }
 
 fn has_lost(counts: &Outcome) -> bool {
