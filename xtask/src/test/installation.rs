@@ -30,6 +30,7 @@ fn tried(workspace: &Workspace, library: &Path, command: &Path) -> Result<()> {
     if prefix.exists() {
         fs::remove_dir_all(&prefix).with_context(|| format!("cannot remove {}", prefix.display()))?;
     }
+    build::programs(workspace, "benches/mpi")?;
     build::emulated_adapter_pages(workspace)?;
     let components = install::put_under(&prefix, workspace, library, command)?;
     let path = format!("{}:SYSTEM_DEFAULT", components.display());
