@@ -107,7 +107,6 @@ counters! {
     unexpected_memory: Level "bytes" "Memory that the PML keeps messages in for which no receive is posted, counted at the first port.";
     senders_held_back: Counter "times" "Times the PML held a sender back because unexpected messages took too much memory, counted at the first port.";
     announced_held_back: Counter "messages" "Messages that the PML announced because their receiver held it back, counted at the first port.";
-    placed: Counter "messages" "Messages that the PML wrote where their receiver had said before that it waits for them, counted at the first port.";
     malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";
 }
 

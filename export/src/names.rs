@@ -10,9 +10,7 @@ pub(crate) fn protocol(protocol: Protocol) -> &'static str {
         Protocol::Inline => "inline",
         Protocol::Copied => "copied",
         Protocol::Read => "read",
-        Protocol::Written => "written",
         Protocol::Fragments => "fragments",
-        Protocol::ReceiverFirst => "receiver first",
         Protocol::SharedMemory => "shared memory",
         Protocol::Loopback => "loopback",
     }
@@ -28,7 +26,6 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
         Reason::Adapter => "adapter",
         Reason::Loopback => "loopback",
         Reason::SameHost => "same host",
-        Reason::Offered => "offered",
     }
 }
 
@@ -56,19 +53,17 @@ pub(crate) const INCIDENTS: [IncidentKind; 7] = [
 ];
 
 /// Every protocol; the place of one is its number in formats.
-pub(crate) const PROTOCOLS: [Protocol; 8] = [
+pub(crate) const PROTOCOLS: [Protocol; 6] = [
     Protocol::Inline,
     Protocol::Copied,
     Protocol::Read,
-    Protocol::Written,
     Protocol::Fragments,
-    Protocol::ReceiverFirst,
     Protocol::SharedMemory,
     Protocol::Loopback,
 ];
 
 /// Every reason; the place of one is its number in formats.
-pub(crate) const REASONS: [Reason; 9] = [
+pub(crate) const REASONS: [Reason; 8] = [
     Reason::Size,
     Reason::Synchronous,
     Reason::Gaps,
@@ -77,7 +72,6 @@ pub(crate) const REASONS: [Reason; 9] = [
     Reason::Adapter,
     Reason::Loopback,
     Reason::SameHost,
-    Reason::Offered,
 ];
 
 pub(crate) fn operation(kind: OperationKind) -> &'static str {

@@ -8,14 +8,13 @@
 //   shared        by shared memory
 //   held-back     with pml_ibex_unexpected_memory so small that senders are held back
 //   unregistered  where memory cannot be registered from some moment on
-//   offered       with pml_ibex_receiver_first 2: the tool listens at the sender alone
 //   rails         long messages by two ports
 // no-inline: the adapter takes nothing inside a work request
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-enum protocol { INLINE, COPIED, READ, WRITTEN, PIECES, FIRST, SHARED, ONESELF };
-enum reason { SIZE, SYNCHRONOUS, GAPS, NOT_REGISTERED, HELD_BACK, ADAPTER, TO_ONESELF, SAME_HOST, OFFERED };
+enum protocol { INLINE, COPIED, READ, PIECES, SHARED, ONESELF };
+enum reason { SIZE, SYNCHRONOUS, GAPS, NOT_REGISTERED, HELD_BACK, ADAPTER, TO_ONESELF, SAME_HOST };
 
 enum { MOST = 1 << 14, LONG = 1 << 20, SHORT = 4096, TAG = 7, TRIES = 200 };
 static const uint32_t NO_PORT = 4294967295u;
@@ -70,8 +69,8 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         check_int("the same protocol", protocol->protocol, read);
         event.id = protocol->id, event.context = protocol->context;
         bool is_nowhere = protocol->protocol == SHARED || protocol->protocol == ONESELF;
-        check_true("a protocol", protocol->protocol <= ONESELF && protocol->protocol != WRITTEN);
-        check_true("a reason", protocol->reason <= OFFERED);
+        check_true("a protocol", protocol->protocol <= ONESELF);
+        check_true("a reason", protocol->reason <= SAME_HOST);
         check_true("a port if it goes by one", is_nowhere == (protocol->port == NO_PORT));
         check_true("a queue pair", is_nowhere == (protocol->queue_pair == 0));
         check_true("rails", is_nowhere ? protocol->rails == 0 : protocol->rails >= 1);
@@ -386,32 +385,6 @@ static void unregistered(void) {
     check_end_case();
 }
 
-static void offered(void) {
-    int seen = 0;
-    check_case("what the receiver has said a place for is written");
-    for (int i = 0; i < TRIES; i++) {
-        count = 0;
-        meet();
-        if (check.rank == 1) {
-            MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
-            continue;
-        }
-        // Later each time until the receiver was first: on a busy machine it has its processor late.
-        for (double until = MPI_Wtime() + 1e-3 * (seen ? 1 : i + 1); MPI_Wtime() < until;)
-            ;
-        MPI_OK(MPI_Send(sent, LONG, MPI_BYTE, 1, TAG, comm));
-        const struct protocol_event *event = the_one(false, false, LONG);
-        if (event->protocol == FIRST) {
-            goes(event, FIRST, OFFERED);
-            seen++;
-        } else {
-            goes(event, READ, SIZE);
-        }
-    }
-    check_true("some were", check.rank == 1 || seen > 0);
-    check_end_case();
-}
-
 static void by_rails(void) {
     int both = 0;
     check_case("long messages go by both ports");
@@ -443,13 +416,9 @@ int main(int argc, char **argv) {
     static unsigned char attached[2 * LONG + 4096];
     const char *what = argc > 1 ? argv[1] : "adapter";
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    bool is_offered = strcmp(what, "offered") == 0;
     has_inline = argc < 3 || strcmp(argv[2], "no-inline") != 0;
-    if (!is_offered)
-        listen_to_all();
+    listen_to_all();
     check_start(&argc, &argv, 2);
-    if (is_offered && check.rank == 0)
-        listen_to_all();
     sent = check_alloc(2 * LONG), got = check_alloc(2 * LONG);
     memset(sent, 1, 2 * LONG);
     MPI_OK(MPI_Buffer_attach(attached, sizeof attached));
@@ -469,8 +438,6 @@ int main(int argc, char **argv) {
         held_back();
     else if (strcmp(what, "unregistered") == 0)
         unregistered();
-    else if (is_offered)
-        offered();
     else if (strcmp(what, "rails") == 0)
         by_rails();
     else

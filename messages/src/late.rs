@@ -99,7 +99,7 @@ impl Job {
     /// Whether a send completes only after an action of its receiver: a rendezvous, or a synchronous send.
     fn needs_its_receiver(&self, message: &Message, send: &SendSide, receive: &ReceiveSide) -> bool {
         match message.protocol {
-            Some(Protocol::Inline | Protocol::Copied | Protocol::ReceiverFirst) => {
+            Some(Protocol::Inline | Protocol::Copied) => {
                 // Complete as soon as the adapter has it, unless it is synchronous.
                 let (error, before) =
                     (self.error(message), |moment: Option<Time>| Some(receive.matched?.since(moment?)));

@@ -109,12 +109,8 @@ pub enum Protocol {
     Copied,
     /// Rendezvous: the receiver reads the message.
     Read,
-    /// Rendezvous: the sender writes to the place that the receiver names.
-    Written,
     /// Rendezvous: sent in copied fragments.
     Fragments,
-    /// Written at once: the receiver had already named the place.
-    ReceiverFirst,
     /// Through shared memory of the host.
     SharedMemory,
     /// From a process to itself: copied once.
@@ -141,8 +137,6 @@ pub enum Reason {
     Loopback,
     /// The receiver is on this host.
     SameHost,
-    /// The receiver had already named the place.
-    Offered,
 }
 
 /// A message.
@@ -372,7 +366,7 @@ impl Message {
     pub fn delay(&self) -> Option<i64> {
         let delay = self.receive?.arrived?.since(self.send?.begun?);
         match self.protocol {
-            Some(Protocol::Fragments | Protocol::Written | Protocol::Loopback) => None,
+            Some(Protocol::Fragments | Protocol::Loopback) => None,
             None if delay < 0 => None,
             _ => Some(delay),
         }

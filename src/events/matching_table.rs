@@ -84,12 +84,12 @@ static PROTOCOL_ELEMENTS: [Element; PROTOCOL_KINDS.len()] = [
     element(
         PROTOCOL_KINDS[4],
         "protocol",
-        "How its bytes go. 0: inside the work request; 1: copied to a buffer of ibex, sent, and copied from one; 2: announced, and read by the receiver; 3: announced, and written by the sender (not used); 4: announced, and sent in copied pieces; 5: written at once, as the receiver had said where; 6: by the memory that the processes of a host share; 7: copied within this process. A receiver cannot tell 0 from 1 and goes by the length.",
+        "How its bytes go. 0: inside the work request; 1: copied to a buffer of ibex, sent, and copied from one; 2: announced, and read by the receiver; 3: announced, and sent in copied pieces; 4: by the memory that the processes of a host share; 5: copied within this process. A receiver cannot tell 0 from 1 and goes by the length.",
     ),
     element(
         PROTOCOL_KINDS[5],
         "reason",
-        "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host; 8: the receiver had offered a place.",
+        "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host.",
     ),
     element(
         PROTOCOL_KINDS[6],

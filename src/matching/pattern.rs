@@ -103,12 +103,6 @@ impl Pattern {
         Pattern { key: envelope.key, mask: EXACT }
     }
 
-    /// The source and the tag, where it has no wildcard.
-    #[must_use]
-    pub const fn as_exact(self) -> Option<Envelope> {
-        if self.mask == EXACT { Some(Envelope::from_key(self.key)) } else { None }
-    }
-
     /// Whether it takes the message.
     #[must_use]
     #[inline]

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The headers of messages on the wire: their bytes and their checks. Version 2.
+//! The headers of messages on the wire: their bytes and their checks. Version 4.
 //!
 //! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
 //! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
 //! one; who sends, as a process, is in the immediate data beside (`transport/work_request.rs`), or known by whatever
 //! else carries the message.
 //!
-//! Kinds 1 to 3 and 11 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the
+//! Kinds 1 to 4 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the
 //! rank below 2^16, the context below 2^16, the tag within 24 bits with its sign. An eager message always has the long
 //! form: 4 bytes more, which go with the others, and 22 instructions less for a message sent and received, as nothing
 //! is tested, shifted or masked.
@@ -15,7 +15,6 @@
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
 //! then, if NUMBERED, 4 bytes: the message's number among those of its sender in its communicator (`matching/sequence.rs`)
-//! COUNTED costs no bytes: the message is one of those that its sender counts (`place.rs`)
 //! then   Eager        nothing: 12 or 16 bytes in all; the data follows
 //!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
 //!        Announce     request 4, key 4, address 8, length 8: where the data is; at address 0 it cannot be read, and the key says
@@ -29,10 +28,6 @@
 //! ```text
 //! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there; at address 0 as pieces, and
 //!                                                                   the key says why data is not read that could be
-//! Place         as short or long above with the receiver's rank and the tag that it takes, then
-//!               id 4, epoch 4, after 4, key 4, address 8, length 4  an offer (`place.rs`): write there
-//! Placed        id 4, context 4, length 4                           so much has been written to that place
-//! Refused       id 4, context 4, epoch 4                            that place, and all later ones, are void
 //! Fragment      receive 4, offset 8; data follows                   a piece of an announced message
 //! Finished      request 4, length 8                                 so much has been read or written
 //! Acknowledge   request 4                                           a synchronous message was matched
@@ -50,13 +45,12 @@
 //! `header/tests.rs`.
 
 use super::flow_control::Word;
-use super::place::{Epoch, OfferId, Refused};
 
 #[cfg(test)]
 mod tests;
 
 /// The version of these bytes.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// The longest header.
 pub const MAX_SIZE: usize = 40;
@@ -71,24 +65,19 @@ const KIND: u8 = 0x0f;
 const EAGER: u8 = 1;
 const SYNCHRONOUS: u8 = 2;
 const ANNOUNCE: u8 = 3;
-const CLEAR_TO_SEND: u8 = 4;
-const PLACE: u8 = 5;
+const ANNOUNCE_KEYED: u8 = 4;
+const CLEAR_TO_SEND: u8 = 5;
 const FRAGMENT: u8 = 6;
 const FINISHED: u8 = 7;
 const ACKNOWLEDGE: u8 = 8;
-const PLACED: u8 = 9;
-const REFUSED: u8 = 10;
-const ANNOUNCE_KEYED: u8 = 11;
-const MOVED: u8 = 12;
-const FLOW: u8 = 13;
-const PENDING: u8 = 14;
-const MORE: u8 = 15;
-/// Flag of kinds 1 to 3 and 11, and of [`PLACE`]: the long form.
+const MOVED: u8 = 9;
+const FLOW: u8 = 10;
+const PENDING: u8 = 11;
+const MORE: u8 = 12;
+/// Flag of kinds 1 to 4: the long form.
 const LONG: u8 = 0x10;
-/// Flag of kinds 1 to 3 and 11: a number follows.
+/// Flag of kinds 1 to 4: a number follows.
 const NUMBERED: u8 = 0x20;
-/// Flag of kinds 1 to 3 and 11: the sender counts the message.
-const COUNTED: u8 = 0x40;
 /// Flag of [`FLOW`]: the sender may go on.
 const GRANTED: u8 = 0x10;
 
@@ -106,8 +95,6 @@ pub struct Match {
     pub tag: i32,
     /// The message's number, where there are several paths.
     pub number: Option<u32>,
-    /// Whether its sender counts it (`place.rs`).
-    pub is_counted: bool,
 }
 
 impl Match {
@@ -121,7 +108,7 @@ impl Match {
         if first as u8 != EAGER | LONG || rank < 0 {
             return None;
         }
-        Some(Match { context: first >> 8, rank, tag, number: None, is_counted: false })
+        Some(Match { context: first >> 8, rank, tag, number: None })
     }
 
     #[inline]
@@ -142,13 +129,11 @@ impl Match {
             rank: (word >> 8) as u16 as i32,
             tag: (word as i64 >> 40) as i32,
             number: None,
-            is_counted: false,
         }
     }
 
     fn write(&self, kind: u8, bytes: &mut Bytes) {
-        let numbered = if self.number.is_some() { NUMBERED } else { 0 };
-        let flags = numbered | if self.is_counted { COUNTED } else { 0 };
+        let flags = if self.number.is_some() { NUMBERED } else { 0 };
         if kind != EAGER && self.is_short() {
             bytes.put(&(self.short_word() | u64::from(kind | flags)).to_le_bytes());
         } else {
@@ -171,9 +156,8 @@ impl Match {
             Match::from_word(u64::from_le_bytes(from.take()?))
         } else {
             let context = from.u32()? >> 8;
-            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None, is_counted: false }
+            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None }
         };
-        read.is_counted = flags & COUNTED != 0;
         if read.rank < 0 || kind != EAGER && flags & LONG != 0 && read.is_short() {
             return Err(Malformed::Value);
         }
@@ -283,35 +267,6 @@ pub enum Header {
         /// Where to.
         memory: Memory,
     },
-    /// The data of a message that has not been announced may be written there.
-    Place {
-        /// The context and the rank of the receiver, the tag that it takes, and no number; it is not counted.
-        at: Match,
-        /// Of the offer.
-        id: OfferId,
-        /// What the receiver has heard last.
-        epoch: Epoch,
-        /// How many counted messages it has dealt with since.
-        after: u32,
-        /// Where to: below 4 GiB.
-        memory: Memory,
-    },
-    /// A message has been written to a place.
-    Placed {
-        /// Of the offer.
-        id: OfferId,
-        /// The communicator.
-        context: u32,
-        /// How many bytes.
-        length: u32,
-    },
-    /// An offer is void, and those that were made after it.
-    Refused {
-        /// What is refused, and what new offers are to have.
-        refused: Refused,
-        /// The communicator.
-        context: u32,
-    },
     /// A piece of an announced message; the data follows.
     Fragment {
         /// The receiver's.
@@ -403,22 +358,10 @@ impl Reader<'_> {
 }
 
 impl Header {
-    /// Whether it is of a message that its sender counts, and of which communicator.
-    #[must_use]
-    pub fn counted_in(&self) -> Option<u32> {
-        match self {
-            Header::Eager(of)
-            | Header::Synchronous(of, _)
-            | Header::Announce(of, ..)
-            | Header::AnnounceKeyed(of, ..) => of.is_counted.then_some(of.context),
-            _ => None,
-        }
-    }
-
     /// Its bytes.
     ///
     /// # Panics
-    /// A context is 2^24 or more, a rank negative, or a place has a number or 4 GiB.
+    /// A context is 2^24 or more, or a rank negative.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes { bytes: [0; MAX_SIZE], length: 0 };
@@ -446,25 +389,6 @@ impl Header {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
                 bytes.put(&receive.to_le_bytes());
                 memory.write(&mut bytes);
-            }
-            Header::Place { at, id, epoch, after, memory } => {
-                assert!(at.number.is_none() && !at.is_counted, "a place is for no certain message");
-                at.write(PLACE, &mut bytes);
-                for number in [id.0, epoch.0, after, memory.key] {
-                    bytes.put(&number.to_le_bytes());
-                }
-                bytes.put(&memory.address.to_le_bytes());
-                bytes.put(&u32::try_from(memory.length).expect("a place is short").to_le_bytes());
-            }
-            Header::Placed { id, context, length } => {
-                begin(&mut bytes, PLACED, id.0);
-                bytes.put(&context.to_le_bytes());
-                bytes.put(&length.to_le_bytes());
-            }
-            Header::Refused { refused, context } => {
-                begin(&mut bytes, REFUSED, refused.id.0);
-                bytes.put(&context.to_le_bytes());
-                bytes.put(&refused.epoch.0.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
                 begin(&mut bytes, FRAGMENT, receive);
@@ -497,8 +421,7 @@ impl Header {
         let first = *message.first().ok_or(Malformed::Short)?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED | COUNTED,
-            PLACE => LONG,
+            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED,
             FLOW => GRANTED,
             _ => 0,
         };
@@ -513,13 +436,6 @@ impl Header {
             ANNOUNCE_KEYED => {
                 let of = Match::read(&mut from, kind, flags)?;
                 Header::AnnounceKeyed(of, from.u32()?, Memory::read(&mut from)?)
-            }
-            PLACE => {
-                let at = Match::read(&mut from, kind, flags)?;
-                let (id, epoch, after) = (OfferId(from.u32()?), Epoch(from.u32()?), from.u32()?);
-                let memory =
-                    Memory { key: from.u32()?, address: from.u64()?, length: u64::from(from.u32()?) }.checked()?;
-                Header::Place { at, id, epoch, after, memory }
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
@@ -537,11 +453,6 @@ impl Header {
             FRAGMENT => Header::Fragment { receive: request, offset: from.u64()? },
             FINISHED => Header::Finished { request, length: from.u64()? },
             ACKNOWLEDGE => Header::Acknowledge { request },
-            PLACED => Header::Placed { id: OfferId(request), context: from.u32()?, length: from.u32()? },
-            REFUSED => {
-                let (context, epoch) = (from.u32()?, Epoch(from.u32()?));
-                Header::Refused { refused: Refused { id: OfferId(request), epoch }, context }
-            }
             MOVED => Header::Moved { segment: request, count: from.u32()? },
             FLOW => {
                 let number = u64::from(request) | u64::from(from.u32()?) << 32;

@@ -13,7 +13,6 @@
 //! | `stream.rs` | the order of messages that move to another port |
 //! | `pieces.rs` | the sender sends copies, piece by piece |
 //! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
-//! | `place.rs` | the receiver tells the sender where to write before there is a message |
 //!
 //! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver
 //! reads it and says so, or asks for copies where either side's data has gaps or cannot be registered. No memory has
@@ -30,9 +29,6 @@
 //! over several  AnnounceKeyed(match, S, memory) keys ----->    matched
 //! paths         <============ reads, on each path ==========
 //!               <-------------------- Finished(S, length)
-//! by write      <------ Place(id, epoch, after, memory)        waits
-//!               ================ writes =================>
-//!               Placed(id, length) ----------------------->    done
 //! by copies     Announce(match, S, nothing) -------------->    matched
 //!               <--------- ClearToSend(S, R, nothing, length)
 //!               Fragment(R, offset) bytes ... ------------>
@@ -43,7 +39,6 @@
 pub mod flow_control;
 pub mod header;
 pub mod pieces;
-pub mod place;
 pub mod reading;
 pub mod stream;
 pub mod striping;

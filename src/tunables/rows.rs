@@ -183,9 +183,4 @@ table! {
         "Beyond it the senders are held back: they announce also short messages, which stay in the user's buffers until they are \
          received. Beyond it also come what the receive slots hold, what was sent before a sender heard of it, and a header for each \
          message announced.";
-    receiver_first [Pml]: Count { default: 0, min: 0, max: 2 }, "", level 5,
-        "Whether a blocking receive for a message longer than eager_limit, once it has waited for a while, tells its sender where to \
-         write. 0: no; 1: where that has been of use of late; 2: always.",
-        "The sender writes there, and nobody asks for the message. With several ports, with MPI_THREAD_MULTIPLE, and while a tool \
-         listens, nothing is told.";
 }

@@ -37,7 +37,7 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
                 u64::from(message.communicator),
                 message.bytes,
                 protocol(message.protocol) as u64,
-                message.reason.map_or(9, |reason| reason as u64),
+                message.reason.map_or(8, |reason| reason as u64),
                 wait(row.wait.map(|wait| wait.0)) as u64,
                 row.wait.map_or(0, |wait| wait.1 as u64),
                 u64::from(row.detail),

@@ -58,7 +58,7 @@ fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<
 
 /// The index of a protocol in the page's tables; the last one is "unknown".
 pub(crate) fn protocol(protocol: Option<Protocol>) -> usize {
-    protocol.map_or(8, |protocol| protocol as usize)
+    protocol.map_or(6, |protocol| protocol as usize)
 }
 
 /// The index of a wait in the page's tables; the first one is "none".

@@ -69,6 +69,6 @@ mod tests {
     fn values_have_units_that_fit() {
         assert_eq!([0, 9_999, 10_000, -25_000_000].map(duration), ["0 ns", "9999 ns", "10.0 us", "-25.0 ms"]);
         assert_eq!([0, 10_239, 10_240, 20 << 20].map(bytes), ["0 B", "10239 B", "10.0 KiB", "20.0 MiB"]);
-        assert_eq!(word(&ibex_messages::Protocol::ReceiverFirst), "receiver first");
+        assert_eq!(word(&ibex_messages::Protocol::SharedMemory), "shared memory");
     }
 }

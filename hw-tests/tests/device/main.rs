@@ -36,7 +36,6 @@ mod listed;
 mod local;
 mod memory;
 mod nodes;
-mod places;
 mod programs;
 mod pulled;
 mod rails;
@@ -74,7 +73,6 @@ fn main() -> ExitCode {
         rails::tests,
         subnets::tests,
         faults::tests,
-        places::tests,
         forks::tests,
         adapters::tests,
         bench::tests,

@@ -568,13 +568,6 @@ static OF_PML: &[Case] = &[
         ..PLAIN
     },
     Case {
-        sentence: "receives that wait have what they match when nobody is told where to write",
-        program: "receiver_first",
-        arguments: &["--placed", "no"],
-        quick: true,
-        ..PLAIN
-    },
-    Case {
         sentence: "no short message executes a locked instruction",
         program: "locked_instructions",
         quick: true,

@@ -147,12 +147,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
     let unregistered = "over the pml, MPI_T tells how messages go whose memory cannot be registered";
     let unregistered =
         Test::on_emulated(unregistered, move |site| launch(site, "unregistered", &[]).on_adapters(faulty).passes(site));
-    // Nobody is told where to write where there are several ports.
-    let offered =
-        Test::on_emulated("over the pml, MPI_T tells how messages go to where the receiver says", move |site| {
-            launch(site, "offered", &[("pml_ibex_receiver_first", "2")]).on_adapters("[[device]]\n").passes(site)
-        });
-    plain.chain([rails, unregistered, offered])
+    plain.chain([rails, unregistered])
 }
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.

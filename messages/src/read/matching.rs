@@ -392,17 +392,15 @@ fn envelope(seen: &Seen<'_>) -> Envelope {
 }
 
 fn route(seen: &Seen<'_>) -> Route {
-    const PROTOCOLS: [Protocol; 8] = [
+    const PROTOCOLS: [Protocol; 6] = [
         Protocol::Inline,
         Protocol::Copied,
         Protocol::Read,
-        Protocol::Written,
         Protocol::Fragments,
-        Protocol::ReceiverFirst,
         Protocol::SharedMemory,
         Protocol::Loopback,
     ];
-    const REASONS: [Reason; 9] = [
+    const REASONS: [Reason; 8] = [
         Reason::Size,
         Reason::Synchronous,
         Reason::Gaps,
@@ -411,7 +409,6 @@ fn route(seen: &Seen<'_>) -> Route {
         Reason::Adapter,
         Reason::Loopback,
         Reason::SameHost,
-        Reason::Offered,
     ];
     Route {
         protocol: PROTOCOLS.get(seen.value(protocol::PROTOCOL) as usize).copied(),

@@ -20,7 +20,6 @@ use super::arrived::Arrived;
 use super::first_receive::{FirstReceive, Posted};
 use super::lengths::{Lengths, Shown};
 use super::link::Link;
-use super::places::Places;
 use super::request::Request;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
@@ -56,8 +55,6 @@ pub(crate) struct Communicator {
     pub(crate) context: u32,
     /// Open MPI's.
     pub(crate) comm: *mut sys::ompi_communicator_t,
-    /// What was offered to its peers, and by them; nothing until then.
-    places: UnsafeCell<Option<Box<Places>>>,
 }
 
 /// Links to so many peers, none of which has been looked for.
@@ -84,7 +81,6 @@ impl Communicator {
             sender: EagerSender::new(context, rank),
             context,
             comm: null_mut(),
-            places: UnsafeCell::new(None),
         })
     }
 
@@ -246,56 +242,6 @@ impl Communicator {
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
         // SAFETY: this function's rule.
         unsafe { &mut *self.queues.get() }
-    }
-
-    /// What was offered, if anything was.
-    ///
-    /// # Safety
-    /// The caller has entered the PML, and has no other reference to it.
-    #[inline]
-    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
-    pub(crate) unsafe fn places(&self) -> Option<&mut Places> {
-        // SAFETY: this function's rule.
-        unsafe { (*self.places.get()).as_deref_mut() }
-    }
-
-    /// The same, made where there is none.
-    ///
-    /// # Safety
-    /// As for [`Self::places`].
-    #[allow(clippy::mut_from_ref, reason = "as above")]
-    pub(crate) unsafe fn make_places(&self) -> &mut Places {
-        // SAFETY: this function's rule.
-        unsafe { (*self.places.get()).get_or_insert_default() }
-    }
-
-    /// Whether messages to this peer are counted, or places of it wait for them.
-    ///
-    /// # Safety
-    /// The caller has entered the PML.
-    #[inline]
-    pub(crate) unsafe fn counts(&self, rank: i32) -> bool {
-        // SAFETY: this function's rule.
-        unsafe { (*self.places.get()).as_deref() }.is_some_and(|places| places.to.contains_key(&rank))
-    }
-
-    /// What a receive takes that is in no queue: no other was posted before it. `None`: it is in one, was matched, or a
-    /// tool listens.
-    ///
-    /// # Safety
-    /// The caller has entered the PML.
-    pub(crate) unsafe fn pattern_of_first(&self, request: NonNull<Request>) -> Option<Pattern> {
-        let first = self.first.get()?;
-        (first.request == request).then_some(first.pattern)
-    }
-
-    /// Takes out that receive, as a message has come for it.
-    ///
-    /// # Safety
-    /// As above.
-    pub(crate) unsafe fn take_first(&self, request: NonNull<Request>) -> bool {
-        // SAFETY: this function's rule.
-        unsafe { self.cancel(FIRST, request) }
     }
 
     /// Posts a receive for which nothing unexpected has come. Returns its name.

@@ -182,7 +182,6 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
         local_eager_limit: tunables.local_eager_limit as usize,
         unexpected_memory: tunables.unexpected_memory,
         is_verbose: tunables.verbose > 0,
-        receiver_first: tunables.receiver_first,
         threads,
         functions: FUNCTIONS,
         poll_more: progress::poll_more::<false>,

@@ -11,8 +11,7 @@
 //!
 //! **Marks.** A communicator has the mark beside the link, and whoever stores a link there stores the mark that it is
 //! to have ([`way`]); who looks a peer up stores it only where nobody has (`Communicator::set_found`). A peer that
-//! holds back has all its links marked, as a communicator may still have one that was its home before. The other reason
-//! for a mark is that messages to the peer are counted (`placing`); a link is unmarked when there is neither.
+//! holds back has all its links marked, as a communicator may still have one that was its home before.
 //!
 //! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits
 //! for room (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver
@@ -136,8 +135,6 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     let way = state.flow.outgoing.way(account, context, request.tag);
     let passes = way != Way::Pends && state.flow.outgoing.may_pass(account, context);
     let link = rails::in_communicator(pml, request.link);
-    // SAFETY: the PML is entered, as the caller has its state. Places are the other reason for a mark.
-    let passes = passes && !unsafe { communicator.counts(request.peer) };
     communicator.set_link(request.peer, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
         add_shared(&state.flow.shown.announced_held_back, 1);

@@ -9,7 +9,6 @@ use std::ptr::NonNull;
 
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
-use engine::protocol::place::Offer;
 use engine::protocol::transfers::TransferId;
 
 use super::arrived::{Arrived, Body, SHORT};
@@ -18,7 +17,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Owner, Request};
 use super::several::ByRail;
-use super::{accept, flow, offering, passage, pieces, placing, reading, resume, unexpected, watch};
+use super::{accept, flow, passage, pieces, reading, resume, unexpected, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::tag::Tag;
 
@@ -224,11 +223,6 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     // SAFETY: this function's rule.
     let Ok((header, bytes)) = Header::decode(unsafe { incoming.bytes() }) else { return };
     let answer = || incoming.sender(pml);
-    if let Some(context) = header.counted_in()
-        && let Some(from) = answer()
-    {
-        offering::counted(state, context, from);
-    }
     match header {
         Header::Eager(of) => {
             let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: copy(bytes) };
@@ -272,22 +266,6 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::More(context) => {
             if let Some(from) = answer() {
                 resume::more(pml, state, from, context);
-            }
-        }
-        Header::Place { at, id, epoch, after, memory } => {
-            if let Some(from) = answer() {
-                let offer = Offer { id, epoch, after, tag: at.tag, place: memory };
-                placing::offered(pml, state, from, at, offer);
-            }
-        }
-        Header::Placed { id, context, length } => {
-            if let Some(from) = answer() {
-                offering::placed(state, from, (id, context), length);
-            }
-        }
-        Header::Refused { refused, context } => {
-            if let Some(from) = answer() {
-                offering::refused(pml, state, from, refused, context);
             }
         }
         // It was dealt with before (`merging`), and no process with one port sends it.

@@ -26,7 +26,6 @@ use super::communicator::Communicator;
 use super::foreign::Foreign;
 use super::handed_on::{HandedOn, Taken};
 use super::link::Link;
-use super::places::{Numbers, Offers};
 use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
@@ -47,8 +46,6 @@ pub(crate) struct Settings {
     pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
     pub(crate) unexpected_memory: u64,
-    /// Whether receivers say where to write (`offering`), and it is written there (`placing`): 0, 1, or 2, always.
-    pub(crate) receiver_first: u64,
     /// Several threads may call at the same time.
     pub(crate) threads: bool,
     /// What Open MPI calls with a request.
@@ -92,8 +89,6 @@ pub(crate) struct Pml {
     pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
-    /// Whether receivers say where to write: only over one port, by one thread.
-    pub(crate) offers: Offers,
     /// Several threads may call at the same time.
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
@@ -114,8 +109,6 @@ pub(crate) struct State {
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     pub(crate) flow: Flow,
-    /// The numbers of offers and refusals.
-    pub(crate) places: Numbers,
     /// Of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
     /// The peers that were looked up.
@@ -299,7 +292,6 @@ impl Pml {
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
             flow: Flow::new(settings.unexpected_memory, shown),
-            places: Numbers::default(),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),
@@ -329,12 +321,6 @@ impl Pml {
             shared_memory: AtomicPtr::new(null_mut()),
             local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
-            offers: match settings.receiver_first {
-                _ if settings.threads || !is_alone => Offers::Never,
-                0 => Offers::Never,
-                1 => Offers::WhileUseful,
-                _ => Offers::Always,
-            },
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,
@@ -469,7 +455,6 @@ mod tests {
             local_eager_limit: 0,
             is_verbose: false,
             unexpected_memory: 0,
-            receiver_first: 0,
             threads,
             functions,
             poll_more: |_, _| 0,

@@ -10,9 +10,8 @@
 //! otherwise while they listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages
 //! by all), `moving` and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
 //! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`,
-//! `several`, `reads` are their records. A receiver that says where to write: `offering`, its sender: `placing`, their
-//! records: `places`. Which receive takes which message is `engine::matching`'s, what processes say to each other
-//! `engine::protocol`'s.
+//! `several`, `reads` are their records. Which receive takes which message is `engine::matching`'s, what processes say to
+//! each other `engine::protocol`'s.
 
 mod accept;
 mod announcing;
@@ -44,15 +43,12 @@ mod merging;
 mod module;
 mod moving;
 mod notify;
-mod offering;
 mod oneself;
 mod parting;
 mod passage;
 mod peer;
 mod persistent;
 mod pieces;
-mod places;
-mod placing;
 mod probe;
 mod procs;
 mod progress;

@@ -4,7 +4,7 @@
 //! Worked out only while a tool asks ([`super::watch`]), from what the message's way is decided by: so nothing is noted
 //! for it on the way. What a receiver cannot know comes with a header where that has room: why an announced message
 //! cannot be read, and why copies of one are wanted that can ([`code`]). Called by who decides: `send`, `protocol`,
-//! `placing`, `pieces`, `resume`, `oneself`, `reading`, `striped`, `incoming`, `receive`. Grade: pending. Threads: who
+//! `pieces`, `resume`, `oneself`, `reading`, `striped`, `incoming`, `receive`. Grade: pending. Threads: who
 //! has entered the PML, and no port. Tests: below, and `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::matching::Envelope;
@@ -103,7 +103,7 @@ fn header_of(request: &Request) -> usize {
 
 /// How long the header is of a synchronous message of this sender.
 fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
-    let of = Match { context, rank, tag, number: None, is_counted: false };
+    let of = Match { context, rank, tag, number: None };
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 
@@ -269,7 +269,7 @@ mod tests {
         for why in [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter] {
             assert_eq!(reason(code(why)), Some(why));
         }
-        for other in [code(Reason::Size), code(Reason::Oneself), code(Reason::Offered), 9, u32::MAX] {
+        for other in [code(Reason::Size), code(Reason::Oneself), code(Reason::SameHost), 9, u32::MAX] {
             assert_eq!(reason(other), None);
         }
     }

@@ -27,7 +27,7 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::{local, merging, moving, pieces, placing, reading, resume, transmit};
+use super::{local, merging, moving, pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -338,8 +338,6 @@ fn handle_request(
         // SAFETY: as above, of a send.
         Some(Record::Sent(request)) if outcome.is_ok() => unsafe { sent_without_buffer(pml, state, request) },
         Some(Record::Sent(_)) => _ = transmit::failed(state),
-        // SAFETY: as above.
-        Some(Record::Written(request)) => unsafe { placing::written(pml, state, request, outcome) },
         None => {}
     }
     true
@@ -354,8 +352,6 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
     match unsafe { &(*request.as_ptr()).transfer } {
         // SAFETY: a piece of it.
         Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
-        // SAFETY: the header behind it.
-        Transfer::Placing { .. } => unsafe { placing::header_sent(state, request) },
         // SAFETY: its whole message.
         _ => unsafe { resume::message_sent(pml, state, request) },
     }

@@ -19,12 +19,12 @@ use super::link::Link;
 use super::passage::Reason;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transmit::{self, Transmitted};
-use super::{announcing, flight, flow, oneself, passage, placing, rails, routing, watch};
+use super::{announcing, flight, flow, oneself, passage, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
     // By one port at a time, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None, is_counted: false }
+    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
 }
 
 /// Begins a send to a peer that is found.
@@ -65,8 +65,6 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     if way == Way::Pends {
         return flow::pend(pml, state, link, of.context, request);
     }
-    // SAFETY: this function's rule; it goes now.
-    let Some(of) = (unsafe { placing::send(pml, state, request, of, is_long && way == Way::Free) }) else { return };
     match way {
         // SAFETY: this function's rule.
         Way::Announced { counted } => unsafe {

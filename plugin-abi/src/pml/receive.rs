@@ -17,11 +17,10 @@ use super::datatype::Data;
 use super::finish::{self, finish};
 use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
-use super::places::Offers;
-use super::progress::{Idle, leave, leave_call, poll_here, until};
+use super::progress::{Idle, leave, leave_call, poll_here};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
-use super::{offering, passage, returning, watch};
+use super::{passage, returning, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -459,9 +458,8 @@ unsafe fn wait<'pml, const TOLD: bool>(
                 break;
             }
             leave_call(pml, state);
-            if count == 0 && idle.nothing_happened() && !TOLD {
-                // SAFETY: this function's rule; posted.
-                unsafe { offer(pml, request) };
+            if count == 0 {
+                idle.nothing_happened();
             }
             // It was entered by this call before.
             state = pml.enter().expect("nothing calls back from inside");
@@ -489,29 +487,6 @@ unsafe fn wait<'pml, const TOLD: bool>(
     unsafe { state.requests.give_back(request) };
     leave_call(pml, state);
     error
-}
-
-/// A blocking receive has waited for a while: its sender may be told where to write. Then waits until it is finished.
-///
-/// # Safety
-/// The caller's own, posted.
-#[cold]
-#[inline(never)]
-unsafe fn offer(pml: &Pml, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let is_finished = || unsafe { request.as_ref() }.is_finished();
-    if pml.offers == Offers::Never || is_finished() {
-        return;
-    }
-    let Some(mut state) = pml.enter() else { return };
-    // SAFETY: this function's rule; the memory is its caller's until it is finished.
-    let Some(offering) = (unsafe { offering::begin(pml, &mut state, request) }) else { return };
-    leave(pml, state);
-    until(pml, is_finished);
-    let Some(mut state) = pml.enter() else { return };
-    // SAFETY: finished.
-    unsafe { offering::end(pml, &mut state, &offering) };
-    leave(pml, state);
 }
 
 /// Fills a status in, but for the error, which a call of one message leaves as it was.

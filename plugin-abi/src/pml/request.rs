@@ -69,8 +69,6 @@ pub(crate) enum Transfer {
     Striped(Box<Reads>),
     /// The shared-memory BTL reads the message.
     Getting { sender: TransferId, length: u64 },
-    /// The message is being written to a place that its receiver has offered.
-    Placing { registered: Option<Registered>, is_header_waiting: bool },
     /// Pieces are coming in.
     Gathering { id: TransferId, state: Gathering },
 }

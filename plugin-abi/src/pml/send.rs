@@ -19,7 +19,7 @@ use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
-use super::progress::{leave, poll, until};
+use super::progress::{leave, until};
 use super::request::{Mode, Owner, Request, Role, Told};
 use super::{passage, peer, protocol, returning, transmit, watch};
 use crate::runtime::exclusive::Entered;
@@ -487,14 +487,7 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe {
-            // The place for it may have been offered since this process was last inside.
-            let is_long = transmit::eager_limit(pml, link).is_some_and(|limit| request.as_ref().extent.length > limit);
-            if is_long && Communicator::of(comm).counts(to) {
-                poll(pml, &mut state);
-            }
-            protocol::begin(pml, &mut state, request, link);
-        },
+        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML's tokens: of the two kinds of record it has, send buffers and requests.
 //!
-//! A request that the engine was given a token of is read into, written from, or has its message waiting without a
-//! buffer; which, the token's number says. Made in `transmit`, `pieces`, `reading` and `placing`, read in `progress`.
+//! A request that the engine was given a token of is read into, or has its message waiting without a buffer; which,
+//! the token's number says. Made in `transmit`, `pieces` and `reading`, read in `progress`.
 //! Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
@@ -20,7 +20,6 @@ const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);
 /// The numbers of a request's tokens.
 const READ: u16 = 0;
 const SENT: u16 = 1;
-const WRITTEN: u16 = 2;
 
 /// What a token stands for.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,8 +30,6 @@ pub(crate) enum Record {
     Read(NonNull<Request>),
     /// A request's message, which was sent without a buffer.
     Sent(NonNull<Request>),
-    /// A write of a request's message.
-    Written(NonNull<Request>),
 }
 
 /// The token of a send buffer.
@@ -51,11 +48,6 @@ pub(crate) fn sent(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), SENT)
 }
 
-/// The token of a write.
-pub(crate) fn written(request: NonNull<Request>) -> Token {
-    REQUEST.token(request.as_ptr(), WRITTEN)
-}
-
 /// The send buffer that a token is of; `None`: it is of something else.
 #[inline]
 pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
@@ -68,7 +60,6 @@ pub(crate) fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {
         BUFFER => token::record(token).map(Record::Buffer),
         REQUEST if token::number(token) == SENT => token::record(token).map(Record::Sent),
-        REQUEST if token::number(token) == WRITTEN => token::record(token).map(Record::Written),
         REQUEST => token::record(token).map(Record::Read),
         _ => None,
     }
@@ -83,7 +74,6 @@ mod tests {
         let place: NonNull<Request> = NonNull::without_provenance(0x1000.try_into().expect("not 0"));
         assert_eq!(record(read(place)), Some(Record::Read(place)));
         assert_eq!(record(sent(place)), Some(Record::Sent(place)));
-        assert_eq!(record(written(place)), Some(Record::Written(place)));
         let place = NonNull::without_provenance(0x2000.try_into().expect("not 0"));
         assert_eq!(record(buffer(place)), Some(Record::Buffer(place)));
         let other = RecordKind::new(Face::Btl, 0).token(place.as_ptr(), 0);

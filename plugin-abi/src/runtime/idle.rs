@@ -20,9 +20,9 @@ impl Idle {
         Idle { rounds: 0 }
     }
 
-    /// Nothing has happened in a round, and nothing is entered. True after each pause of the wait: so many rounds.
+    /// Nothing has happened in a round, and nothing is entered.
     #[inline]
-    pub(crate) fn nothing_happened(&mut self) -> bool {
+    pub(crate) fn nothing_happened(&mut self) {
         self.rounds += 1;
         // SAFETY: a flag that Open MPI sets while it is initialised.
         let yields = unsafe { (&raw const sys::opal_progress_yield_when_idle).read() };
@@ -30,9 +30,7 @@ impl Idle {
             self.rounds = 0;
             // SAFETY: nothing is entered.
             unsafe { sys::opal_progress() };
-            return true;
         }
-        false
     }
 }
 

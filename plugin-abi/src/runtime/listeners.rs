@@ -127,10 +127,8 @@ pub(crate) enum Protocol {
     Copied,
     /// Announced, and read by the receiver.
     Read,
-    /// Announced, and sent in copied pieces: 3 would be what is written.
-    Pieces = 4,
-    /// Written at once: the receiver had said where.
-    ReceiverFirst,
+    /// Announced, and sent in copied pieces.
+    Pieces,
     /// By the memory that the processes of a host share.
     SharedMemory,
     /// Copied within this process.
@@ -157,8 +155,6 @@ pub(crate) enum Reason {
     Oneself,
     /// The other process is on this host.
     SameHost,
-    /// The receiver had said where to write.
-    Offered,
 }
 
 /// How the bytes of a message go, and by what.

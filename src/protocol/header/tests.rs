@@ -15,8 +15,12 @@ fn matched() -> impl Strategy<Value = Match> {
     let rank = prop_oneof![0..10_i32, 0xfff0..0x1000f_i32, 0..=i32::MAX];
     let edge = 1_i32 << 23;
     let tag = prop_oneof![-10..10_i32, edge - 5..edge + 5, -edge - 5..5 - edge, any::<i32>()];
-    (context, rank, tag, prop::option::of(number()), any::<bool>())
-        .prop_map(|(context, rank, tag, number, is_counted)| Match { context, rank, tag, number, is_counted })
+    (context, rank, tag, prop::option::of(number())).prop_map(|(context, rank, tag, number)| Match {
+        context,
+        rank,
+        tag,
+        number,
+    })
 }
 
 fn memory() -> impl Strategy<Value = Memory> {
@@ -37,19 +41,6 @@ fn header() -> impl Strategy<Value = Header> {
             request,
             receive,
             memory
-        }),
-        (matched(), number(), number(), number(), memory()).prop_map(|(of, id, epoch, after, memory)| {
-            let memory = Memory { length: memory.length.min(u64::from(u32::MAX)), ..memory };
-            let at = Match { number: None, is_counted: false, ..of };
-            Header::Place { at, id: OfferId(id), epoch: Epoch(epoch), after, memory }
-        }),
-        (number(), number(), number()).prop_map(|(id, context, length)| Header::Placed {
-            id: OfferId(id),
-            context,
-            length
-        }),
-        (number(), number(), number()).prop_map(|(id, context, epoch)| {
-            Header::Refused { refused: Refused { id: OfferId(id), epoch: Epoch(epoch) }, context }
         }),
         (number(), any::<u64>()).prop_map(|(receive, offset)| Header::Fragment { receive, offset }),
         (number(), any::<u64>()).prop_map(|(request, length)| Header::Finished { request, length }),
@@ -75,9 +66,8 @@ proptest! {
             prop_assert!(bytes.as_slice().len() <= MAX_EAGER_SIZE);
             prop_assert!(bytes.as_slice().len() == EAGER_SIZE || of.number.is_some());
             let front = message.first_chunk().expect("an eager header is as long");
-            let is_plain = of.number.is_none() && !of.is_counted;
-            prop_assert_eq!(Match::from_eager(front), is_plain.then_some(of));
-            let same = Header::Eager(Match { number: None, is_counted: false, ..of }).encode();
+            prop_assert_eq!(Match::from_eager(front), of.number.is_none().then_some(of));
+            let same = Header::Eager(Match { number: None, ..of }).encode();
             prop_assert_eq!(&EagerSender::new(of.context, of.rank).header(of.tag)[..], same.as_slice());
         } else if let Some(front) = message.first_chunk() {
             prop_assert_eq!(Match::from_eager(front), None);
@@ -107,7 +97,7 @@ proptest! {
     }
 }
 
-const MATCH: Match = Match { context: 3, rank: 2, tag: 7, number: None, is_counted: false };
+const MATCH: Match = Match { context: 3, rank: 2, tag: 7, number: None };
 
 #[test]
 fn the_common_header_has_these_12_bytes() {
@@ -122,7 +112,7 @@ fn the_short_form_has_these_8_bytes() {
 
 #[test]
 fn the_longest_eager_header_has_these_16_bytes() {
-    let of = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822, number: Some(9), is_counted: false };
+    let of = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822, number: Some(9) };
     let expected = [0x31, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0, 9, 0, 0, 0];
     assert_eq!(Header::Eager(of).encode().as_slice(), expected);
 }
@@ -132,19 +122,17 @@ fn the_longest_header_fills_its_room() {
     let memory = Memory { key: 1, address: 2, length: 3 };
     let at = Match { tag: i32::MIN, ..MATCH };
     let sizes = [
-        Header::Place { at, id: OfferId(4), epoch: Epoch(5), after: 6, memory },
         Header::Announce(Match { number: Some(1), ..at }, 4, memory),
         Header::ClearToSend { request: 4, receive: 5, memory },
     ]
     .map(|header| header.encode().as_slice().len());
-    assert_eq!(sizes, [40, 40, 32]);
-    assert!(sizes.iter().all(|size| *size <= MAX_SIZE));
+    assert_eq!(sizes, [MAX_SIZE, 32]);
 }
 
 #[test]
 fn unknown_kinds_and_flags_are_refused() {
     let mut message = [0; MAX_SIZE];
-    for first in [0, 1, 0x10, 0x1e, 0x1f, 0x2d, 0x21, 0x41, 0x81, 0x25, 0x14, 0x16, 0x18, 0x19, 0x2a, 0x1a, 0x45, 0xff]
+    for first in [0, 1, 0x0d, 0x10, 0x15, 0x16, 0x18, 0x19, 0x1b, 0x1d, 0x1f, 0x21, 0x25, 0x2a, 0x41, 0x42, 0x81, 0xff]
     {
         message[0] = first;
         assert_eq!(Header::decode(&message), Err(Malformed::Kind(first)), "{first:#x}");

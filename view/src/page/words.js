@@ -1,15 +1,14 @@
 // The page's words and number formats.
 
-const PROTOCOLS = ["inline", "copied", "read", "written", "fragments", "receiver first", "shared memory", "loopback", "unknown"];
+const PROTOCOLS = ["inline", "copied", "read", "fragments", "shared memory", "loopback", "unknown"];
 const PROTOCOL_MEANS = [
   "inline in the work request", "copied into a buffer, sent, and copied out", "rendezvous: read by the receiver",
-  "rendezvous: written by the sender", "rendezvous: sent in copied fragments", "written at once: the receiver had named the place",
-  "through shared memory of the host", "to itself: copied once", "not recorded",
+  "rendezvous: sent in copied fragments", "through shared memory of the host", "to itself: copied once", "not recorded",
 ];
 const REASONS = [
   "by its size", "the send is synchronous", "its data is not contiguous", "its memory could not be registered",
   "flow control of the receiver", "a limit of the adapter", "the receiver is the sender", "the receiver is on this host",
-  "the receiver had named the place", "reason not recorded",
+  "reason not recorded",
 ];
 const WAITS = ["nothing", "late sender", "late receiver", "no progress", "connection", "queue"];
 const WAIT_MEANS = [
