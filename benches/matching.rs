@@ -65,7 +65,7 @@ fn post_for_one(queues: &mut Queues, source: i32, tag: i32) -> u64 {
 
 /// A message of a round: posted first, then unexpected, the queues otherwise empty.
 fn short(criterion: &mut Criterion) {
-    let mut queues = Queues::new(4);
+    let mut queues = Queues::new();
     let mut group = criterion.benchmark_group("short");
     group.bench_function("posted", |b| {
         b.iter(|| {
@@ -102,7 +102,7 @@ fn posted(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("posted");
     for (class, name) in CLASSES.iter().enumerate() {
         for length in [10, 1000, 100_000] {
-            let mut queues = Queues::new(0);
+            let mut queues = Queues::new();
             for number in 0..length {
                 let (source, tag) = pattern(class, number);
                 post(&mut queues, source, tag, 0);
@@ -127,7 +127,7 @@ fn unexpected(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("unexpected");
     for (class, name) in CLASSES.iter().enumerate() {
         for length in [10, 1000, 100_000] {
-            let mut queues = Queues::new(0);
+            let mut queues = Queues::new();
             for number in 0..length {
                 arrive(&mut queues, number, number, 0);
             }

@@ -23,7 +23,6 @@
 //! | `pattern.rs` | envelopes and patterns: the one comparison |
 //! | `posted.rs`, `unexpected.rs` | the two queues |
 //! | `slab.rs`, `index.rs`, `threshold.rs` | what they are made of: places, lists, hashed indexes, and when these are worth it |
-//! | `sequence.rs` | the order of messages that come by several ports |
 //! | `contexts.rs` | the table of communicators |
 //! | `outcome.rs` | what each operation says has happened, and which events that is |
 //!
@@ -46,7 +45,6 @@ mod index;
 mod outcome;
 mod pattern;
 mod posted;
-mod sequence;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -56,10 +54,8 @@ mod unexpected;
 pub use contexts::{Contexts, Refused};
 pub use outcome::{Arrival, Message, MessageHandle, Posting, ReceiveHandle, Remains, Searched};
 pub use pattern::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
-pub use sequence::Turn;
 
 use posted::Posted;
-use sequence::Sequence;
 use slab::NONE;
 use unexpected::Unexpected;
 
@@ -68,14 +64,19 @@ use unexpected::Unexpected;
 pub struct Matching<R, U> {
     posted: Posted<R>,
     unexpected: Unexpected<U>,
-    sequence: Sequence<U>,
+}
+
+impl<R: Copy, U> Default for Matching<R, U> {
+    fn default() -> Self {
+        Matching::new()
+    }
 }
 
 impl<R: Copy, U> Matching<R, U> {
-    /// Of a communicator with empty queues, to which ranks below `sources` send.
+    /// Of a communicator with empty queues.
     #[must_use]
-    pub const fn new(sources: u32) -> Self {
-        Matching { posted: Posted::new(), unexpected: Unexpected::new(), sequence: Sequence::new(sources) }
+    pub const fn new() -> Self {
+        Matching { posted: Posted::new(), unexpected: Unexpected::new() }
     }
 
     /// A receive is posted: it has the first unexpected message that it takes, or waits.
@@ -88,7 +89,7 @@ impl<R: Copy, U> Matching<R, U> {
         }
     }
 
-    /// A message arrives, and it is its turn: it goes to the first receive that takes it, or waits. `message` is called
+    /// A message arrives: it goes to the first receive that takes it, or waits. `message` is called
     /// only if it waits.
     #[inline]
     pub fn arrive(&mut self, envelope: Envelope, message: impl FnOnce() -> U) -> Arrival<R> {
@@ -163,36 +164,10 @@ impl<R: Copy, U> Matching<R, U> {
         self.posted.cancel(handle.0, request)
     }
 
-    /// Whether it is the turn of a message that carries a number; one that carries none is in its turn. The numbers of
-    /// a sender count its messages in this communicator from 0. After [`Turn::Now`] and the arrival,
-    /// [`Matching::release`] is called until it has nothing.
-    #[inline]
-    pub fn turn(&mut self, source: i32, number: u32) -> Turn {
-        self.sequence.turn(source, number)
-    }
-
-    /// Holds a message that is early ([`Turn::Early`] was just said of it).
-    pub fn hold(&mut self, envelope: Envelope, number: u32, message: U) {
-        self.sequence.hold(envelope, number, message);
-    }
-
-    /// The held message of this sender whose turn it is now, which is to arrive next.
-    #[inline]
-    pub fn release(&mut self, source: i32) -> Option<Message<U>> {
-        self.sequence.release(source).map(|(envelope, message)| Message { envelope, message })
-    }
-
     /// How many receives are posted.
     #[must_use]
     pub const fn posted(&self) -> u32 {
         self.posted.len()
-    }
-
-    /// How many of the posted receives leave source or tag open: with none, a receive that names its source is the only
-    /// one that can take what it names.
-    #[must_use]
-    pub const fn posted_wildcards(&self) -> u32 {
-        self.posted.wildcards()
     }
 
     /// How many messages are unexpected, without those of matched probes.
@@ -201,17 +176,11 @@ impl<R: Copy, U> Matching<R, U> {
         self.unexpected.len()
     }
 
-    /// How many messages are held because they are early.
-    #[must_use]
-    pub const fn held(&self) -> u32 {
-        self.sequence.len()
-    }
-
     /// The communicator goes; this is what waited in it.
     #[must_use]
     pub fn into_remains(self) -> Remains<R, U> {
         let receives = self.posted.requests().collect();
-        let messages = self.unexpected.into_messages().into_iter().chain(self.sequence.into_messages());
+        let messages = self.unexpected.into_messages().into_iter();
         let messages = messages.map(|(envelope, message)| Message { envelope, message }).collect();
         Remains { receives, messages }
     }

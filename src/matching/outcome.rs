@@ -16,7 +16,6 @@
 //! | `probe` | | `SEARCH_UNEX_Q_BEGIN`, `SEARCH_UNEX_Q_END` |
 //! | `matched_probe` | found | as `search_unexpected`, but `REQ_MATCH_UNEX` when its handle is used |
 //! | `cancel` | found | `REQ_REMOVE_FROM_POSTED_Q` |
-//! | `turn` | | `MSG_ARRIVED` before it |
 //!
 //! Path: hot, plain values. Tests: `tests/`.
 
@@ -127,7 +126,6 @@ pub enum Arrival<R> {
 pub struct Remains<R, U> {
     /// Receives that nothing came for.
     pub receives: Vec<R>,
-    /// Messages that nobody received: unexpected ones, those of matched probes whose handles were not used, and early
-    /// ones.
+    /// Messages that nobody received: unexpected ones, and those of matched probes whose handles were not used.
     pub messages: Vec<Message<U>>,
 }

@@ -9,7 +9,7 @@
 //! Used by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
 use super::index::Index;
-use super::pattern::{EXACT, Envelope, Pattern, SPECIFIED, class, class_of, side};
+use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Handle, List, NONE, Slab};
 use super::threshold::{LONG, SHORT};
 
@@ -31,7 +31,6 @@ pub(super) struct Posted<R> {
     indexed: bool,
     indexes: [Index; 4],
     len: u32,
-    wildcards: u32,
     /// How many were posted ever.
     number: u64,
 }
@@ -49,7 +48,6 @@ impl<R: Copy> Posted<R> {
                 Index::new(SPECIFIED[class::ANY], 0),
             ],
             len: 0,
-            wildcards: 0,
             number: 0,
         }
     }
@@ -58,20 +56,12 @@ impl<R: Copy> Posted<R> {
         self.len
     }
 
-    /// How many of them have a wildcard.
-    pub(super) const fn wildcards(&self) -> u32 {
-        self.wildcards
-    }
-
     /// Puts a receive at the end.
     #[inline]
     pub(super) fn insert(&mut self, pattern: Pattern, request: R) -> Handle {
         let receive = Receive { mask: pattern.mask(), number: self.number, request };
         self.number += 1;
         self.len += 1;
-        if receive.mask != EXACT {
-            self.wildcards += 1;
-        }
         let handle = self.slab.push(&mut self.order[side(pattern.key())], pattern.key(), receive);
         if self.indexed {
             self.index(handle.at());
@@ -91,9 +81,6 @@ impl<R: Copy> Posted<R> {
         }
         let receive = self.slab.remove_head(list, at).payload;
         self.len -= 1;
-        if receive.mask != EXACT {
-            self.wildcards -= 1;
-        }
         (Some(receive.request), 1)
     }
 
@@ -177,9 +164,7 @@ impl<R: Copy> Posted<R> {
         }
         self.len -= 1;
         let side = side(self.slab.at(at).key);
-        let receive = self.slab.remove(&mut self.order[side], at).payload;
-        self.wildcards -= u32::from(receive.mask != EXACT);
-        receive.request
+        self.slab.remove(&mut self.order[side], at).payload.request
     }
 
     /// Takes the receive out of its index; out of all indexes all receives, when there will be few.

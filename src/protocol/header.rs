@@ -14,8 +14,7 @@
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
-//! then, if NUMBERED, 4 bytes: the message's number among those of its sender in its communicator (`matching/sequence.rs`)
-//! then   Eager        nothing: 12 or 16 bytes in all; the data follows
+//! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
 //!        Announce     request 4, key 4, address 8, length 8: where the data is; at address 0 it cannot be read, and the key says
 //!                     why, for who tells tools
@@ -53,12 +52,9 @@ mod tests;
 pub const VERSION: u8 = 4;
 
 /// The longest header.
-pub const MAX_SIZE: usize = 40;
+pub const MAX_SIZE: usize = 36;
 
-/// The longest header of an eager message.
-pub const MAX_EAGER_SIZE: usize = 16;
-
-/// The size of an eager header without a number.
+/// The header of an eager message.
 pub const EAGER_SIZE: usize = 12;
 
 const KIND: u8 = 0x0f;
@@ -76,8 +72,6 @@ const PENDING: u8 = 11;
 const MORE: u8 = 12;
 /// Flag of kinds 1 to 4: the long form.
 const LONG: u8 = 0x10;
-/// Flag of kinds 1 to 4: a number follows.
-const NUMBERED: u8 = 0x20;
 /// Flag of [`FLOW`]: the sender may go on.
 const GRANTED: u8 = 0x10;
 
@@ -93,12 +87,10 @@ pub struct Match {
     pub rank: i32,
     /// The tag.
     pub tag: i32,
-    /// The message's number, where there are several paths.
-    pub number: Option<u32>,
 }
 
 impl Match {
-    /// What is said by the header of an eager message without a number; `None` if it is another. Hot.
+    /// What is said by the header of an eager message; `None` if it is another. Hot.
     #[must_use]
     #[inline]
     pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
@@ -108,7 +100,7 @@ impl Match {
         if first as u8 != EAGER | LONG || rank < 0 {
             return None;
         }
-        Some(Match { context: first >> 8, rank, tag, number: None })
+        Some(Match { context: first >> 8, rank, tag })
     }
 
     #[inline]
@@ -124,26 +116,17 @@ impl Match {
 
     #[inline]
     const fn from_word(word: u64) -> Match {
-        Match {
-            context: (word >> 24) as u16 as u32,
-            rank: (word >> 8) as u16 as i32,
-            tag: (word as i64 >> 40) as i32,
-            number: None,
-        }
+        Match { context: (word >> 24) as u16 as u32, rank: (word >> 8) as u16 as i32, tag: (word as i64 >> 40) as i32 }
     }
 
     fn write(&self, kind: u8, bytes: &mut Bytes) {
-        let flags = if self.number.is_some() { NUMBERED } else { 0 };
         if kind != EAGER && self.is_short() {
-            bytes.put(&(self.short_word() | u64::from(kind | flags)).to_le_bytes());
+            bytes.put(&(self.short_word() | u64::from(kind)).to_le_bytes());
         } else {
             assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
-            bytes.put(&(self.context << 8 | u32::from(kind | flags | LONG)).to_le_bytes());
+            bytes.put(&(self.context << 8 | u32::from(kind | LONG)).to_le_bytes());
             bytes.put(&self.rank.to_le_bytes());
             bytes.put(&self.tag.to_le_bytes());
-        }
-        if let Some(number) = self.number {
-            bytes.put(&number.to_le_bytes());
         }
     }
 
@@ -152,17 +135,14 @@ impl Match {
         if kind == EAGER && flags & LONG == 0 {
             return Err(Malformed::Kind(kind | flags));
         }
-        let mut read = if flags & LONG == 0 {
+        let read = if flags & LONG == 0 {
             Match::from_word(u64::from_le_bytes(from.take()?))
         } else {
             let context = from.u32()? >> 8;
-            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32, number: None }
+            Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32 }
         };
         if read.rank < 0 || kind != EAGER && flags & LONG != 0 && read.is_short() {
             return Err(Malformed::Value);
-        }
-        if flags & NUMBERED != 0 {
-            read.number = Some(from.u32()?);
         }
         Ok(read)
     }
@@ -421,7 +401,7 @@ impl Header {
         let first = *message.first().ok_or(Malformed::Short)?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG | NUMBERED,
+            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG,
             FLOW => GRANTED,
             _ => 0,
         };

@@ -66,7 +66,7 @@ impl Communicator {
     /// Of so many peers, none of which has been looked for.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = unknown(peers);
-        let queues = UnsafeCell::new(Matching::new(peers as u32));
+        let queues = UnsafeCell::new(Matching::new());
         Box::new(Communicator {
             short_cuts: AtomicPtr::new(links.as_ptr().cast_mut()),
             closed: OnceLock::new(),

@@ -67,8 +67,7 @@ impl Incoming {
     }
 }
 
-/// Deals with a message while the port is still entered, if it is a whole one without a number, and a receive waits for
-/// it.
+/// Deals with a message while the port is still entered, if it is a whole one, and a receive waits for it.
 ///
 /// # Safety
 /// Its bytes may be read.

@@ -103,7 +103,7 @@ fn header_of(request: &Request) -> usize {
 
 /// How long the header is of a synchronous message of this sender.
 fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
-    let of = Match { context, rank, tag, number: None };
+    let of = Match { context, rank, tag };
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 

@@ -23,8 +23,7 @@ use super::{announcing, flight, flow, oneself, passage, rails, routing, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    // By one port at a time, so that messages need no number.
-    Match { context: communicator.context, rank: communicator.rank, tag, number: None }
+    Match { context: communicator.context, rank: communicator.rank, tag }
 }
 
 /// Begins a send to a peer that is found.

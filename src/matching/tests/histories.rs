@@ -138,8 +138,6 @@ impl History {
         }
         assert_eq!(self.matching.posted() as usize, self.model.receives.len());
         assert_eq!(self.matching.unexpected() as usize, self.model.messages.len());
-        let wildcards = self.model.receives.iter().filter(|one| one.source == ANY_SOURCE || one.tag == ANY_TAG);
-        assert_eq!(self.matching.posted_wildcards() as usize, wildcards.count());
     }
 
     /// What is left is what the model has left; the order is that of each side.
@@ -157,7 +155,7 @@ impl History {
 
 fn run(phases: &[Vec<Step>]) {
     let mut history = History {
-        matching: Numbered::new(40),
+        matching: Numbered::new(),
         model: Model::default(),
         aside: Vec::new(),
         handles: Handles::default(),

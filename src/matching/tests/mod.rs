@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the matching: each rule alone (`rules.rs`), order of numbered messages (`order.rs`), the table
-//! (`contexts.rs`), how the work grows (`steps.rs`), and random histories (`histories.rs`) against lists that are
-//! obviously right (`model.rs`).
+//! Tests of the matching: each rule alone (`rules.rs`), the table (`contexts.rs`), how the work grows (`steps.rs`),
+//! and random histories (`histories.rs`) against lists that are obviously right (`model.rs`).
 
 mod contexts;
 mod histories;
 mod model;
-mod order;
 mod rules;
 mod steps;
 

@@ -36,7 +36,7 @@ fn assert_few(attempts: &[u32], of: &str) {
 #[test]
 fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards() {
     for class in 0..3 {
-        let mut matching = Numbered::new(0);
+        let mut matching = Numbered::new();
         for number in 0..LENGTH {
             // The classes are mixed, but for tag and rank no two of them meet.
             let pattern = patterns(number)[(class + number as usize) % 3];
@@ -54,7 +54,7 @@ fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards(
 #[test]
 fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked() {
     for class in 0..3 {
-        let mut matching = Numbered::new(0);
+        let mut matching = Numbered::new();
         for number in 0..LENGTH {
             matching.insert_unexpected(Envelope::new(number, number), number as u32);
         }
@@ -74,7 +74,7 @@ fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked()
 
 #[test]
 fn many_with_one_envelope_do_not_stand_in_the_way_of_another() {
-    let mut matching = Numbered::new(0);
+    let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(1, 5), number as u32);
         matching.insert_unexpected(Envelope::new(1, 6), number as u32);
@@ -96,7 +96,7 @@ fn many_with_one_envelope_do_not_stand_in_the_way_of_another() {
 
 #[test]
 fn a_search_in_vain_among_many_looks_at_few() {
-    let mut matching = Numbered::new(0);
+    let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(number, 5), 0);
         matching.insert_unexpected(Envelope::new(number, 6), 0);
@@ -113,7 +113,7 @@ fn a_search_in_vain_among_many_looks_at_few() {
 
 #[test]
 fn negative_tags_do_not_stand_in_the_way_of_others() {
-    let mut matching = Numbered::new(0);
+    let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_unexpected(Envelope::new(number, -2), 0);
         matching.insert_posted(Pattern::new(number, -3), 0);
@@ -126,7 +126,7 @@ fn negative_tags_do_not_stand_in_the_way_of_others() {
 
 #[test]
 fn a_queue_that_is_taken_from_its_head_is_looked_at_once_however_long_it_is() {
-    let mut matching = Numbered::new(0);
+    let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(1, number), number as u32);
         matching.insert_unexpected(Envelope::new(2, number), number as u32);
@@ -140,7 +140,7 @@ fn a_queue_that_is_taken_from_its_head_is_looked_at_once_however_long_it_is() {
 
 #[test]
 fn a_queue_that_has_become_short_is_a_list_again() {
-    let mut matching = Numbered::new(0);
+    let mut matching = Numbered::new();
     for round in 0..3 {
         for number in 0..40 {
             matching.insert_posted(Pattern::new(number, 5), number as u32);
