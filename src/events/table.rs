@@ -173,52 +173,40 @@ macro_rules! table {
     };
 }
 
-table! {
+/// [`table`] with the events of a transfer in front, which have the same elements.
+macro_rules! table_with_transfers {
+    ({ $( $structure:ident = $name:ident: stamp $stamp:ident, level $level:literal, $description:literal; )* } $( $others:tt )*) => {
+        table! {
+            $(
+                $structure = $name: stamp $stamp, bound "context", level $level, $description
+                {
+                    request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
+                    message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
+                    offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+                    bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
+                    total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
+                    context: U32 "The context number of the communicator.";
+                    source: I32 "The sender's rank in the communicator.";
+                    tag: I32 "The message's tag.";
+                    sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+                    direction: U32 "0: sent; 1: received.";
+                    peer: U32 "The rank of the other process in the job.";
+                }
+            )*
+            $( $others )*
+        }
+    };
+}
+
+table_with_transfers! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
-    XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
-        "The first byte of a message is scheduled for sending, or its first fragment has arrived, or this process is about to read its first bytes. The adapter's clock stamps a message that arrived in one fragment; the host's stamps all others. A message that began while no tool was registered for messages has no such event."
     {
-        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
-        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
-        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
-        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
-        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
-        context: U32 "The context number of the communicator.";
-        source: I32 "The sender's rank in the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
-        direction: U32 "0: sent; 1: received.";
-        peer: U32 "The rank of the other process in the job.";
-    }
-    XferContinue = xfer_continue: stamp Host, bound "context", level 3,
-        "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived."
-    {
-        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
-        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
-        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
-        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
-        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
-        context: U32 "The context number of the communicator.";
-        source: I32 "The sender's rank in the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
-        direction: U32 "0: sent; 1: received.";
-        peer: U32 "The rank of the other process in the job.";
-    }
-    XferEnd = xfer_end: stamp Adapter, bound "context", level 2,
-        "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read."
-    {
-        request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
-        message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
-        offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
-        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
-        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
-        context: U32 "The context number of the communicator.";
-        source: I32 "The sender's rank in the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
-        direction: U32 "0: sent; 1: received.";
-        peer: U32 "The rank of the other process in the job.";
+        XferBegin = xfer_begin: stamp Adapter, level 2,
+            "The first byte of a message is scheduled for sending, or its first fragment has arrived, or this process is about to read its first bytes. The adapter's clock stamps a message that arrived in one fragment; the host's stamps all others. A message that began while no tool was registered for messages has no such event.";
+        XferContinue = xfer_continue: stamp Host, level 3,
+            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived.";
+        XferEnd = xfer_end: stamp Adapter, level 2,
+            "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
         "A message has arrived in this process: all of it, or its rendezvous request. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
