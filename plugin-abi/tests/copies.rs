@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two copies of libibex.so in one process: the one that was loaded later says so and takes no part; nothing is mixed,
+//! Two copies of libibex.so in one process: the one that was loaded later says so and takes no part, whoever loaded it;
 //! nothing hangs.
 //!
 //! Needs what building the crate needs (Open MPI with its headers and commands) and no device. Every command has a time
@@ -116,12 +116,25 @@ fn a_job_that_has_no_other_way_ends_with_the_reason() {
 }
 
 #[test]
-fn what_a_tool_does_in_one_copy_it_has_done_in_all() {
+fn the_copy_that_was_loaded_first_answers_a_tool_and_the_other_refuses() {
     let place = Place::new("mixed");
     let copy = place.copy().display().to_string();
     let tool = place.tool("two_copies", &["-ldl"]);
     for when in ["before", "after"] {
         let (code, said) = place.run(&[&tool, &copy, when]);
         assert!(code == Some(0) && said.contains("0 wrong"), "{when}: {code:?}: {said}");
+        place.names_both(&said);
+        assert_eq!(said.matches("two copies of ibex").count(), 1, "{when}: {said}");
     }
+}
+
+#[test]
+fn a_tool_that_is_linked_with_the_file_the_component_is_a_link_to_meets_one_copy() {
+    let place = Place::new("same");
+    let folder = built::library().display().to_string();
+    let tool = place.tool("calls", &[&format!("-L{folder}"), "-libex", &format!("-Wl,-rpath,{folder}")]);
+    let words = ["mpirun", "-n", "2", "--mca", "pml", "ob1", "--mca", "btl", "self,vader,ibex", &tool, "component"];
+    let (code, said) = place.run(&words);
+    assert_eq!((code, said.matches("0 wrong").count()), (Some(0), 2), "{said}");
+    assert!(!said.contains("two copies"), "{said}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface as a C program sees it: header, library, every call and every code, the profiling names, and
-//! calls handed on to the MPI.
+//! The tool interface as a C program sees it: header, library, every call and every code, and the profiling
+//! names.
 //!
 //! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device
 //! by hw-tests. Needs what building the crate needs (Open MPI with its headers and commands) and no device.
@@ -153,22 +153,4 @@ fn the_header_is_strict_c99_and_cplusplus_before_and_after_that_of_mpi() {
 #[test]
 fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
     done(&program(&compiled("profiled", "names", &[])));
-}
-
-#[test]
-fn where_the_mpi_has_the_calls_itself_it_answers_them_whichever_library_comes_first() {
-    let mock = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libmock_mpi.so");
-    let mut command = Command::new("mpicc");
-    command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&mock).arg(source("mock_libmpi.c"));
-    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-    done(&command);
-    let mock = mock.to_str().expect("the target directory's name is text");
-    let (ibex, all) = (format!("-L{}", library().display()), "-Wl,--no-as-needed");
-    let ibex_first = compiled_with("handed_on", "ibex-first", &[all, &ibex, "-libex", mock]);
-    done(&program(&ibex_first));
-    done(&program(&compiled_with("handed_on", "mpi-first", &[all, mock, &ibex, "-libex"])));
-    let without = compiled_with("handed_on", "mpi-alone", &[all, mock]);
-    let path = library().join("libibex.so");
-    done(program(&without).arg(&path));
-    done(program(&without).env("LD_PRELOAD", &path));
 }

@@ -19,7 +19,7 @@ use super::progress::{self, btl_progress};
 use super::{limits, modules, settings};
 use crate::runtime::component::{number, text};
 use crate::runtime::guard::{self, fence};
-use crate::runtime::{messages, ports, refusal, variables};
+use crate::runtime::{copies, messages, ports, refusal, variables};
 
 /// The component's structure, which Open MPI keeps pointers into.
 #[repr(transparent)]
@@ -75,7 +75,7 @@ fn component() -> *mut sys::mca_btl_base_component_t {
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         // First, as another copy's component would be found under the name of this one's.
-        if refusal::another_ibex().is_err() {
+        if copies::earlier().is_some() {
             return sys::OPAL_SUCCESS;
         }
         if let Err(refusal) = refusal::other_openmpi() {
@@ -97,8 +97,7 @@ unsafe extern "C" fn register() -> c_int {
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
         // Not when it was registered: then it is not known yet which process is the first of its host.
-        if let Err(refusal) = refusal::another_ibex() {
-            messages::another_ibex(&refusal);
+        if copies::is_refused() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         guard::reset();

@@ -30,7 +30,7 @@ use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::progress as faces;
 use crate::runtime::variables;
-use crate::runtime::{messages, modex, refusal};
+use crate::runtime::{copies, messages, modex, refusal};
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
@@ -85,7 +85,7 @@ fn component() -> *mut sys::mca_pml_base_component_t {
 /// `mca_register_component_params`. As for the BTL, a refusal is no error here but in [`open`].
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
-        if refusal::another_ibex().is_err() || refusal::other_openmpi().is_err() {
+        if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
         }
         // SAFETY: the component's first field, which never moves.
@@ -103,8 +103,7 @@ unsafe extern "C" fn register() -> c_int {
 /// `mca_open_component`: says which PMLs may be chosen.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
-        if let Err(refusal) = refusal::another_ibex() {
-            messages::another_ibex(&refusal);
+        if copies::is_refused() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         if refusal::other_openmpi().is_err() {

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this libibex.so is the only one in the process, and which is the one that counts where there are several.
+//! Whether this libibex.so is the only one in the process, or the first.
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
 //! what both export to the one it finds first, while each keeps its own private state: calls of a tool would change one
-//! and events happen in the other. So the copy that was loaded first is the one, whoever loaded it; it never changes.
-//! Any other takes no part: as a component it declines (`refusal.rs`), and what a tool calls in it is handed on
-//! (`tool/next_definition.rs`) or refused (`tool/peruse`).
+//! and events happen in the other. So the copy that was loaded later takes no part and says so: as a component it
+//! declines, and what a tool calls in it is refused. Links to one file are one copy, as the linker goes by the file.
 //!
-//! Grade: setup; the first question looks at every library of the process. Threads: any. Tests: `tests/copies.rs`.
+//! Called by both components, and by every function of `tool` that C may call. Grade: setup; the first question looks
+//! at every library of the process, all others are a load. Threads: any. Tests: `tests/copies.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt;
+use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
+
+use super::messages;
 
 /// What a library exports that is an ibex: of whatever version.
 const MARK: &CStr = c"mca_btl_ibex_component";
@@ -25,52 +29,59 @@ struct Library {
     /// Where it is mapped.
     base: usize,
     /// The name it was loaded by.
-    path: CString,
+    path: String,
 }
 
 /// The copy of ibex that was loaded before this one.
 #[derive(Debug)]
-pub(crate) struct First {
+pub(crate) struct Earlier {
     /// The name it was loaded by.
-    pub(crate) path: String,
+    path: String,
     /// The name this one was loaded by.
-    pub(crate) this: String,
-    handle: usize,
+    this: String,
 }
 
-impl First {
-    /// Its function of this name.
-    pub(crate) fn function(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: a handle that is never closed, and a name that ends in 0.
-        NonNull::new(unsafe { libc::dlsym(std::ptr::with_exposed_provenance_mut(self.handle), name.as_ptr()) })
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "There are two copies of ibex in this process, and the one that was loaded later takes no part in it:\n  \
+             first: {}\n  later: {}\n\
+             Link (or preload) the tool with the libibex.so that Open MPI loads, the one that cargo xtask install has installed.",
+            with_target(&self.path),
+            with_target(&self.this)
+        )
     }
 }
 
-/// The copy of ibex that counts, where it is not this one.
-pub(crate) fn first() -> Option<&'static First> {
-    static FIRST: OnceLock<Option<First>> = OnceLock::new();
-    FIRST.get_or_init(find).as_ref()
+/// A path, and where it leads if it is a link.
+fn with_target(path: &str) -> String {
+    match std::fs::canonicalize(path) {
+        Ok(target) if target != Path::new(path) => format!("{path} ({})", target.display()),
+        _ => path.to_owned(),
+    }
 }
 
-/// Whether a function is of an ibex, this one or another.
-pub(crate) fn is_of_ibex(function: NonNull<c_void>) -> bool {
-    library_of(function.as_ptr()).is_some_and(|library| marked(&library.path).as_ref() == Some(&library))
+/// The copy of ibex that was loaded before this one, if there is one.
+pub(crate) fn earlier() -> Option<&'static Earlier> {
+    static EARLIER: OnceLock<Option<Earlier>> = OnceLock::new();
+    EARLIER.get_or_init(find).as_ref()
+}
+
+/// Whether this copy refuses to do anything, as there is an earlier one; it says so then.
+#[inline]
+pub(crate) fn is_refused() -> bool {
+    let Some(earlier) = earlier() else { return false };
+    messages::another_ibex(earlier);
+    true
 }
 
 #[cold]
-fn find() -> Option<First> {
+fn find() -> Option<Earlier> {
     let this = library_of((&raw const HERE).cast())?;
     // In the order in which they were loaded.
     let first = loaded().iter().find_map(|path| marked(path))?;
-    if first.base == this.base {
-        return None;
-    }
-    let handle = Opened::new(&first.path)?.keep();
-    Some(First { path: text(&first.path), this: text(&this.path), handle })
-}
-
-fn text(path: &CStr) -> String {
-    path.to_string_lossy().into_owned()
+    (first.base != this.base).then_some(Earlier { path: first.path, this: this.path })
 }
 
 /// The library that an address lies in.
@@ -86,40 +97,20 @@ fn library_of(address: *const c_void) -> Option<Library> {
         return None;
     }
     // SAFETY: the linker's own name of a library that is loaded.
-    let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_owned();
+    let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy().into_owned();
     Some(Library { base: found.dli_fbase.addr(), path })
 }
 
 /// The library with the mark that is found from this one on: this one, or one that it needs.
 fn marked(path: &CStr) -> Option<Library> {
-    let opened = Opened::new(path)?;
+    // SAFETY: a name that ends in 0; nothing is loaded by it.
+    let handle = NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })?;
     // SAFETY: a handle that is open, and a name that ends in 0.
-    let mark = unsafe { libc::dlsym(opened.0.as_ptr(), MARK.as_ptr()) };
-    if mark.is_null() { None } else { library_of(mark) }
-}
-
-/// A library that was loaded before.
-struct Opened(NonNull<c_void>);
-
-impl Opened {
-    fn new(path: &CStr) -> Option<Opened> {
-        // SAFETY: a name that ends in 0; nothing is loaded by it.
-        NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }).map(Opened)
-    }
-
-    /// For as long as the process lives.
-    fn keep(self) -> usize {
-        let handle = self.0.as_ptr().expose_provenance();
-        std::mem::forget(self);
-        handle
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // SAFETY: opened by this, and closed once.
-        unsafe { libc::dlclose(self.0.as_ptr()) };
-    }
+    let mark = unsafe { libc::dlsym(handle.as_ptr(), MARK.as_ptr()) };
+    let library = if mark.is_null() { None } else { library_of(mark) };
+    // SAFETY: opened above, and closed once.
+    unsafe { libc::dlclose(handle.as_ptr()) };
+    library
 }
 
 /// The names of all libraries of the process, in the order in which they were loaded.
@@ -155,12 +146,18 @@ mod tests {
     #[test]
     fn libraries_are_known_by_their_names_and_none_of_a_test_is_an_ibex() {
         let all = loaded();
-        assert!(all.iter().any(|name| text(name).contains("libmpi")), "{all:?}");
+        assert!(all.iter().any(|name| name.to_string_lossy().contains("libmpi")), "{all:?}");
         assert!(all.iter().all(|name| marked(name).is_none()), "the tests are a program");
-        assert!(first().is_none());
-        let function = NonNull::new(libc::malloc as *mut c_void).expect("a function");
-        assert!(!is_of_ibex(function));
-        let library = library_of(function.as_ptr()).expect("of the C library");
-        assert!(all.contains(&library.path), "{library:?}");
+        assert!(earlier().is_none());
+        let library = library_of(libc::malloc as *const c_void).expect("of the C library");
+        assert!(all.iter().any(|name| name.to_string_lossy() == library.path), "{library:?}");
+    }
+
+    #[test]
+    fn both_copies_are_named_and_what_to_do() {
+        let text = Earlier { path: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
+        assert!(text.contains("  first: /no/a.so\n") && text.contains("  later: /no/b.so\n"), "{text}");
+        assert!(text.contains("cargo xtask install"), "{text}");
+        assert_eq!(with_target("/proc/self/.."), "/proc/self/.. (/proc)");
     }
 }

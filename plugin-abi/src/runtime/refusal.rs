@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reasons for which no component of ibex takes part: another Open MPI, another ibex.
+//! The Open MPIs beside which no component of ibex takes part: those it was not built for.
 //!
-//! Called by a face's component before it does anything else, and by `tool`. The comparisons are pure functions over
+//! Called by a face's component before it does anything else. The comparisons are pure functions over
 //! plain values, so that the unit tests below reach every refusal; the test that loads the real library into an Open
 //! MPI of another version (`plugin-abi/tests/component.rs`) preloads another `opal_version_string`, so no test hook is
 //! in the product. Grade: setup. Threads: one.
@@ -9,8 +9,6 @@
 use std::fmt;
 
 use ibex_ffi::openmpi::version::{self, ClassSize, Framework};
-
-use super::copies;
 
 /// The Open MPI in this process is not the one ibex was built for.
 #[derive(Debug, Eq, PartialEq)]
@@ -95,45 +93,6 @@ fn compare_interfaces(
     Ok(())
 }
 
-/// Another libibex.so was loaded before this one.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct AnotherIbex {
-    first: String,
-    this: String,
-}
-
-impl fmt::Display for AnotherIbex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "There are two copies of ibex in this process:\n  {}, which was loaded first (a tool is linked with it, or it was preloaded)\n  \
-             {}, which Open MPI loads now\n\
-             They know nothing of each other: what goes through one is not shown to a tool by the other, and the dynamic linker would mix\n\
-             their functions. ibex takes no part in this job; the job goes on with its other transports, if it has any.\n\
-             Link (or preload) the tool with the file that Open MPI loads: one libibex.so, installed once (cargo xtask install), to\n\
-             which mca_btl_ibex.so is a link.",
-            with_target(&self.first),
-            with_target(&self.this)
-        )
-    }
-}
-
-/// A path, and where it leads if it is a link.
-fn with_target(path: &str) -> String {
-    match std::fs::canonicalize(path) {
-        Ok(target) if target != std::path::Path::new(path) => format!("{path} ({})", target.display()),
-        _ => path.to_owned(),
-    }
-}
-
-/// Looks whether this is the only ibex in the process, or the first.
-pub(crate) fn another_ibex() -> Result<(), AnotherIbex> {
-    match copies::first() {
-        Some(first) => Err(AnotherIbex { first: first.path.clone(), this: first.this.clone() }),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,16 +134,5 @@ mod tests {
         let other = |framework| (framework == Framework::Pml).then_some(987);
         let text = compare_interfaces("4.1.4", "4.1.5", other).expect_err("another").to_string();
         assert!(text.contains("whose PML interface is ") && text.contains("this Open MPI 4.1.5 it is 9.8.7"), "{text}");
-    }
-
-    #[test]
-    fn another_ibex_is_refused_and_both_are_named() {
-        let text = AnotherIbex { first: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
-        assert!(
-            text.contains("  /no/a.so, which was loaded first") && text.contains("  /no/b.so, which Open MPI"),
-            "{text}"
-        );
-        assert!(text.contains("cargo xtask install"), "{text}");
-        assert_eq!(with_target("/proc/self/.."), "/proc/self/.. (/proc)");
     }
 }

@@ -12,7 +12,7 @@ use engine::events::{self, ConvertedTimestamp};
 use super::arguments::{answer, give};
 use super::host::{Code, initialized};
 use super::mpi_t::source;
-use super::next_definition;
+use crate::runtime::copies;
 use crate::runtime::guard::fence;
 
 /// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed
@@ -27,18 +27,7 @@ pub(super) unsafe extern "C" fn ibex_source_to_host(
     host_timestamp: *mut i64,
     error: *mut i64,
 ) -> c_int {
-    static FIRST: next_definition::NextDefinition = next_definition::NextDefinition::new(c"ibex_source_to_host");
-    static OF_THE_MPI: next_definition::NextDefinition =
-        next_definition::NextDefinition::new(c"PMPI_T_source_get_info");
-    if let Some(first) = FIRST.address() {
-        // SAFETY: another ibex's function of this name.
-        let first: unsafe extern "C" fn(c_int, i64, *mut i64, *mut i64) -> c_int =
-            unsafe { std::mem::transmute(first) };
-        // SAFETY: the caller's arguments as they came.
-        return unsafe { first(source_index, timestamp, host_timestamp, error) };
-    }
-    // Where the MPI has events itself, the number is of a source of its own.
-    if OF_THE_MPI.address().is_some() {
+    if copies::is_refused() {
         return Code::NotSupported.number();
     }
     let convert = || {

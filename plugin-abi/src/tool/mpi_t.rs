@@ -3,8 +3,7 @@
 //!
 //! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines
 //! an `MPI_T_` name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the
-//! tool's before ibex's. Where the MPI of the process has the call itself, ibex's hands it on (`next_definition.rs`).
-//! `include/ibex_mpi_t.h` declares them.
+//! tool's before ibex's. `include/ibex_mpi_t.h` declares them.
 //!
 //! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with
 //! `tests/tool/*.c`.
@@ -16,9 +15,9 @@ use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{answer, give, give_new, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info, initialized};
-use super::next_definition;
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
 use super::require_none;
+use crate::runtime::copies;
 use crate::runtime::guard::fence;
 
 /// What ibex's names begin with.
@@ -27,12 +26,12 @@ const PREFIX: &str = "ibex_";
 /// What they began with when ibex was a BTL alone: found as well, for one version.
 const FORMER_PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names, and hands it on where the MPI has it. At the end of those that are `delivering`,
+/// Exports each call under both names. At the end of those that are `delivering`,
 /// what waits is delivered (`require_none.rs`); the others are `plain`.
 macro_rules! calls {
     (@end delivering) => { require_none::deliver() };
     (@end plain) => {};
-    ($( $(#[$doc:meta])* $end:ident fn $name:ident, $profiled:ident = $text:literal ($($argument:ident: $type:ty),*) $body:block )*) => { $(
+    ($( $(#[$doc:meta])* $end:ident fn $name:ident, $profiled:ident($($argument:ident: $type:ty),*) $body:block )*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
@@ -41,12 +40,8 @@ macro_rules! calls {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
-            static NEXT: next_definition::NextDefinition = next_definition::NextDefinition::new($text);
-            if let Some(next) = NEXT.address() {
-                // SAFETY: the MPI's own function of this name, which has this signature by the standard.
-                let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
-                // SAFETY: the caller's arguments as they came.
-                return unsafe { next($($argument),*) };
+            if copies::is_refused() {
+                return Code::NotSupported.number();
             }
             // A panic is a defect of ibex, not of the tool; the standard has no code for it.
             let code: Result<(), Answer> = fence(stringify!($name), Err(Answer::Code(Code::Invalid)), || $body);
@@ -120,14 +115,14 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 
 calls! {
     /// How many event types there are.
-    delivering fn MPI_T_event_get_num, PMPI_T_event_get_num = c"PMPI_T_event_get_num" (num_events: *mut c_int) {
+    delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_events, TABLE.len() as c_int) })
     }
 
     /// What an event type is. Arrays take as many elements as `*num_elements` says, which then says how many there are.
-    delivering fn MPI_T_event_get_info, PMPI_T_event_get_info = c"PMPI_T_event_get_info" (
+    delivering fn MPI_T_event_get_info, PMPI_T_event_get_info(
         event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
         displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
         desc_len: *mut c_int, bind: *mut c_int
@@ -165,7 +160,7 @@ calls! {
     }
 
     /// The event type of this name.
-    delivering fn MPI_T_event_get_index, PMPI_T_event_get_index = c"PMPI_T_event_get_index" (
+    delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
         name: *const c_char, event_index: *mut c_int
     ) {
         initialized()?;
@@ -180,7 +175,7 @@ calls! {
     }
 
     /// A registration for an event type; it gets callbacks by `MPI_T_event_register_callback`.
-    delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc = c"PMPI_T_event_handle_alloc" (
+    delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc(
         event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut RegistrationHandle
     ) {
         initialized()?;
@@ -193,7 +188,7 @@ calls! {
     }
 
     /// Changes a registration by info keys.
-    delivering fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info = c"PMPI_T_event_handle_set_info" (
+    delivering fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info(
         event_registration: RegistrationHandle, info: Info
     ) {
         initialized()?;
@@ -202,7 +197,7 @@ calls! {
     }
 
     /// The info keys of a registration, as a new object.
-    delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info = c"PMPI_T_event_handle_get_info" (
+    delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info(
         event_registration: RegistrationHandle, info_used: *mut Info
     ) {
         initialized()?;
@@ -213,7 +208,7 @@ calls! {
     }
 
     /// Sets, replaces or (null) takes away the callback of a registration for one level of safety.
-    delivering fn MPI_T_event_register_callback, PMPI_T_event_register_callback = c"PMPI_T_event_register_callback" (
+    delivering fn MPI_T_event_register_callback, PMPI_T_event_register_callback(
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: *mut c_void,
         event_cb_function: Option<EventFunction>
     ) {
@@ -224,7 +219,7 @@ calls! {
     }
 
     /// Changes a callback by info keys, of which there are none.
-    delivering fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info = c"PMPI_T_event_callback_set_info" (
+    delivering fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info
     ) {
         initialized()?;
@@ -233,7 +228,7 @@ calls! {
     }
 
     /// The info keys of a callback, as a new object: none.
-    delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info = c"PMPI_T_event_callback_get_info" (
+    delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info_used: *mut Info
     ) {
         initialized()?;
@@ -244,7 +239,7 @@ calls! {
     }
 
     /// Frees a registration; `free_cb_function` is called once nothing of it is called any more.
-    delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free = c"PMPI_T_event_handle_free" (
+    delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free(
         event_registration: RegistrationHandle, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
     ) {
         initialized()?;
@@ -252,7 +247,7 @@ calls! {
     }
 
     /// Sets, replaces or (null) takes away what is called when events of a registration were lost.
-    delivering fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler = c"PMPI_T_event_set_dropped_handler" (
+    delivering fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler(
         event_registration: RegistrationHandle, dropped_cb_function: Option<DroppedFunction>
     ) {
         initialized()?;
@@ -260,7 +255,7 @@ calls! {
     }
 
     /// One element of an event, within its callback. Hot.
-    plain fn MPI_T_event_read, PMPI_T_event_read = c"PMPI_T_event_read" (
+    plain fn MPI_T_event_read, PMPI_T_event_read(
         event_instance: InstancePointer, element_index: c_int, buffer: *mut c_void
     ) {
         initialized()?;
@@ -280,7 +275,7 @@ calls! {
     }
 
     /// All elements of an event at their displacements, within its callback. Hot.
-    plain fn MPI_T_event_copy, PMPI_T_event_copy = c"PMPI_T_event_copy" (event_instance: InstancePointer, buffer: *mut c_void) {
+    plain fn MPI_T_event_copy, PMPI_T_event_copy(event_instance: InstancePointer, buffer: *mut c_void) {
         initialized()?;
         let mut bytes = [0; events::WORDS * 8];
         let extent = event_instance.read(|instance| {
@@ -294,7 +289,7 @@ calls! {
     }
 
     /// When an event happened, in ticks of its source. Hot.
-    plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp = c"PMPI_T_event_get_timestamp" (
+    plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp(
         event_instance: InstancePointer, event_timestamp: *mut i64
     ) {
         initialized()?;
@@ -304,7 +299,7 @@ calls! {
     }
 
     /// Whose event it is. Hot.
-    plain fn MPI_T_event_get_source, PMPI_T_event_get_source = c"PMPI_T_event_get_source" (
+    plain fn MPI_T_event_get_source, PMPI_T_event_get_source(
         event_instance: InstancePointer, source_index: *mut c_int
     ) {
         initialized()?;
@@ -314,14 +309,14 @@ calls! {
     }
 
     /// How many sources there are; more may come.
-    delivering fn MPI_T_source_get_num, PMPI_T_source_get_num = c"PMPI_T_source_get_num" (num_sources: *mut c_int) {
+    delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: *mut c_int) {
         initialized()?;
         // SAFETY: the caller's rule.
         ok(unsafe { answer(num_sources, events::source_count() as c_int) })
     }
 
     /// What a source is.
-    delivering fn MPI_T_source_get_info, PMPI_T_source_get_info = c"PMPI_T_source_get_info" (
+    delivering fn MPI_T_source_get_info, PMPI_T_source_get_info(
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
     ) {
@@ -342,7 +337,7 @@ calls! {
     }
 
     /// What a source's clock shows now.
-    plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp = c"PMPI_T_source_get_timestamp" (
+    plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp(
         source_index: c_int, timestamp: *mut i64
     ) {
         initialized()?;
@@ -353,7 +348,7 @@ calls! {
     }
 
     /// How many events a category has.
-    delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events = c"PMPI_T_category_get_num_events" (
+    delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events(
         cat_index: c_int, num_events: *mut c_int
     ) {
         initialized()?;
@@ -364,7 +359,7 @@ calls! {
     }
 
     /// The first `len` events of a category.
-    delivering fn MPI_T_category_get_events, PMPI_T_category_get_events = c"PMPI_T_category_get_events" (
+    delivering fn MPI_T_category_get_events, PMPI_T_category_get_events(
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
         initialized()?;

@@ -13,7 +13,7 @@ use std::ffi::c_int;
 use engine::events::{self, Safety};
 
 use super::host::{self, Code, initialized};
-use super::next_definition;
+use crate::runtime::copies;
 use crate::runtime::guard::fence;
 use crate::runtime::watch;
 
@@ -35,11 +35,8 @@ fn required_safety() -> Safety {
 /// `ibex_events_flush`: delivers what has happened and waits for delivery, to callbacks of every level.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn ibex_events_flush() -> c_int {
-    static FIRST: next_definition::NextDefinition = next_definition::NextDefinition::new(c"ibex_events_flush");
-    if let Some(first) = FIRST.address() {
-        // SAFETY: another ibex's function of this name.
-        let first: extern "C" fn() -> c_int = unsafe { std::mem::transmute(first) };
-        return first();
+    if copies::is_refused() {
+        return Code::NotSupported.number();
     }
     let flush = || {
         initialized()?;

@@ -21,9 +21,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::communicator::{self, Comm, FollowedBy};
 use super::host;
+use crate::runtime::copies;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{self, Function};
-use crate::runtime::refusal;
 use code::Code;
 use event_handle::{Callback, EventHandle};
 use supported::INVALID;
@@ -32,8 +32,7 @@ static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
 /// What a function answers.
 fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
-    if let Err(refusal) = refusal::another_ibex() {
-        crate::runtime::messages::another_ibex(&refusal);
+    if copies::is_refused() {
         return Code::Generic as c_int;
     }
     match fence(name, Err(Code::Generic), body) {
