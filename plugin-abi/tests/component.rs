@@ -166,7 +166,7 @@ fn what_another_series_lacks_is_asked_for_weakly_so_that_the_library_can_say_the
 fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
     let place = Place::new("bounds");
     for (name, value, range) in [
-        ("retry_count", "8", "0 to 7"),
+        ("service_level", "16", "0 to 15"),
         ("mtu", "1500", "256"),
         ("eager_limit", "63", "64 to 32768"),
         ("max_send_size", "2097152", "4096 to 1048576"),

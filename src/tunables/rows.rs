@@ -57,7 +57,7 @@ table! {
         "The number of receive slots that a process keeps posted, shared by all peers; its ports have equal shares, of at least \
          128 where this is more.",
         "A larger value takes larger bursts before senders wait; each slot locks btl_ibex_max_send_size bytes.";
-    completion_queue_depth [Both]: Count { default: 8192, min: 256, max: 4194303 }, "entries", level 5,
+    completion_queue_depth [Both]: Count { default: 8192, min: 256, max: 4194303 }, "entries", level 9,
         "The number of completions that a port's completion queue holds.",
         "Bounds the work requests in flight over all peers of a port: ibex takes a credit before it posts, so the queue \
          cannot overflow.";
@@ -70,7 +70,7 @@ table! {
          have half this number. 0: as many as memory may be locked.",
         "Bounds locked memory. Beyond it eager messages wait in ordinary memory, and fragments of long messages wait until \
          a slot is free.";
-    zero_copy_min [Btl]: Count { default: 16384, min: 0, max: 4294967295 }, "bytes", level 4,
+    zero_copy_min [Btl]: Count { default: 16384, min: 0, max: 4294967295 }, "bytes", level 9,
         "The smallest contiguous fragment, in bytes, that ibex sends from the user's memory instead of copying it.",
         "Registering memory costs more than copying a little. Registrations are cached, so programs that reuse buffers gain \
          from a smaller value.";
@@ -92,7 +92,7 @@ table! {
          ones (34 MiB, of which the limit of locked memory counts all).";
     // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are
     // completions, as there, and an adapter that gains nothing by it ignores it.
-    relaxed_ordering [Both]: Flag { default: true }, "", level 5,
+    relaxed_ordering [Both]: Flag { default: true }, "", level 9,
         "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
          arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \
          may poll, nor to the target of atomics.",
@@ -105,16 +105,12 @@ table! {
          268 ms, 18: 1.07 s). 0: ibex chooses it for each connection by round trip and link_outage.",
         "A lost packet that no other follows costs this time, and up to four times as much on adapters that round it. A \
          smaller value finds the loss sooner. Too small a value repeats packets that are merely late, and ends a connection \
-         after a shorter outage: after about (retry_count + 1) * this, up to four times as much.";
+         after a shorter outage: after about eight times this, up to 32 times.";
     link_outage [Both]: Count { default: 2000, min: 0, max: 600000 }, "ms", level 5,
         "The time that a path may be silent without ending a connection, where ack_timeout is 0: ibex chooses a time-out of \
-         which retry_count + 1 last at least this long.",
+         which eight last at least this long.",
         "A larger value survives longer outages (a link that comes back, a switch that restarts); a smaller one finds a \
-         lost packet and a dead peer sooner. A lost packet costs about link_outage / (retry_count + 1).";
-    retry_count [Both]: Count { default: 7, min: 0, max: 7 }, "tries", level 5,
-        "The number of times that the adapter repeats an unacknowledged packet before the connection fails. At most 6 on a \
-         software adapter: soft-RoCE repeats for ever at 7.",
-        "A larger value survives longer outages; a smaller one reports a dead peer sooner.";
+         lost packet and a dead peer sooner. A lost packet costs about an eighth of this.";
     probe_interval [Both]: Count { default: 0, min: 0, max: 86400 }, "seconds", level 5,
         "The time between probes of idle peers: ibex asks each for an acknowledgement. 0: never.",
         "A rank that only waits for a dead peer gets an error, where the runtime does not end the job (mpirun \
@@ -140,11 +136,11 @@ table! {
          sooner.";
 
     // Events.
-    event_buffer [Both]: Count { default: 4096, min: 1, max: 1048576 }, "events", level 5,
+    event_buffer [Both]: Count { default: 4096, min: 1, max: 1048576 }, "events", level 9,
         "The number of events that a buffered registration holds, unless its info key ibex_buffer_events says otherwise.",
         "A larger value loses fewer events between two calls of MPI that make progress; each event takes 128 bytes in every \
          such registration.";
-    event_buffered [Both]: Flag { default: false }, "", level 5,
+    event_buffered [Both]: Flag { default: false }, "", level 9,
         "Whether events wait in a buffer until progress delivers them, unless the info key ibex_buffered of the \
          registration says otherwise.",
         "A buffered event takes less time where it happens, and its callback runs later.";
@@ -173,11 +169,6 @@ table! {
     eager_limit [Pml]: Count { default: 12288, min: 64, max: 1048576 }, "bytes", level 5,
         "The longest message, with its header, that is sent at once; at most what a receive slot holds.",
         "A longer one is announced, and read by its receiver.";
-    // The default: the sender's copy is to be cheaper than the kernel's.
-    local_eager_limit [Pml]: Count { default: 4096, min: 0, max: 1048576 }, "bytes", level 5,
-        "The longest message, without its header, that is sent at once to a process of the same host by shared memory; at most what \
-         that takes at once.",
-        "A longer one is announced, and read from the sender's memory by its receiver.";
     unexpected_memory [Pml]: Count { default: 4194304, min: 0, max: 1099511627776 }, "bytes", level 5,
         "Memory that a process keeps messages in for which it has posted no receive.",
         "Beyond it the senders are held back: they announce also short messages, which stay in the user's buffers until they are \

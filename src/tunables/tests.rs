@@ -78,11 +78,11 @@ fn both_bounds_of_every_count_are_permitted_and_one_beyond_is_refused() {
 
 #[test]
 fn a_refusal_names_parameter_value_and_range_and_says_what_to_do() {
-    let refusal = with("retry_count", Value::Count(8)).expect_err("8 is too many").to_string();
+    let refusal = with("probe_interval", Value::Count(86401)).expect_err("more than a day").to_string();
     assert_eq!(
         refusal,
-        "the parameter btl_ibex_retry_count is 8, but may be 0 to 7 tries: set it so \
-         (mpirun --mca btl_ibex_retry_count VALUE) or leave it out to get 7"
+        "the parameter btl_ibex_probe_interval is 86401, but may be 0 to 86400 seconds: set it so \
+         (mpirun --mca btl_ibex_probe_interval VALUE) or leave it out to get 0"
     );
 }
 
@@ -122,7 +122,7 @@ fn a_wrong_value_of_the_pml_is_refused_to_the_pml_alone_and_any_other_to_both() 
         values[TABLE.iter().position(|row| row.name == name).expect("a row of that name")] = value;
         [Faces::Btl, Faces::Pml].map(|face| Tunables::for_face(face, &values).is_err())
     };
-    assert_eq!(refused("retry_count", Value::Count(8)), [true, true]);
+    assert_eq!(refused("service_level", Value::Count(16)), [true, true]);
     assert_eq!(refused("zero_copy_min", Value::Count(1 << 32)), [true, true]);
     assert_eq!(refused("eager_limit", Value::Count(63)), [false, true]);
 }

@@ -34,8 +34,7 @@ const MOST: &[(&str, u64)] = &[
 ];
 
 /// Of these one has another value than its default in a job.
-const ONE_AT_A_TIME: &[&str] =
-    &["ack_timeout", "link_outage", "retry_count", "probe_interval", "connect_via", "connect_timeout"];
+const ONE_AT_A_TIME: &[&str] = &["ack_timeout", "link_outage", "probe_interval", "connect_via", "connect_timeout"];
 
 /// What an adapter or a fabric may lack, and what ends a job in its own words.
 const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "priority"];

@@ -274,7 +274,7 @@ fn a_put_to_memory_the_peer_did_not_give_fails_and_names_the_peer_and_the_status
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
-    let tunables = Tunables { ack_timeout: 8, retry_count: 2, ..Tunables::default() };
+    let tunables = Tunables { ack_timeout: 8, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
     let slots = Memory::new(&pair.a, 64, 40);
     pair.connect();

@@ -178,7 +178,6 @@ fn parameters() -> Option<Tunables> {
 fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
     let settings = Settings {
         eager_limit: tunables.eager_limit as usize,
-        local_eager_limit: tunables.local_eager_limit as usize,
         unexpected_memory: tunables.unexpected_memory,
         is_verbose: tunables.verbose > 0,
         threads,

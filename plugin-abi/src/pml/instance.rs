@@ -40,8 +40,6 @@ use crate::runtime::tag::Tag;
 pub(crate) struct Settings {
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
-    /// The same for a peer that shared memory reaches.
-    pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
@@ -85,8 +83,6 @@ pub(crate) struct Pml {
     poll_more: AtomicPtr<()>,
     /// The way to processes of this host, if that is not a rail; else null.
     shared_memory: AtomicPtr<SharedMemory>,
-    /// The longest message that is sent at once by shared memory, bytes.
-    pub(crate) local_eager_limit: usize,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
     /// Several threads may call at the same time.
@@ -319,7 +315,6 @@ impl Pml {
             only_rail: AtomicPtr::default(),
             poll_more: AtomicPtr::default(),
             shared_memory: AtomicPtr::new(null_mut()),
-            local_eager_limit: settings.local_eager_limit,
             is_verbose: settings.is_verbose,
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
@@ -452,7 +447,6 @@ mod tests {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings = Settings {
             eager_limit: 0,
-            local_eager_limit: 0,
             is_verbose: false,
             unexpected_memory: 0,
             threads,

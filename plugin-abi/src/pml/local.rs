@@ -48,7 +48,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
         return;
     }
     // SAFETY: the BTL and its endpoints.
-    let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32, pml.local_eager_limit) };
+    let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32) };
     let Some(shared) = shared else { return };
     for tag in [EAGER, OTHER] {
         // SAFETY: a tag that no other upper layer has; the library is never unmapped.

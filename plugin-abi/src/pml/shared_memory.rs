@@ -29,6 +29,9 @@ const FIRST_FREE: u8 = sys::MCA_BTL_TAG_PML as u8 + 0x10;
 /// The longest message whose header and data are put together before they are given to the BTL: a call less for it.
 const SHORT: usize = 64;
 
+/// The longest message that is sent at once, bytes of data: the sender's copy is to be cheaper than the kernel's.
+const EAGER_LIMIT: usize = 4096;
+
 /// Where a BTL may put its messages in any order with others. There is no other path to keep an order with.
 const NO_ORDER: u8 = sys::MCA_BTL_NO_ORDER as u8;
 
@@ -83,7 +86,6 @@ impl SharedMemory {
         btl: NonNull<sys::mca_btl_base_module_t>,
         endpoints: &[*mut sys::mca_btl_base_endpoint_t],
         me: u32,
-        eager_limit: usize,
     ) -> Option<Self> {
         // SAFETY: this function's rule; fields that are not written any more.
         let module = unsafe { btl.as_ref() };
@@ -100,7 +102,7 @@ impl SharedMemory {
             progress: unsafe { (*module.btl_component).btl_progress },
             peers: endpoints.iter().map(peer).collect(),
             me,
-            eager_limit: eager_limit.min(longest.checked_sub(MOST_BEFORE_DATA)?),
+            eager_limit: EAGER_LIMIT.min(longest.checked_sub(MOST_BEFORE_DATA)?),
             longest,
             reads: AtomicBool::new(reads),
         })

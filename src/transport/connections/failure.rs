@@ -65,7 +65,7 @@ impl fmt::Display for Failure {
                     write!(
                         f,
                         " (the adapter waited {retransmission} for an acknowledgement, or up to four times as long; \
-                         btl_ibex_ack_timeout, btl_ibex_link_outage and btl_ibex_retry_count set that); if the two ports are on \
+                         btl_ibex_ack_timeout and btl_ibex_link_outage set that); if the two ports are on \
                          different networks, name those of one with btl_ibex_if_include"
                     )?;
                 }
