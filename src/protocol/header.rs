@@ -25,8 +25,8 @@
 //! The others are about a request of one side, by the number that this side gave it. Bytes 1 to 3 are 0.
 //!
 //! ```text
-//! ClearToSend   request 4, receive 4, key 4, address 8, length 8    answers Announce: write there; at address 0 as pieces, and
-//!                                                                   the key says why data is not read that could be
+//! ClearToSend   request 4, receive 4, why 4, length 8               answers Announce: send so much in pieces; and why data is
+//!                                                                   not read that could be, for who tells tools
 //! Fragment      receive 4, offset 8; data follows                   a piece of an announced message
 //! Finished      request 4, length 8                                 so much has been read or written
 //! Acknowledge   request 4                                           a synchronous message was matched
@@ -238,14 +238,16 @@ pub enum Header {
     Announce(Match, u32, Memory),
     /// The data is there, and can be read by other ports of the sender's, too: a [`PortKey`] of each follows.
     AnnounceKeyed(Match, u32, Memory),
-    /// The data of an announced message shall be written there.
+    /// The data of an announced message shall be sent in pieces.
     ClearToSend {
         /// The sender's.
         request: u32,
         /// The receiver's.
         receive: u32,
-        /// Where to.
-        memory: Memory,
+        /// Why it is not read, as a number of the callers'.
+        why: u32,
+        /// How many bytes.
+        length: u64,
     },
     /// A piece of an announced message; the data follows.
     Fragment {
@@ -365,10 +367,11 @@ impl Header {
                 bytes.put(&request.to_le_bytes());
                 memory.write(&mut bytes);
             }
-            Header::ClearToSend { request, receive, memory } => {
+            Header::ClearToSend { request, receive, why, length } => {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
                 bytes.put(&receive.to_le_bytes());
-                memory.write(&mut bytes);
+                bytes.put(&why.to_le_bytes());
+                bytes.put(&length.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
                 begin(&mut bytes, FRAGMENT, receive);
@@ -429,7 +432,9 @@ impl Header {
         }
         let request = from.u32()?;
         Ok(match kind {
-            CLEAR_TO_SEND => Header::ClearToSend { request, receive: from.u32()?, memory: Memory::read(from)? },
+            CLEAR_TO_SEND => {
+                Header::ClearToSend { request, receive: from.u32()?, why: from.u32()?, length: from.u64()? }
+            }
             FRAGMENT => Header::Fragment { receive: request, offset: from.u64()? },
             FINISHED => Header::Finished { request, length: from.u64()? },
             ACKNOWLEDGE => Header::Acknowledge { request },

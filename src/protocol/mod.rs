@@ -16,8 +16,7 @@
 //!
 //! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver
 //! reads it and says so, or asks for copies where either side's data has gaps or cannot be registered. No memory has
-//! the address 0: an announcement with it says that the message cannot be read, and a `ClearToSend` with it that
-//! nothing can be written, so that the sender sends fragments.
+//! the address 0: an announcement with it says that the message cannot be read.
 //!
 //! ```text
 //! eager         Eager(match) bytes ----------------------->
@@ -30,7 +29,7 @@
 //! paths         <============ reads, on each path ==========
 //!               <-------------------- Finished(S, length)
 //! by copies     Announce(match, S, nothing) -------------->    matched
-//!               <--------- ClearToSend(S, R, nothing, length)
+//!               <------------------ ClearToSend(S, R, length)
 //!               Fragment(R, offset) bytes ... ------------>
 //! ```
 //!

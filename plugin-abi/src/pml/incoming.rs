@@ -242,8 +242,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             let body = Body::AnnouncedKeyed { sender: TransferId(request), memory, keys: PortKey::decode(bytes) };
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
-        Header::ClearToSend { request, receive, memory } => {
-            pieces::wanted(pml, state, TransferId(request), TransferId(receive), memory);
+        Header::ClearToSend { request, receive, why, length } => {
+            pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
         }
         Header::Fragment { receive, .. } => {
             // SAFETY: the slot's bytes.

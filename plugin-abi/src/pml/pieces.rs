@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, Memory};
+use engine::protocol::header::Header;
 use engine::protocol::pieces::{Gathering, Sending};
 use engine::protocol::transfers::TransferId;
 
@@ -41,8 +41,7 @@ pub(crate) unsafe fn ask(
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
-    let memory = Memory { key: why, address: 0, length: wanted };
-    let header = Header::ClearToSend { request: sender.0, receive: receiver.0, memory };
+    let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
 }
 
@@ -83,8 +82,14 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
 }
 
-/// The receiver of an announced message wants copies of the first bytes of it; of one that it could read it says why.
-pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver: TransferId, memory: Memory) {
+/// The receiver of an announced message wants copies of the first `length` bytes of it; of one that it could read it
+/// says `why`.
+pub(crate) fn wanted(
+    pml: &Pml,
+    state: &mut State,
+    (sender, receiver): (TransferId, TransferId),
+    (length, why): (u64, u32),
+) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
@@ -92,12 +97,12 @@ pub(crate) fn wanted(pml: &Pml, state: &mut State, sender: TransferId, receiver:
     let counted = unsafe { resume::counted(r) };
     // SAFETY: as above.
     unsafe { flight::answered(r, sender, true) };
-    let sending = Transfer::Sending { state: Sending::new(memory.length, MOST), receiver, is_starved: false };
+    let sending = Transfer::Sending { state: Sending::new(length, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         let link = r.link;
         // SAFETY: a send that is not finished.
-        unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, memory.key))) };
+        unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
     // SAFETY: the receiver will not read.
     unsafe { announcing::put_back(pml, r.link, announced) };
