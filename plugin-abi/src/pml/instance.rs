@@ -72,8 +72,11 @@ pub(crate) struct Rail {
     sent: UnsafeCell<Vec<Sent>>,
 }
 
-/// The PML.
+/// The PML. Its state is first, wherever the compiler would put a field of that size: so it has the PML's address, and a
+/// receive has none to work out and to keep.
+#[repr(C)]
 pub(crate) struct Pml {
+    state: Exclusive<State>,
     rails: Box<[Rail]>,
     /// Whether there is one, and no shared memory to poll as well. Written while MPI is initialised.
     has_one_rail: Cell<bool>,
@@ -89,7 +92,6 @@ pub(crate) struct Pml {
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
     within: AtomicPtr<State>,
-    state: Exclusive<State>,
 }
 
 // SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the
