@@ -50,7 +50,7 @@ enum Command {
     Trace(trace::Arguments),
     /// Show the protocols, reasons and waits of a traced job's messages
     Explain(explain::Arguments),
-    /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, Chrome, CSV, Parquet
+    /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, CSV, Parquet
     Export(export::Arguments),
     /// Measure the engine without MPI, against a second process; used by `ibex bench`
     #[command(hide = true)]

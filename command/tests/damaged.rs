@@ -33,7 +33,7 @@ fn each_command_shows_what_can_be_read_and_tells_of_the_rest() {
             let (trace, out) = (folder.display().to_string(), folder.join("out"));
             let out = out.display().to_string();
             let page = folder.join("page.html").display().to_string();
-            let format = ["csv", "chrome", "perfetto", "paraver", "parquet"][(seed as usize + damage as usize) % 5];
+            let format = ["csv", "perfetto", "paraver", "parquet"][(seed as usize + damage as usize) % 4];
             for arguments in [
                 &["explain", &trace][..],
                 &["explain", &trace, "--waits", "--json"],

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
-//! rules and their source: `otf2/`, `perfetto/`, `paraver.rs`, `chrome.rs`, and `tables/` for CSV and Parquet. Shared
-//! parts: `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names
-//! the phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads.
+//! rules and their source: `otf2/`, `perfetto/`, `paraver.rs`, and `tables/` for CSV and Parquet. Shared parts:
+//! `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names the
+//! phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads.
 //! docs/exports.md is for users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats,
 //! in tests/.
 
 #![deny(unsafe_code)] // but for the binding of the OTF2 library (otf2/library/)
 
-mod chrome;
 mod counters;
 mod error;
 mod file;
@@ -39,8 +38,6 @@ pub enum Format {
     Otf2,
     /// Paraver: a file `.prv`, with `.pcf` and `.row` beside it.
     Paraver,
-    /// Trace events of Chromium in JSON: a file.
-    Chrome,
     /// Tables as text: a folder.
     Csv,
     /// Tables as Apache Parquet: a folder.
@@ -49,8 +46,7 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Format; 6] =
-        [Format::Perfetto, Format::Otf2, Format::Paraver, Format::Chrome, Format::Csv, Format::Parquet];
+    pub const ALL: [Format; 5] = [Format::Perfetto, Format::Otf2, Format::Paraver, Format::Csv, Format::Parquet];
 
     /// As it is named on the command line.
     #[must_use]
@@ -59,7 +55,6 @@ impl Format {
             Format::Perfetto => "perfetto",
             Format::Otf2 => "otf2",
             Format::Paraver => "paraver",
-            Format::Chrome => "chrome",
             Format::Csv => "csv",
             Format::Parquet => "parquet",
         }
@@ -72,7 +67,6 @@ impl Format {
             Format::Perfetto => "a file in protobuf, for ui.perfetto.dev and trace_processor",
             Format::Otf2 => "a folder with an OTF2 archive, for Vampir, Scalasca and otf2-print",
             Format::Paraver => "the files OUT.prv, OUT.pcf and OUT.row, for Paraver",
-            Format::Chrome => "a file of trace events in JSON, for chrome://tracing and others",
             Format::Csv => "a folder with a table each of messages, ranks and the rest, for spreadsheets and scripts",
             Format::Parquet => "the same tables in Parquet, for pandas, Polars and DuckDB",
         }
@@ -91,7 +85,6 @@ pub fn export(job: &Job, format: Format, out: &Path) -> Result<(), ExportError> 
         Format::Perfetto => perfetto::write(job, out),
         Format::Otf2 => otf2::write(job, out),
         Format::Paraver => paraver::write(job, out),
-        Format::Chrome => chrome::write(job, out),
         Format::Csv => tables::csv::write(job, out),
         Format::Parquet => tables::parquet::write(job, out),
     }
