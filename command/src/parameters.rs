@@ -9,6 +9,7 @@ use ibex::tunables::{Faces, Kind, Row, TABLE, Tunables, Value};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::{env, fs};
+use strsim::levenshtein;
 
 /// What the names of ibex' parameters begin with.
 const PREFIXES: [&str; 2] = [Faces::Both.prefix(), Faces::Pml.prefix()];
@@ -107,22 +108,7 @@ fn alike(name: &str) -> String {
 
 /// The most similar known name, if it is similar enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known.min_by_key(|known| edits(known, name)).filter(|known| edits(known, name) <= 3)
-}
-
-/// The Levenshtein distance.
-fn edits(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, beside) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *beside);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
+    known.min_by_key(|known| levenshtein(known, name)).filter(|known| levenshtein(known, name) <= 3)
 }
 
 #[cfg(test)]

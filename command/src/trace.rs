@@ -11,7 +11,7 @@ use crate::known_crash::{self, KnownCrash};
 use crate::parameters::nearest;
 use anyhow::{Context, Result, bail, ensure};
 use ibex::events::TABLE;
-use ibex_trace::{Folder, Reader};
+use ibex_trace::{Folder, GROUPS, Reader, listed, short};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -129,31 +129,13 @@ fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash>
 /// The longest name of a known crash's function, bytes.
 const LONGEST_NAME: usize = 256;
 
-/// The groups of events that `--events` accepts; the recorder has the same list.
-const GROUPS: [&str; 11] = [
-    "default",
-    "all",
-    "messages",
-    "calls",
-    "searches",
-    "communicators",
-    "protocols",
-    "operations",
-    "connections",
-    "waits",
-    "incidents",
-];
-
 /// The recorder's own events, which occur even if no message crosses ibex.
 const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
 
 /// Checks the names of events and groups: the recorder would ignore unknown ones.
 fn known(events: Option<&str>) -> Result<()> {
-    // As the recorder splits the list.
-    let names = events.unwrap_or_default().split([',', ':', ';', ' ', '\t', '\n']);
-    for name in names.filter(|name| !name.is_empty()) {
-        let short = name.strip_prefix("btl_").unwrap_or(name);
-        let short = short.strip_prefix("ibex_").unwrap_or(short);
+    for name in listed(events.unwrap_or_default()) {
+        let short = short(name);
         let names = || GROUPS.into_iter().chain(CALLS).chain(TABLE.iter().map(|row| row.name));
         if !names().any(|known| known == short) {
             let meant =

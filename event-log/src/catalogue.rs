@@ -6,7 +6,6 @@
 use ibex_trace::{ElementKind, MOST_ELEMENTS};
 
 use crate::mpi::{self, RawElement};
-use crate::settings;
 
 /// The most data an event may have, in words of 8 bytes.
 pub(crate) const WORDS: usize = 16;
@@ -85,7 +84,7 @@ impl EventType {
 
     /// Its name without ibex's prefix.
     pub(crate) fn short(&self) -> &str {
-        settings::short(&self.name)
+        ibex_trace::short(&self.name)
     }
 
     /// Whether an event's data fit a record of this tool's.

@@ -359,7 +359,7 @@ fn chosen_types() -> Vec<EventType> {
         mpi::complain(&format!(
             "IBEX_TRACE_EVENTS: there is no event and no group {}; use the groups {}, or the events {}",
             unknown.join(", "),
-            settings::GROUPS.join(", "),
+            ibex_trace::GROUPS.join(", "),
             known.join(", ")
         ));
     }

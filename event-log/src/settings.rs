@@ -5,9 +5,10 @@
 //! `btl_ibex_`); `all` for all; unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: the file of a rank;
 //! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
 //! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above, and groups
-//! ([`GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`:
+//! ([`ibex_trace::GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`:
 //! how often, seconds. Grade: setup. Tests: below.
 
+use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
 
 /// What to do.
@@ -22,8 +23,7 @@ pub(crate) enum Wanted {
 impl Wanted {
     /// From the value of `IBEX_LOG_EVENTS`.
     pub(crate) fn from(value: Option<&str>) -> Wanted {
-        let names = value.unwrap_or_default().split([',', ':', ';', ' ', '\t', '\n']);
-        let mut names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let mut names: Vec<String> = listed(value.unwrap_or_default()).map(str::to_owned).collect();
         let mut seen = std::collections::BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
         if names.is_empty() { Wanted::List } else { Wanted::Events(names) }
@@ -39,21 +39,6 @@ impl Wanted {
         (chosen, unknown)
     }
 }
-
-/// What `IBEX_TRACE_EVENTS` takes beside names of events.
-pub(crate) const GROUPS: [&str; 11] = [
-    "all",
-    "default",
-    "messages",
-    "calls",
-    "searches",
-    "communicators",
-    "protocols",
-    "operations",
-    "connections",
-    "waits",
-    "incidents",
-];
 
 /// The group of an event, by its name. Those of later versions that are in none are recorded with `default`.
 fn group(name: &str) -> &'static str {
@@ -138,11 +123,6 @@ pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
 /// A value that means nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unclear;
-
-/// The name of an event without ibex's prefix, or that which it had before.
-pub(crate) fn short(name: &str) -> &str {
-    name.strip_prefix("btl_").unwrap_or(name).strip_prefix("ibex_").unwrap_or(name)
-}
 
 /// The rank that the launcher gave this process; `variable` has the environment's.
 pub(crate) fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {

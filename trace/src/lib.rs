@@ -9,11 +9,12 @@
 //! Damage is an [`Error`] with its position, and costs only its own block.
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
-//! [`Head`]. Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/;
+//! [`Head`], and of events a user chooses only the names of groups are known (`choice.rs`). Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/;
 //! with any bytes, fuzz/.
 
 #![forbid(unsafe_code)]
 
+mod choice;
 mod clock;
 mod columns;
 mod contents;
@@ -33,6 +34,7 @@ mod summary;
 mod timeline;
 mod writer;
 
+pub use choice::{GROUPS, listed, short};
 pub use clock::{Clock, ClockSample, Moment, Relation};
 pub use error::{Error, Hex, Part, Readable};
 pub use event_type::{Element, ElementKind, EventType, MOST_ELEMENTS};

@@ -235,8 +235,7 @@ pub(crate) struct Seen<'a> {
 impl Vocabulary {
     pub(crate) fn new(head: &Head) -> Vocabulary {
         let meaning = |of: &ibex_trace::EventType| {
-            let name = of.name.strip_prefix("btl_").unwrap_or(&of.name);
-            let name = name.strip_prefix("ibex_").unwrap_or(name);
+            let name = ibex_trace::short(&of.name);
             let (_, kind, elements) = TYPES.iter().find(|(known, ..)| *known == name)?;
             let mut places = [NONE; MOST];
             for (place, element) in places.iter_mut().zip(*elements) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a user names the events to record: the list, its separators, the groups, and names with or without ibex's prefix.
+//!
+//! `ibex trace` refuses what the recorder (event-log) would not know; both read the list by this. Grade: setup. Threads:
+//! plain data. Tests: below; in event-log/src/settings.rs and command/src/trace.rs.
+
+/// Groups of events; the recorder says which events each has.
+pub const GROUPS: [&str; 11] = [
+    "all",
+    "default",
+    "messages",
+    "calls",
+    "searches",
+    "communicators",
+    "protocols",
+    "operations",
+    "connections",
+    "waits",
+    "incidents",
+];
+
+/// The names in a list.
+pub fn listed(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ':', ';', ' ', '\t', '\n']).filter(|name| !name.is_empty())
+}
+
+/// The name of an event without ibex's prefix, or that which it had before.
+#[must_use]
+pub fn short(name: &str) -> &str {
+    let name = name.strip_prefix("btl_").unwrap_or(name);
+    name.strip_prefix("ibex_").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_separated_by_comma_colon_semicolon_or_white_space() {
+        assert_eq!(listed(" a, ,b:c;d e\tf\n").collect::<Vec<_>>(), ["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(listed(" ,;: ").next(), None);
+    }
+
+    #[test]
+    fn a_name_has_the_prefix_of_today_the_former_one_or_none() {
+        for name in ["ibex_xfer_end", "btl_ibex_xfer_end", "xfer_end"] {
+            assert_eq!(short(name), "xfer_end");
+        }
+    }
+}
