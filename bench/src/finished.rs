@@ -3,8 +3,6 @@
 //!
 //! Grade: setup. Called by whoever benches.
 
-use crate::bars;
-use crate::bars::verdict::{Outcome, Verdict};
 use crate::nodes::environment::environment;
 use crate::nodes::job::Nodes;
 use crate::nodes::place::Where;
@@ -23,7 +21,6 @@ use std::{fmt, fs};
 #[derive(Debug)]
 pub struct Finished<'a> {
     plan: &'a Plan,
-    verdicts: Vec<Verdict>,
     remark: String,
     report: Report,
     environment: Vec<(String, String)>,
@@ -52,15 +49,16 @@ pub fn measure<'a>(
     report.brief.clone_from(&plan.brief);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
-    let mut verdicts = if place.judges { bars::verdicts(place.kind, &report) } else { Vec::new() };
-    if plan.brief.is_some() {
-        // What it leaves out is said in one line.
-        verdicts.retain(|verdict| verdict.outcome != Outcome::NotMeasured);
-    }
-    Ok(Finished { plan, verdicts, remark: place.remark(), report, environment })
+    Ok(Finished { plan, remark: place.remark(), report, environment })
 }
 
 impl Finished<'_> {
+    /// What was measured.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
     /// Whether all that was tried was measured.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -77,17 +75,16 @@ impl Finished<'_> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             Ok(path)
         };
-        let page = html::page((&self.verdicts, &self.remark), &self.report, &self.plan.tests, &self.environment)?;
+        let page = html::page(&self.remark, &self.report, &self.plan.tests, &self.environment)?;
         Ok([save("report.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("report.html", &page)?])
     }
 }
 
 impl fmt::Display for Finished<'_> {
-    /// The tables, what is said of the speeds that are wanted, and what the numbers mean.
+    /// The tables, and what the numbers mean.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tables = text::tables(&self.report, &self.plan.tests);
-        let bars = text::bars(&self.verdicts);
-        writeln!(f, "\n{tables}\n{}{bars}{}", text::remarks(&self.report), self.remark)
+        writeln!(f, "\n{tables}\n{}{}", text::remarks(&self.report), self.remark)
     }
 }
 

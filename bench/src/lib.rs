@@ -6,12 +6,12 @@
 //!
 //! In the order in which data flow: `catalogue` says what can be measured, over what, on what; `nodes` where it runs;
 //! `programs` knows those that measure; `plan` says which of them start in which order, `run` starts them, `report`
-//! condenses what they found, `bars` judges it, `output` shows it, in `numbers` as a reader writes them. `growth` says how
-//! long a row is, `spread` whether its rounds agree. `finished` is all of that, from plan to page. `study` is another thing that is done with the programs.
+//! condenses what they found, `output` shows it, in `numbers` as a reader writes them. `growth` says how long a row is,
+//! `spread` whether its rounds agree. `finished` is all of that, from plan to page. `study` is another thing that is
+//! done with the programs.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
 
-mod bars;
 mod catalogue;
 mod finished;
 mod growth;
@@ -36,10 +36,15 @@ pub use nodes::hosts::{Hosts, is_here, of_allocation};
 pub use nodes::job::{Job, Nodes, Outcome, Stream};
 pub use nodes::place::Where;
 pub use nodes::processors::pair;
-pub use numbers::quantile;
+pub use numbers::{quantile, size};
 pub use plan::Plan;
 pub use plan::available::{available, available_beside_ibex};
 pub use plan::wanted::Wanted;
 pub use programs::criterion::rate;
+pub use programs::event_counts::Counts;
+pub use report::events::{Cost, Message, NamedCounts};
+pub use report::ratios::Ratio;
+pub use report::{Report, Row};
+pub use run::found::SMALL_BUFFER;
 #[cfg(feature = "study")]
 pub use study::{Extent, Study, study};

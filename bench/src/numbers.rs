@@ -17,7 +17,8 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 /// A size as a reader writes it: `8 B`, `64 KiB`, `4 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
+#[must_use]
+pub fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),

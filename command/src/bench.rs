@@ -84,7 +84,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         interface: &adapter.interface,
         kind: adapter.kind,
         processors: if adapter.kind == Kind::SoftHca { ibex_bench::pair() } else { None },
-        judges: false,
         hosts: hosts.as_ref(),
     };
     if arguments.study {

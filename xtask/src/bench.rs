@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device.
 //!
-//! Builds the programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints.
+//! Builds the programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] says whether
+//! ibex is as fast as it is held to be.
 //!
 //! Grade: setup. Tests: of the bench itself, there.
 
+mod bars;
 mod device;
 mod study;
 
@@ -82,13 +84,12 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         interface: fabric.interface(),
         kind,
         processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
-        judges: true,
         hosts: None,
     };
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = device::OfFabric(&fabric);
     let finished = ibex_bench::measure(&nodes, place, &plan, &device::title(&device, place.device), deliveries)?;
-    println!("{finished}");
+    println!("{finished}\n{}", bars::judged(kind, finished.report()));
     for path in finished.write(&reports)? {
         println!("Wrote {}", workspace.shown(&path).display());
     }

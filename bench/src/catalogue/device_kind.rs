@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sorts of devices: what is measured on one, and what its numbers mean.
 //!
-//! Grade: setup. Read by the plan, by what makes command lines, and by the bars. Plain data; tests: at the end of this file.
+//! Grade: setup. Read by the plan, by what makes command lines, and by the bars of `cargo xtask bench`. Plain data;
+//! tests: at the end of this file.
 
 use super::transport::Transport;
 use super::{By, Test};

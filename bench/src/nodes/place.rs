@@ -28,8 +28,6 @@ pub struct Where<'a> {
     pub kind: Kind,
     /// Where both sides of a program that does not choose its processor itself are bound to.
     pub processors: Option<[usize; 2]>,
-    /// Whether the speeds that ibex is held to are shown with what was measured: for who works on ibex.
-    pub judges: bool,
     /// The two hosts; none: both sides run where jobs run.
     pub hosts: Option<&'a Hosts>,
 }
@@ -66,7 +64,6 @@ pub(crate) mod tests {
             interface: "veth0",
             kind: Kind::Adapter,
             processors: None,
-            judges: true,
             hosts: None,
         }
     }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as one HTML page that needs nothing else: the speed bars, then per test a plot and its table, then what the
-//! numbers depend on.
+//! A report as one HTML page that needs nothing else: per test a plot and its table, then what the numbers depend on.
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::plot;
 use super::table::{compared, count_lines, divided, effort_lines, note, over, part_lines, remark_lines, with_spread};
-use crate::bars::verdict::{Outcome, Verdict};
 use crate::catalogue::Test;
 use crate::catalogue::transport::{self, Transport};
 use crate::numbers::size;
@@ -20,7 +18,7 @@ use anyhow::Result;
 /// # Errors
 /// When a plot cannot be drawn.
 pub(crate) fn page(
-    (verdicts, remark): (&[Verdict], &str),
+    remark: &str,
     report: &Report,
     tests: &[&'static Test],
     environment: &[(String, String)],
@@ -30,9 +28,6 @@ pub(crate) fn page(
         escaped(&report.device),
         escaped(remark)
     );
-    if !verdicts.is_empty() {
-        body += &bars_section(verdicts);
-    }
     for test in tests {
         if !report.sizes(test.name).is_empty() {
             body += &test_section(report, test)?;
@@ -49,34 +44,6 @@ pub(crate) fn page(
         escaped(&report.device),
         colours(),
     ))
-}
-
-fn bars_section(verdicts: &[Verdict]) -> String {
-    let lines: Vec<String> = verdicts.iter().map(bar_line).collect();
-    format!(
-        "<section>\n<h2>What is wanted</h2>\n<table class=\"bars\">\n\
-         <thead><tr><th>what</th><th>compared with</th><th class=\"n\">wanted</th>\
-         <th class=\"n\">measured</th><th></th></tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</section>\n",
-        lines.concat()
-    )
-}
-
-fn bar_line(verdict: &Verdict) -> String {
-    let class = match verdict.outcome {
-        Outcome::Met => "met",
-        Outcome::NotMet => "missed",
-        Outcome::Unclear | Outcome::NotJudged | Outcome::NotMeasured => "open",
-    };
-    let shown = |(value, of): &(String, String)| format!("{value} <small>{of}</small>");
-    format!(
-        "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-         <td><span class=\"{class}\">{}</span></td></tr>\n",
-        verdict.what,
-        verdict.against,
-        verdict.bound.replace(" x", " ×"),
-        verdict.measured.as_ref().map_or_else(|| "–".to_owned(), shown),
-        verdict.outcome.word(),
-    )
 }
 
 fn test_section(report: &Report, test: &Test) -> Result<String> {
@@ -238,13 +205,6 @@ tbody tr:last-child td,tbody tr:last-child th{border-bottom:0}
 .n{text-align:right}
 .strong{font-weight:600}
 small{color:#7a828c;font-size:12px}
-.bars{margin-top:8px}
-.bars td{white-space:normal}
-.bars .n{white-space:nowrap}
-.met,.missed,.open{display:inline-block;padding:1px 10px;border-radius:10px;font-size:12.5px;font-weight:600;white-space:nowrap}
-.met{background:#e2f4e7;color:#17652f}
-.missed{background:#fce6e4;color:#97231a}
-.open{background:#eceef1;color:#555c66}
 .facts{width:auto;margin-top:8px}
 .facts th{font-weight:500;color:#555c66}
 .facts td{white-space:normal}
@@ -254,11 +214,10 @@ small{color:#7a828c;font-size:12px}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::device_kind::Kind;
+    use crate::catalogue;
     use crate::programs::measurement::tests::measured;
     use crate::report::summary::summarise;
     use crate::run::found::Failure;
-    use crate::{bars, catalogue};
 
     fn example() -> String {
         let tests = [catalogue::test("bandwidth").unwrap()];
@@ -269,7 +228,7 @@ mod tests {
         ];
         let environment = [("Kernel".to_owned(), "Linux <6.12> & more".to_owned())];
         let report = summarise("rxe0", &tests, &measurements);
-        page((&bars::verdicts(Kind::Adapter, &report), ""), &report, &tests, &environment).unwrap()
+        page("", &report, &tests, &environment).unwrap()
     }
 
     #[test]
@@ -281,9 +240,8 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_the_verdict_the_plot_and_the_raw_program_that_was_better() {
+    fn the_page_shows_the_plot_and_the_raw_program_that_was_better() {
         let page = example();
-        assert!(page.contains("<span class=\"met\">met</span>"), "{page}");
         assert!(page.contains("<svg viewBox"), "{page}");
         assert!(page.contains("<td>ib_read_bw</td>"), "{page}");
     }
@@ -302,9 +260,9 @@ mod tests {
             missing: true,
         };
         report.lacks(&[failure], &[]);
-        let page = page((&[], ""), &report, &tests, &[]).unwrap();
+        let page = page("", &report, &tests, &[]).unwrap();
         assert!(page.contains("no &lt;route&gt;") && page.contains("<td>64 B</td>"), "{page}");
-        assert!(!page.contains("<svg") && !page.contains("What is wanted"), "{page}");
+        assert!(!page.contains("<svg"), "{page}");
     }
 
     #[test]

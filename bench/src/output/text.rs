@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as text for the terminal: a table per test, and what the speed bars say of it.
+//! A report as text for the terminal: a table per test.
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::table::{compared, count_lines, effort_lines, note, over, part_lines, remark_lines, with_spread};
-use crate::bars::verdict::{Outcome, Verdict};
 use crate::catalogue::Test;
 use crate::catalogue::transport::{self, Transport};
 use crate::numbers::size;
@@ -24,30 +23,6 @@ fn legend() -> String {
     let line = |transport: &Transport| format!("  {:<14}{}\n", transport.name(), transport.words());
     let all = transport::EVENTS.iter().chain(&transport::EVENTS_OF_MATCHING);
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
-}
-
-/// The speed bars; empty where there are none.
-pub(crate) fn bars(verdicts: &[Verdict]) -> String {
-    if verdicts.is_empty() {
-        return String::new();
-    }
-    let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
-    let widths = (widest(|one| one.what), widest(|one| &one.bound));
-    let lines: Vec<String> = verdicts.iter().map(|verdict| bar(verdict, widths)).collect();
-    format!("What is wanted, and what was measured in this run; of several sizes the worst\n{}", lines.concat())
-}
-
-fn bar(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
-    let shown = |(value, of): &(String, String)| format!("{value} ({of})");
-    format!(
-        "  {:<12}  {:<what$}  {:>bound$} {}: {}{}\n",
-        verdict.outcome.word(),
-        verdict.what,
-        verdict.bound,
-        verdict.against,
-        if verdict.outcome == Outcome::NotJudged { "" } else { "measured " },
-        verdict.measured.as_ref().map_or_else(|| "-".to_owned(), shown),
-    )
 }
 
 /// How much was measured, what was left out, and what failed.
@@ -116,10 +91,9 @@ fn aligned(lines: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::device_kind::Kind;
+    use crate::catalogue;
     use crate::programs::measurement::tests::measured;
     use crate::report::summary::summarise;
-    use crate::{bars as judged, catalogue};
 
     #[test]
     fn a_table_has_a_column_for_each_transport_that_was_measured_and_a_dash_for_a_value_that_was_not() {
@@ -138,14 +112,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_that_was_not_measured_is_not_called_met() {
-        for (kind, count) in [(Kind::Adapter, 4), (Kind::SoftHca, 25)] {
-            let text = bars(&judged::verdicts(kind, &summarise("rxe0", &[], &[])));
-            assert_eq!(text.matches("not measured").count(), count, "{text}");
-        }
-    }
-
-    #[test]
     fn a_value_whose_rounds_lie_far_apart_is_marked_with_its_ratio_and_what_a_mark_means_is_said() {
         let rounds = |transport, values: [f64; 3]| values.map(|value| measured("latency", transport, 8, value));
         let measurements = [rounds(Transport::Ibex, [50.0; 3]), rounds(Transport::Ucx, [50.0, 90.0, 100.0])].concat();
@@ -154,7 +120,5 @@ mod tests {
         let text = tables(&report, &tests);
         assert!(text.contains("90.0 ±25.0 !") && text.contains("0.56 !") && !text.contains("50.0 ±0.0 !"), "{text}");
         assert!(remarks(&report).contains("! the rounds"));
-        let judged = bars(&judged::verdicts(Kind::SoftHca, &report));
-        assert!(judged.contains("ucx: spread 28 % (8 B)"), "{judged}");
     }
 }

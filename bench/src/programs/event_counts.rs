@@ -7,12 +7,17 @@ use serde::{Deserialize, Serialize};
 
 /// What became of events, as the transport counts, and what the handler for lost ones was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) raised: u64,
-    pub(crate) delivered: u64,
-    pub(crate) dropped: u64,
-    pub(crate) late: u64,
-    pub(crate) told: u64,
+pub struct Counts {
+    /// Events that the transport raised.
+    pub raised: u64,
+    /// Of these, those that a tool got.
+    pub delivered: u64,
+    /// Of these, those for which there was no room.
+    pub dropped: u64,
+    /// Of these, those that came after their tool had gone.
+    pub late: u64,
+    /// Lost events that the tool was told of.
+    pub told: u64,
 }
 
 impl Counts {
@@ -46,7 +51,8 @@ impl Counts {
     }
 
     /// Whether each event was delivered or lost, and each loss told.
-    pub(crate) fn add_up(self) -> bool {
+    #[must_use]
+    pub fn add_up(self) -> bool {
         self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late
     }
 }

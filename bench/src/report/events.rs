@@ -5,7 +5,8 @@
 //! allocations and counts of events are exact. Of the events of the matching, over the PML, the instructions alone are
 //! counted ([`transport::EVENTS_OF_MATCHING`]).
 //!
-//! Grade: setup. Called by the bench; read by [`crate::output`] and [`crate::bars`]. Tests: those of the bars.
+//! Grade: setup. Called by the bench; read by [`crate::output`] and by the bars of `cargo xtask bench`.
+//! Tests: those of the bars, and of [`super::ratios`].
 
 use super::ratios::{Ratio, ratios};
 use crate::catalogue::transport::{self, Transport};
@@ -19,38 +20,41 @@ pub(crate) const BASE: Transport = transport::EVENTS[0];
 
 /// The part of `report.json` about events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// Each value over that of the build without events.
-    pub(crate) ratios: Vec<Ratio>,
+    pub ratios: Vec<Ratio>,
     /// What one 8-byte message takes, sent and received.
-    pub(crate) messages: Vec<Message>,
+    pub messages: Vec<Message>,
     /// The events of all runs of each way, and of one with a buffer that is too small.
-    pub(crate) counts: Vec<NamedCounts>,
+    pub counts: Vec<NamedCounts>,
     /// Events raised and delivered through a buffer, per second and thread.
-    pub(crate) deliveries_per_second: Option<f64>,
+    pub deliveries_per_second: Option<f64>,
 }
 
 /// What was counted of one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Message {
-    pub(crate) transport: String,
+pub struct Message {
+    /// The way of listening, by its name.
+    pub transport: String,
     /// Instructions of libibex.so.
-    pub(crate) instructions_of_ibex: f64,
+    pub instructions_of_ibex: f64,
     /// Of MPI and all below it, the tool's among them, without the adapter's.
     #[serde(default)]
-    pub(crate) instructions: f64,
+    pub instructions: f64,
     /// Events raised.
-    pub(crate) events: f64,
+    pub events: f64,
     /// How often memory was allocated, in all of the process, at the most.
-    pub(crate) allocations: f64,
+    pub allocations: f64,
 }
 
 /// The counts of a way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NamedCounts {
-    pub(crate) what: String,
+pub struct NamedCounts {
+    /// The way of listening, or [`crate::SMALL_BUFFER`].
+    pub what: String,
+    /// Its events.
     #[serde(flatten)]
-    pub(crate) counts: Counts,
+    pub counts: Counts,
 }
 
 impl Cost {
@@ -73,33 +77,16 @@ impl Cost {
     }
 
     /// The ratio of a way, a test and a size.
-    pub(crate) fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
+    #[must_use]
+    pub fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
         let wanted = |ratio: &&Ratio| ratio.test == test && ratio.transport == transport.name() && ratio.bytes == bytes;
         self.ratios.iter().find(wanted)
     }
 
     /// What was counted of a message.
-    pub(crate) fn message(&self, transport: Transport) -> Option<&Message> {
+    #[must_use]
+    pub fn message(&self, transport: Transport) -> Option<&Message> {
         self.messages.iter().find(|message| message.transport == transport.name())
-    }
-
-    /// The sites of a message, which are as many as it has events when all are listened to, and the instructions that
-    /// these sites take together while nobody listens.
-    pub(crate) fn sites_of_message(&self) -> Option<(f64, f64)> {
-        let (without, with) = (self.message(BASE)?, self.message(Transport::Unregistered)?);
-        let sites = self.message(Transport::Callbacks)?.events;
-        (sites > 0.0).then_some((sites, with.instructions_of_ibex - without.instructions_of_ibex))
-    }
-
-    /// The instructions that the events of a message over the PML add to those of another way, by a way of listening;
-    /// and how many they are. PERUSE's are those of `MPI_T`.
-    pub(crate) fn added(&self, way: Transport, to: Transport) -> Option<(f64, f64)> {
-        let (plain, watched) = (self.message(to)?, self.message(way)?);
-        // Those of the start and the end of the job are among them, a few in thousands.
-        let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
-        let counted = counting.filter_map(|way| self.message(way)).map(|message| message.events);
-        let events = counted.fold(0.0, f64::max).round();
-        (events > 0.0).then_some((watched.instructions - plain.instructions, events))
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
 //!
-//! Grade: setup. Called by the bench; read by [`crate::output`] and [`crate::bars`]. Tests: in [`summary`].
+//! Grade: setup. Called by the bench; read by [`crate::output`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
 
 pub(crate) mod events;
 pub(crate) mod parts;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 /// `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub struct Report {
     /// The device all of it ran on.
     pub(crate) device: String,
     /// In the order of the plan, sizes ascending.
@@ -37,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) effort: Option<Effort>,
     /// What events cost, where that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) events: Option<Cost>,
+    pub events: Option<Cost>,
     /// What a first table leaves out, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brief: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct Report {
 
 /// One value of `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub struct Row {
     /// Name of the test, or of the raw program.
     pub(crate) test: String,
     /// What carried it: `ibex`, `raw`, `engine`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
@@ -64,19 +64,26 @@ pub(crate) struct Row {
     /// Unit of value and spread.
     pub(crate) unit: String,
     /// Median over the rounds.
-    pub(crate) value: f64,
+    pub value: f64,
     /// Interquartile range over the rounds.
-    pub(crate) spread: f64,
+    pub spread: f64,
     /// Whether the rounds lie too far apart to say anything, also after the value was measured again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) unsteady: bool,
+    pub unsteady: bool,
     /// This value over the raw one of the same test and size; none where there is no raw one.
     pub(crate) ratio_to_raw: Option<f64>,
 }
 
 impl Report {
+    /// Whether it is of a first table, which leaves out most of what can be measured.
+    #[must_use]
+    pub fn is_brief(&self) -> bool {
+        self.brief.is_some()
+    }
+
     /// The row of a test, transport and size.
-    pub(crate) fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
+    #[must_use]
+    pub fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
         self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
     }
 
@@ -104,7 +111,8 @@ impl Report {
     }
 
     /// The sizes a test was to be measured with, ascending.
-    pub(crate) fn sizes(&self, test: &str) -> Vec<u64> {
+    #[must_use]
+    pub fn sizes(&self, test: &str) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
         let of_test = |name: &str| name == test || catalogue::test(test).is_some_and(|test| test.raw.contains(&name));
         let values = self.failed(test).flat_map(|failure| &failure.values).filter(|(name, _)| of_test(name));
@@ -128,7 +136,8 @@ impl Report {
     }
 
     /// What a test gives over a transport, over what it gives over another.
-    pub(crate) fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
+    #[must_use]
+    pub fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
         let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
         Some(value(of)? / value(to)?)
     }

@@ -22,19 +22,19 @@ const MANY_ROUNDS: usize = 8;
 
 /// A ratio over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ratio {
+pub struct Ratio {
     /// Name of the test.
-    pub(crate) test: String,
+    pub test: String,
     /// What is compared.
-    pub(crate) transport: String,
+    pub transport: String,
     /// Message size; none: the geometric mean of all from 64 KiB on.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// The median over the rounds.
-    pub(crate) median: f64,
+    pub median: f64,
     /// Where it lies, at the least.
-    pub(crate) least: f64,
+    pub least: f64,
     /// At the most.
-    pub(crate) greatest: f64,
+    pub greatest: f64,
 }
 
 /// Of each test, way and size that was measured over `base`, too, and of all large sizes of a test and way together.
@@ -91,7 +91,8 @@ impl Ratio {
     }
 
     /// How many times as long something takes, at the least and at the most: of a bandwidth the inverse.
-    pub(crate) fn slowdown(&self) -> (f64, f64) {
+    #[must_use]
+    pub fn slowdown(&self) -> (f64, f64) {
         match metric(&self.test) {
             Some(Metric::Bandwidth | Metric::MessageRate) => (1.0 / self.greatest, 1.0 / self.least),
             _ => (self.least, self.greatest),
@@ -105,14 +106,14 @@ impl Ratio {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::programs::measurement::tests::measured;
 
     const BASE: Transport = Transport::WithoutEvents;
 
     /// Rounds of a test over the build without events, and over another way that gives so much of it.
-    pub(crate) fn rounds(test: &str, transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
+    fn rounds(test: &str, transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
         let round = |(round, ratio): (usize, &f64)| {
             // What the machine does at the time moves both.
             let base = 1.0 + round as f64;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What the counts with a buffer that is too small are called.
-pub(crate) const SMALL_BUFFER: &str = "small buffer";
+pub const SMALL_BUFFER: &str = "small buffer";
 
 /// Everything a run found.
 #[derive(Debug, Default)]

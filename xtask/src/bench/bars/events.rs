@@ -7,10 +7,7 @@
 //! Grade: setup. Called by [`super`]. Tests: at the end of this file.
 
 use super::verdict::{Outcome, Verdict};
-use crate::catalogue::transport::Transport;
-use crate::report::events::Cost;
-use crate::report::ratios::Ratio;
-use crate::run::found::SMALL_BUFFER;
+use ibex_bench::{Cost, Ratio, SMALL_BUFFER, Transport};
 
 /// Where a change of this much would not be noticed for noise, a bound is not called met.
 const UNNOTICED: f64 = 1.05;
@@ -42,7 +39,7 @@ fn of_matching(cost: &Cost, what: &'static str, way: Transport, bound: f64) -> V
         what,
         format!("at most {bound:.0}"),
         "more than a message whose listener has no event, the callback among them",
-        cost.added(way, Transport::Watched).as_ref(),
+        added(cost, way, Transport::Watched).as_ref(),
         |(added, events)| met(added / events <= bound),
         |(added, events)| (format!("{:.1}", added / events), format!("{added:.0} for the {events} of 8 B")),
     )
@@ -50,7 +47,7 @@ fn of_matching(cost: &Cost, what: &'static str, way: Transport, bound: f64) -> V
 
 fn matching_in_all(cost: &Cost) -> Verdict {
     let plain = cost.message(Transport::Ibex).map(|message| message.instructions);
-    let part = cost.added(Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| (added, plain));
+    let part = added(cost, Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| (added, plain));
     verdict(
         "PML, PERUSE: all events of 8 B",
         "at most 25 %".to_owned(),
@@ -87,13 +84,32 @@ fn sites(cost: &Cost) -> Verdict {
         "nobody registered: instructions per site",
         "at most 2".to_owned(),
         "more than a build without events",
-        cost.sites_of_message().as_ref(),
+        sites_of_message(cost).as_ref(),
         judge,
         |(sites, instructions)| {
             let of = format!("{instructions:.1} for the {sites:.1} events of a message of 8 B");
             (format!("{:.2}", instructions / sites), of)
         },
     )
+}
+
+/// The sites of a message, which are as many as it has events when all are listened to, and the instructions that these
+/// sites take together while nobody listens.
+fn sites_of_message(cost: &Cost) -> Option<(f64, f64)> {
+    let (without, with) = (cost.message(Transport::WithoutEvents)?, cost.message(Transport::Unregistered)?);
+    let sites = cost.message(Transport::Callbacks)?.events;
+    (sites > 0.0).then_some((sites, with.instructions_of_ibex - without.instructions_of_ibex))
+}
+
+/// The instructions that the events of a message over the PML add to those of another way, by a way of listening; and
+/// how many they are. PERUSE's are those of `MPI_T`.
+fn added(cost: &Cost, way: Transport, to: Transport) -> Option<(f64, f64)> {
+    let (plain, watched) = (cost.message(to)?, cost.message(way)?);
+    // Those of the start and the end of the job are among them, a few in thousands.
+    let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
+    let counted = counting.filter_map(|way| cost.message(way)).map(|message| message.events);
+    let events = counted.fold(0.0, f64::max).round();
+    (events > 0.0).then_some((watched.instructions - plain.instructions, events))
 }
 
 fn allocations(cost: &Cost) -> Verdict {
@@ -159,14 +175,16 @@ fn verdict<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::event_counts::Counts;
-    use crate::programs::measurement::Measurement;
-    use crate::report::events::{BASE, Message, NamedCounts};
-    use crate::report::ratios::tests::rounds;
-    use crate::run::found::Found;
+    use ibex_bench::{Counts, Message, NamedCounts};
 
-    fn cost(measured: Vec<Measurement>) -> Cost {
-        Cost::new(&Found { measured, ..Found::default() }, None)
+    fn cost(ratios: Vec<Ratio>) -> Cost {
+        Cost { ratios, messages: Vec::new(), counts: Vec::new(), deliveries_per_second: None }
+    }
+
+    /// Of messages of 8 bytes, or of all large ones: the median, the least and the greatest.
+    fn ratio(test: &str, transport: Transport, bytes: Option<u64>, [median, least, greatest]: [f64; 3]) -> Ratio {
+        let (test, transport) = (test.to_owned(), transport.name().to_owned());
+        Ratio { test, transport, bytes, median, least, greatest }
     }
 
     fn outcome(cost: &Cost, what: &str) -> Outcome {
@@ -179,25 +197,26 @@ mod tests {
 
     #[test]
     fn a_bound_inside_the_interval_is_neither_met_nor_missed() {
-        let judged = |ratios: &[f64]| {
-            outcome(&cost(rounds("latency", Transport::Unregistered, 8, ratios)), "nobody registered: latency")
+        let judged = |between: [f64; 3]| {
+            let measured = ratio("latency", Transport::Unregistered, Some(8), between);
+            outcome(&cost(vec![measured]), "nobody registered: latency")
         };
-        assert_eq!(judged(&[1.0, 1.005, 1.02]), Outcome::Met);
-        assert_eq!(judged(&[1.0, 1.005, 1.2]), Outcome::Unclear);
-        assert_eq!(judged(&[1.0, 1.05, 1.06]), Outcome::Unclear);
-        assert_eq!(judged(&[1.02, 1.05, 1.2]), Outcome::NotMet);
-        assert_eq!(judged(&[]), Outcome::NotMeasured);
+        assert_eq!(judged([1.005, 1.0, 1.02]), Outcome::Met);
+        assert_eq!(judged([1.005, 1.0, 1.2]), Outcome::Unclear);
+        assert_eq!(judged([1.05, 1.0, 1.06]), Outcome::Unclear);
+        assert_eq!(judged([1.05, 1.02, 1.2]), Outcome::NotMet);
+        assert_eq!(outcome(&cost(Vec::new()), "nobody registered: latency"), Outcome::NotMeasured);
     }
 
     #[test]
     fn callbacks_must_not_be_slower_with_large_messages_and_small_ones_do_not_count() {
-        let judged = |large: &[f64]| {
-            let small = rounds("latency", Transport::Callbacks, 4096, &[5.0, 5.0, 5.0]);
-            let large = rounds("latency", Transport::Callbacks, 1 << 20, large);
-            outcome(&cost([small, large].concat()), "empty callbacks: latency at 64 KiB")
+        let judged = |large: [f64; 3]| {
+            let small = ratio("latency", Transport::Callbacks, Some(4096), [5.0; 3]);
+            let large = ratio("latency", Transport::Callbacks, None, large);
+            outcome(&cost(vec![small, large]), "empty callbacks: latency at 64 KiB")
         };
-        assert_eq!((judged(&[0.99, 1.02, 1.03]), judged(&[1.01, 1.02, 1.03])), (Outcome::Met, Outcome::NotMet));
-        assert_eq!(judged(&[0.8, 1.0, 1.2]), Outcome::Unclear);
+        assert_eq!((judged([1.02, 0.99, 1.03]), judged([1.02, 1.01, 1.03])), (Outcome::Met, Outcome::NotMet));
+        assert_eq!(judged([1.0, 0.8, 1.2]), Outcome::Unclear);
     }
 
     fn message(transport: Transport, instructions: f64, events: f64, allocations: f64) -> Message {
@@ -209,7 +228,7 @@ mod tests {
     fn a_message_has_as_many_sites_as_events_and_each_may_take_two_instructions() {
         let judged = |unregistered| {
             let messages = vec![
-                message(BASE, 1000.0, 0.0, 0.0),
+                message(Transport::WithoutEvents, 1000.0, 0.0, 0.0),
                 message(Transport::Unregistered, unregistered, 0.0, 0.0),
                 message(Transport::Callbacks, 3000.0, 5.0, 0.0),
             ];
@@ -231,8 +250,8 @@ mod tests {
         let outcomes =
             ["PML, PERUSE: instructions", "PML, MPI_T", "PML, into", "PML, PERUSE: all"].map(|of| outcome(&cost, of));
         assert_eq!(outcomes, [Outcome::Met, Outcome::Met, Outcome::NotMet, Outcome::NotMet]);
-        assert_eq!(cost.added(Transport::Peruse, Transport::Ibex), Some((450.0, 10.0)));
-        assert_eq!(cost.added(Transport::Delivered, Transport::Ibex), None);
+        assert_eq!(added(&cost, Transport::Peruse, Transport::Ibex), Some((450.0, 10.0)));
+        assert_eq!(added(&cost, Transport::Delivered, Transport::Ibex), None);
     }
 
     #[test]

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is wanted, and whether it was measured.
 //!
-//! Grade: setup. Made by the bars, shown by [`crate::output`]. Plain data.
+//! Grade: setup. Made and shown by the bars. Plain data.
 
 /// What is wanted, and what a report says of it.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(super) struct Verdict {
     /// What is measured.
-    pub(crate) what: &'static str,
+    pub(super) what: &'static str,
     /// What it is compared with.
-    pub(crate) against: &'static str,
+    pub(super) against: &'static str,
     /// The bound in words: `at most 1.15 x`.
-    pub(crate) bound: String,
+    pub(super) bound: String,
     /// The value, of several sizes the worst, or why it is not judged, and what it is of (its size); none where nothing was
     /// measured.
-    pub(crate) measured: Option<(String, String)>,
+    pub(super) measured: Option<(String, String)>,
     /// Whether it is so.
-    pub(crate) outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 /// Whether what is wanted was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     /// It was.
     Met,
     /// It was not.
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// `met`, `not met`, `unclear`, `not judged` or `not measured`.
-    pub(crate) fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::NotMet => "not met",

@@ -3,15 +3,12 @@
 //!
 //! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as
 //! there an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the
-//! host. A value whose rounds lie far apart ([`crate::spread`]) neither meets a bar nor misses it.
+//! host. A value whose rounds lie far apart neither meets a bar nor misses it.
 //!
 //! Grade: setup. Called by [`super`]. Tests: at the end of this file.
 
 use super::verdict::{Outcome, Verdict};
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::numbers::size;
-use crate::report::{Report, Row};
+use ibex_bench::{Kind, Report, Row, Transport, size};
 
 /// One speed that is wanted.
 #[derive(Debug)]
@@ -200,21 +197,30 @@ impl Bar {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::catalogue;
-    use crate::programs::measurement::tests::measured;
-    use crate::report::summary::summarise;
+    use serde_json::{Value, json};
+
+    /// A steady value of a report.
+    pub(in crate::bench::bars) fn row(test: &str, transport: &str, bytes: u64, value: f64) -> Value {
+        json!({
+            "test": test, "transport": transport, "bytes": bytes, "metric": "", "unit": "", "value": value, "spread": 0.0,
+            "ratio_to_raw": null,
+        })
+    }
+
+    pub(in crate::bench::bars) fn report(rows: &[Value]) -> Report {
+        let report = json!({"device": "softhca0", "rows": rows, "instructions": []});
+        serde_json::from_value(report).expect("a report has no other field that must be there")
+    }
 
     #[test]
     fn a_bar_over_several_sizes_is_judged_by_the_worst() {
-        let mut measurements = Vec::new();
-        for (bytes, ratio) in [(64 << 10, 0.86), (1 << 20, 0.99), (4 << 20, 0.94)] {
-            measurements.push(measured("bandwidth", Transport::Ibex, bytes, 100.0 * ratio));
-            measurements.push(measured("ib_write_bw", Transport::Raw, bytes, 100.0));
-        }
-        let verdicts =
-            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("bandwidth").unwrap()], &measurements));
+        let of_size = |(bytes, ratio): (u64, f64)| {
+            [row("bandwidth", "ibex", bytes, 100.0 * ratio), row("bandwidth", "raw", bytes, 100.0)]
+        };
+        let rows = [(64 << 10, 0.86), (1 << 20, 0.99), (4 << 20, 0.94)].map(of_size).concat();
+        let verdicts = verdicts(Kind::SoftRoce, &report(&rows));
         assert_eq!(verdicts[1].measured, Some(("0.94".to_owned(), "4 MiB".to_owned())));
         assert_eq!(
             verdicts.iter().map(|verdict| verdict.outcome.word()).collect::<Vec<_>>(),
@@ -224,29 +230,21 @@ mod tests {
 
     #[test]
     fn a_latency_just_at_its_bound_meets_it() {
-        let measurements =
-            [measured("latency", Transport::Ibex, 8, 115.0), measured("ib_send_lat", Transport::Raw, 8, 100.0)];
-        let verdicts =
-            verdicts(Kind::SoftRoce, &summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements));
+        let rows = [row("latency", "ibex", 8, 115.0), row("latency", "raw", 8, 100.0)];
+        let verdicts = verdicts(Kind::SoftRoce, &report(&rows));
         assert_eq!(verdicts[0].outcome, Outcome::Met);
         assert_eq!(verdicts[0].bound, "at most 1.15 x");
     }
 
     #[test]
     fn on_emulated_adapters_one_size_at_which_another_is_as_fast_misses_the_bar() {
-        let latency = |transport, eight, large| {
-            [measured("latency", transport, 8, eight), measured("latency", transport, 4096, large)]
-        };
-        let measurements = [
-            latency(Transport::Ibex, 10.0, 30.0),
-            latency(Transport::Openib, 20.0, 40.0),
-            latency(Transport::Ucx, 20.0, 30.0),
-        ];
-        let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
-        let verdicts = verdicts(Kind::SoftHca, &report);
+        let latency =
+            |transport, eight, large| [row("latency", transport, 8, eight), row("latency", transport, 4096, large)];
+        let rows = [latency("ibex", 10.0, 30.0), latency("openib", 20.0, 40.0), latency("ucx", 20.0, 30.0)];
+        let verdicts = verdicts(Kind::SoftHca, &report(&rows.concat()));
         let said = |against: &str| {
             let of = |verdict: &&Verdict| verdict.what == "latency at every size" && verdict.against == against;
-            let verdict = verdicts.iter().find(of).unwrap();
+            let verdict = verdicts.iter().find(of).expect("there is such a bar");
             (verdict.measured.clone(), verdict.outcome)
         };
         let measured = |ratio: &str| Some((ratio.to_owned(), "4 KiB".to_owned()));
@@ -257,21 +255,25 @@ mod tests {
 
     #[test]
     fn a_value_whose_rounds_lie_far_apart_meets_no_bar_but_does_not_hide_a_size_that_misses_it() {
-        let rounds =
-            |transport, bytes, values: [f64; 3]| values.map(|value| measured("latency", transport, bytes, value));
         let bar = |of_4_kib: f64| {
-            let measurements = [
-                rounds(Transport::Ibex, 8, [1.0; 3]),
-                rounds(Transport::Ucx, 8, [1.0, 2.0, 3.0]),
-                rounds(Transport::Ibex, 4096, [of_4_kib; 3]),
-                rounds(Transport::Ucx, 4096, [2.0; 3]),
+            let mut unsteady = row("latency", "ucx", 8, 2.0);
+            unsteady["spread"] = 1.0.into();
+            unsteady["unsteady"] = true.into();
+            let rows = [
+                row("latency", "ibex", 8, 1.0),
+                unsteady,
+                row("latency", "ibex", 4096, of_4_kib),
+                row("latency", "ucx", 4096, 2.0),
             ];
-            let report = summarise("softhca0", &[catalogue::test("latency").unwrap()], &measurements.concat());
-            let verdicts = verdicts(Kind::SoftHca, &report);
+            let verdicts = verdicts(Kind::SoftHca, &report(&rows));
             let of = |verdict: &Verdict| verdict.what == "latency at every size" && verdict.against == "ucx";
-            verdicts.into_iter().find(of).map(|verdict| (verdict.outcome, verdict.measured.unwrap())).unwrap()
+            verdicts
+                .into_iter()
+                .find(of)
+                .map(|verdict| (verdict.outcome, verdict.measured))
+                .expect("there is such a bar")
         };
-        let said = |value: &str, size: &str| (value.to_owned(), size.to_owned());
+        let said = |value: &str, size: &str| Some((value.to_owned(), size.to_owned()));
         assert_eq!(bar(1.0), (Outcome::NotJudged, said("spread 50 %", "8 B")));
         assert_eq!(bar(3.0), (Outcome::NotMet, said("1.50", "4 KiB")));
     }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What ibex is held to, and whether a report meets it: [`speed`], or what `--events` costs ([`events`]).
+//!
+//! Grade: setup. Called by [`super`]. Tests: at the end of each file.
+
+mod events;
+mod speed;
+mod verdict;
+
+use ibex_bench::{Kind, Report};
+use verdict::{Outcome, Verdict};
+
+/// What a report says of each bar of such a device, as text; of a first table, only of those that it measures.
+pub(super) fn judged(kind: Kind, report: &Report) -> String {
+    let mut verdicts = report.events.as_ref().map_or_else(|| speed::verdicts(kind, report), events::verdicts);
+    if report.is_brief() {
+        verdicts.retain(|verdict| verdict.outcome != Outcome::NotMeasured);
+    }
+    lines(&verdicts)
+}
+
+/// Empty where there are none.
+fn lines(verdicts: &[Verdict]) -> String {
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let widest = |text: fn(&Verdict) -> &str| verdicts.iter().map(|one| text(one).len()).max().unwrap_or(0);
+    let widths = (widest(|one| one.what), widest(|one| &one.bound));
+    let lines: String = verdicts.iter().map(|verdict| line(verdict, widths)).collect();
+    format!("What is wanted, and what was measured in this run; of several sizes the worst\n{lines}")
+}
+
+fn line(verdict: &Verdict, (what, bound): (usize, usize)) -> String {
+    let shown = |(value, of): &(String, String)| format!("{value} ({of})");
+    format!(
+        "  {:<12}  {:<what$}  {:>bound$} {}: {}{}\n",
+        verdict.outcome.word(),
+        verdict.what,
+        verdict.bound,
+        verdict.against,
+        if verdict.outcome == Outcome::NotJudged { "" } else { "measured " },
+        verdict.measured.as_ref().map_or_else(|| "-".to_owned(), shown),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::speed::tests::{report, row};
+    use super::*;
+
+    #[test]
+    fn a_bar_that_was_not_measured_is_not_called_met() {
+        for (kind, count) in [(Kind::Adapter, 4), (Kind::SoftHca, 25)] {
+            let text = judged(kind, &report(&[]));
+            assert_eq!(text.matches("not measured").count(), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bar_that_is_not_judged_says_how_far_apart_its_rounds_lie() {
+        let mut unsteady = row("latency", "ucx", 8, 90.0);
+        unsteady["spread"] = 25.2.into();
+        unsteady["unsteady"] = true.into();
+        let text = judged(Kind::SoftHca, &report(&[row("latency", "ibex", 8, 50.0), unsteady]));
+        assert!(text.contains("ucx: spread 28 % (8 B)"), "{text}");
+    }
+
+    #[test]
+    fn a_first_table_is_not_told_what_it_leaves_out() {
+        let mut first = serde_json::to_value(report(&[])).expect("a report is JSON");
+        first["brief"] = "only latency".into();
+        assert_eq!(judged(Kind::SoftHca, &serde_json::from_value(first).expect("of a report")), "");
+    }
+}
