@@ -5,8 +5,7 @@
 //! process has once: open ports, registrations, parameters, messages to the user. `btl` is a face, a component made of
 //! it: the byte transfer layer for ob1 and osc/rdma (`opal/mca/btl/btl.h`). `pml` is another: MPI's
 //! messages themselves (`ompi/mca/pml/pml.h`). `tool` is what tools call. A face uses the runtime and
-//! never another face; the runtime knows none of them. No file depends on one that depends on it: the test
-//! `xtask/tests/circles` looks.
+//! never another face; the runtime knows none of them. No file depends on one that depends on it.
 //!
 //! Safety, for every unsafe block below: **M1** a module pointer that Open MPI hands in is one that `btl_init` returned
 //! and that `btl_finalize` has not yet been called for; **M2** a descriptor handed in came from that module's
