@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes: the rows of the time line. One for each rank, or for each thread of a rank that has several. Messages refer
-//! to lanes, not ranks, so that the page needs no look-up. Callers: the files that write messages. Tests: below.
+//! Lanes: what the rows of the time line are made of. A rank has as many as it had threads at once, at least one: threads
+//! of which one ended before the other began share a lane. Messages refer to lanes, not ranks, so that the page needs
+//! no look-up. Callers: the files that write messages. Tests: below.
 
-use ibex_messages::{Job, Message};
+use ibex_messages::{Job, Message, Rank, Time};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A row of the time line.
+/// A part of a rank's row, or a row of its own where the rank is opened.
 #[derive(Serialize)]
 pub(crate) struct Lane {
     /// An index in `Job::ranks`.
@@ -15,29 +16,39 @@ pub(crate) struct Lane {
     pub(crate) thread: String,
 }
 
-/// All of them, by rank.
+/// All of them, by rank; of a rank in the order of their first threads.
 pub(crate) struct Lanes {
     pub(crate) all: Vec<Lane>,
     first: Vec<u32>,
     by_thread: HashMap<(u32, u32), u32>,
 }
 
+/// A thread from its first call to the end of its last message.
+struct Life {
+    number: u32,
+    from: Time,
+    to: Time,
+}
+
 impl Lanes {
     pub(crate) fn of(job: &Job) -> Lanes {
         let mut lanes = Lanes { all: Vec::new(), first: Vec::new(), by_thread: HashMap::new() };
-        for (place, rank) in (0..).zip(&job.ranks) {
-            lanes.first.push(lanes.all.len() as u32);
-            for (number, name) in &rank.threads {
-                lanes.by_thread.insert((place, *number), lanes.all.len() as u32);
-                let thread = match (rank.threads.len(), name.as_str()) {
-                    (1, _) => String::new(),
-                    (_, "") => format!("thread {number}"),
-                    (_, name) => name.to_owned(),
-                };
-                lanes.all.push(Lane { rank: place, thread });
+        for ((place, rank), lives) in (0..).zip(&job.ranks).zip(lives(job)) {
+            let first = lanes.all.len() as u32;
+            lanes.first.push(first);
+            let mut shared: Vec<Vec<Life>> = Vec::new();
+            for life in lives {
+                let is_free = |lane: &Vec<Life>| lane.last().is_some_and(|before| before.to < life.from);
+                let lane = shared.iter().position(is_free).unwrap_or_else(|| {
+                    shared.push(Vec::new());
+                    shared.len() - 1
+                });
+                lanes.by_thread.insert((place, life.number), first + lane as u32);
+                shared[lane].push(life);
             }
-            if rank.threads.is_empty() {
-                lanes.all.push(Lane { rank: place, thread: String::new() });
+            match &shared[..] {
+                [] | [_] => lanes.all.push(Lane { rank: place, thread: String::new() }),
+                several => lanes.all.extend(several.iter().map(|lane| Lane { rank: place, thread: name(rank, lane) })),
             }
         }
         lanes
@@ -60,23 +71,108 @@ impl Lanes {
     }
 }
 
+/// Of each rank, the threads that sent or received, in the order in which they began to.
+fn lives(job: &Job) -> Vec<Vec<Life>> {
+    let mut known: HashMap<(u32, u32), (Time, Time)> = HashMap::new();
+    let mut grow = |rank, thread, times: &[Option<Time>]| {
+        for time in times.iter().copied().flatten() {
+            let (from, to) = known.entry((rank, thread)).or_insert((time, time));
+            (*from, *to) = (time.min(*from), time.max(*to));
+        }
+    };
+    for message in &job.messages {
+        if let Some(side) = message.send {
+            let times = [side.activated, side.begun, side.ended, side.completed, side.notified];
+            grow(message.sender, side.thread, &times);
+        }
+        if let Some(side) = message.receive {
+            // A message may arrive before the thread begins that receives it.
+            let times = [side.activated, side.posted, side.matched, side.ended, side.completed, side.notified];
+            grow(message.receiver, side.thread, &times);
+        }
+    }
+    let mut lives: Vec<Vec<Life>> = job.ranks.iter().map(|_| Vec::new()).collect();
+    for ((rank, number), (from, to)) in known {
+        if let Some(lives) = lives.get_mut(rank as usize) {
+            lives.push(Life { number, from, to });
+        }
+    }
+    for lives in &mut lives {
+        lives.sort_by_key(|life| (life.from, life.number));
+    }
+    lives
+}
+
+/// What a lane is called: by its thread, or how many it has.
+fn name(rank: &Rank, lane: &[Life]) -> String {
+    let [Life { number, .. }] = lane else { return format!("{} threads", lane.len()) };
+    let name = rank.threads.iter().find(|(known, _)| known == number).map_or("", |(_, name)| name);
+    if name.is_empty() { format!("thread {number}") } else { name.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// All messages that rank 0 of two sends are sent by its thread 0, and each that it receives is received by a thread
+    /// that `of` gives the message's place.
+    fn received_by(of: impl Fn(usize) -> u32) -> Job {
+        let mut job = Job::synthetic(2, 400, 1);
+        let mut threads: Vec<u32> = (0..job.messages.len()).map(&of).chain([0]).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        job.ranks[0].threads = threads.into_iter().map(|number| (number, String::new())).collect();
+        for (place, message) in job.messages.iter_mut().enumerate() {
+            if let Some(side) = message.receive.as_mut().filter(|_| message.receiver == 0) {
+                side.thread = of(place);
+            }
+        }
+        job
+    }
+
     #[test]
-    fn a_rank_with_two_threads_has_two_lanes_and_one_without_any_has_one() {
-        let mut job = Job::synthetic(3, 10, 1);
-        job.ranks[0].threads.clear();
-        job.ranks[1].threads = vec![(4, String::new()), (7, "poller".to_owned())];
+    fn threads_that_live_at_once_have_lanes_of_their_own_and_a_rank_without_any_has_one() {
+        let mut job = received_by(|_| 7);
+        job.ranks.push(Rank::default());
+        job.ranks[0].threads = vec![(0, String::new()), (7, "poller".to_owned())];
         let lanes = Lanes::of(&job);
-        let all: Vec<_> = lanes.all.iter().map(|lane| (lane.rank, lane.thread.as_str())).collect();
-        assert_eq!(all, [(0, ""), (1, "thread 4"), (1, "poller"), (2, "")]);
-        let mut message = job.messages[0].clone();
-        (message.sender, message.receiver) = (1, 2);
-        message.send.as_mut().unwrap().thread = 7;
-        assert_eq!(lanes.of_message(&message), (2, 3));
-        message.send = None;
-        assert_eq!(lanes.of_message(&message), (1, 3));
+        let mut all: Vec<_> = lanes.all.iter().map(|lane| (lane.rank, lane.thread.as_str())).collect();
+        all.sort_unstable();
+        assert_eq!(all, [(0, "poller"), (0, "thread 0"), (1, ""), (2, "")]);
+        let message = job.messages.iter().find(|message| message.receiver == 0).expect("of 400 about half");
+        let (sender, receiver) = lanes.of_message(message);
+        assert_eq!((sender, lanes.all[receiver as usize].thread.as_str()), (2, "poller"));
+        assert_eq!(lanes.of_message(&Message { receive: None, ..message.clone() }), (2, 0));
+    }
+
+    #[test]
+    fn two_hundred_short_threads_one_after_the_other_share_a_lane() {
+        let mut job = received_by(|place| 1 + place as u32);
+        // Each begins when the one before has ended.
+        let mut now = job.span.expect("it has messages").0.nanoseconds();
+        for side in job
+            .messages
+            .iter_mut()
+            .filter(|message| message.receiver == 0)
+            .filter_map(|message| message.receive.as_mut())
+        {
+            let times = [&mut side.activated, &mut side.posted, &mut side.matched, &mut side.begun];
+            for time in times.into_iter().chain([&mut side.ended, &mut side.completed, &mut side.notified]) {
+                now += 10;
+                *time = Some(Time::new(now));
+            }
+        }
+        let lanes = Lanes::of(&job);
+        let of_rank_0 = lanes.all.iter().filter(|lane| lane.rank == 0).count();
+        let received = job.messages.iter().filter(|message| message.receiver == 0).count();
+        assert!(received > 150, "{received}");
+        assert_eq!(of_rank_0, 2, "one of the sender, one of the {received} that receive");
+        assert!(lanes.all.iter().any(|lane| lane.thread == format!("{received} threads")));
+    }
+
+    #[test]
+    fn threads_at_once_are_as_many_lanes_as_there_are_at_once_and_no_more() {
+        let job = received_by(|place| 1 + place as u32 % 3);
+        assert_eq!(Lanes::of(&job).all.iter().filter(|lane| lane.rank == 0).count(), 4);
     }
 }

@@ -174,6 +174,28 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
 }
 
 #[test]
+fn many_threads_of_a_rank_are_one_row_until_the_rank_is_opened() {
+    let mut job = Job::synthetic(4, 400, 3);
+    // Each message of rank 0 is of a thread of its own.
+    job.ranks[0].threads = (0..=400).map(|thread| (thread, String::new())).collect();
+    for (thread, message) in (1..).zip(&mut job.messages) {
+        if let Some(side) = message.send.as_mut().filter(|_| message.sender == 0) {
+            side.thread = thread;
+        }
+        if let Some(side) = message.receive.as_mut().filter(|_| message.receiver == 0) {
+            side.thread = thread;
+        }
+    }
+    let page = Page::of("threads", &job);
+    let rows = |fragment: &str| page.shows(fragment)["rows"].as_u64().unwrap();
+    assert_eq!((rows(""), rows("o=1"), rows("r=0,2")), (4, 4, 2));
+    let opened = rows("o=0");
+    assert!(opened > 5 && opened < 100, "{opened} rows");
+    assert_eq!(rows("r=0,2&o=0"), opened - 2);
+    page.draw("threads", "t=20us..40us&o=0");
+}
+
+#[test]
 fn a_page_that_was_cut_says_so() {
     let mut bytes = Vec::new();
     ibex_view::page(&Job::synthetic(4, 2000, 2), &mut bytes).unwrap();

@@ -73,6 +73,20 @@ function countedBands(from, to, most) {
   return { begin: from, step, bins: most, classes, planes: classes.map((place) => planes[place]) };
 }
 
+/// The same with planes by row: the sums of the lanes in each.
+function inRows(bands) {
+  const planes = bands.planes.map((plane) => {
+    const sum = new Uint32Array(rows.all.length * bands.bins);
+    rows.all.forEach(({ lanes }, row) => {
+      for (const lane of lanes) {
+        for (let bin = 0; bin < bands.bins; bin += 1) sum[row * bands.bins + bin] += plane[lane * bands.bins + bin];
+      }
+    });
+    return sum;
+  });
+  return { ...bands, planes };
+}
+
 const image = document.createElement("canvas");
 
 /// Rows lower than this have no room for columns: they mix the colours, stronger where there are more messages.
@@ -95,7 +109,7 @@ function fillLow(dots, colour, top, floor, wide, high, from, to) {
   for (let y = Math.max(top, 0); y <= Math.min(floor, high - 1); y += 1) dots.fill(colour, y * wide + from, y * wide + to);
 }
 
-/// Draws the bands: columns in each row, as high as the square root of the count, divided among the classes.
+/// Draws bands by row: columns in each row, as high as the square root of the count, divided among the classes.
 function drawBands({ pen, width, height, scale }, bands, xOf) {
   const [wide, high] = [Math.round((width - GUTTER) * scale), Math.round((height - AXIS) * scale)];
   if (wide < 1 || high < 1) return;
@@ -109,11 +123,11 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
   const isLow = rows.height < LOW;
   const edge = (bin) => Math.round((xOf(bands.begin + bin * bands.step) - GUTTER) * scale);
   const edges = Array.from({ length: bands.bins + 1 }, (_, bin) => Math.min(Math.max(edge(bin), 0), wide));
-  for (const lane of rows.lanes) {
-    const floor = Math.round((topOf(lane) - AXIS + rows.height) * scale) - 1;
+  for (let row = 0; row < rows.all.length; row += 1) {
+    const floor = Math.round((topOfRow(row) - AXIS + rows.height) * scale) - 1;
     if (floor < 0 || floor - rowHeight > high) continue;
     for (let bin = 0; bin < bands.bins; bin += 1) {
-      const cell = lane * bands.bins + bin;
+      const cell = row * bands.bins + bin;
       let total = 0;
       for (const plane of bands.planes) total += plane[cell];
       if (total === 0) continue;
@@ -140,12 +154,10 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
 
 function highest(bands) {
   let most = 1;
-  for (const lane of rows.lanes) {
-    for (let cell = lane * bands.bins; cell < (lane + 1) * bands.bins; cell += 1) {
-      let total = 0;
-      for (const plane of bands.planes) total += plane[cell];
-      if (total > most) most = total;
-    }
+  for (let cell = 0; cell < rows.all.length * bands.bins; cell += 1) {
+    let total = 0;
+    for (const plane of bands.planes) total += plane[cell];
+    if (total > most) most = total;
   }
   return most;
 }

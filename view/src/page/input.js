@@ -67,8 +67,9 @@ function messageAt(x, y) {
 function choose(event) {
   const { offsetX: x, offsetY: y } = event;
   if (x < GUTTER) {
-    const lane = laneAt(y);
-    if (lane !== undefined) search(withValues(state.query, "rank", [nameOf(rankOf(lane))]));
+    const row = rowAt(y);
+    if (row && hasThreads(row.rank)) openOrClose(row.rank);
+    else if (row) search(withValues(state.query, "rank", [nameOf(row.rank)]));
     return;
   }
   change({ chosen: messageAt(x, y) });
@@ -84,11 +85,11 @@ function point({ offsetX: x, offsetY: y }) {
   const tip = element("tip");
   const mark = markAt(x, y, drawn.marks);
   const place = mark ? undefined : messageAt(x, y);
-  const lane = x < GUTTER ? laneAt(y) : undefined;
+  const row = x < GUTTER ? rowAt(y) : undefined;
   if (mark) tip.innerHTML = `<b>${plain(moment(mark.members[0].time, 1))}</b>${plain(wordsOf(mark))}`;
   else if (place !== undefined) tip.innerHTML = brief(place);
-  else if (lane !== undefined) tip.innerHTML = aboutRank(rankOf(lane));
-  tip.hidden = !mark && place === undefined && lane === undefined;
+  else if (row) tip.innerHTML = aboutRank(row.rank);
+  tip.hidden = !mark && place === undefined && !row;
   line.style.cursor = place === undefined ? "" : "pointer";
   if (tip.hidden) return;
   const [right, low] = [x + 16 + tip.offsetWidth > line.clientWidth, y + 16 + tip.offsetHeight > line.clientHeight];
@@ -107,9 +108,10 @@ function brief(place) {
 }
 
 function aboutRank(rank) {
-  const { program, pid, clock_error: error } = about.ranks[rank];
+  const { program, pid, threads, clock_error: error } = about.ranks[rank];
   const clock = error === null ? "clock not compared" : `clock exact to ±${duration(error)}`;
-  return `<b>rank ${nameOf(rank)} on ${plain(hostOf(rank))}</b>${plain(program)} (process ${pid}); ${clock}`;
+  const apart = hasThreads(rank) ? `<br>${counted(threads.length, "thread")}: a click shows them ${isOpened(rank) ? "in one row" : "apart"}` : "";
+  return `<b>rank ${nameOf(rank)} on ${plain(hostOf(rank))}</b>${plain(program)} (process ${pid}); ${clock}${apart}`;
 }
 
 /// Shows a message from its first to its last moment, in the rows of its two ranks.
@@ -118,7 +120,7 @@ function goTo(place, withRows = true) {
   const [from, to] = [m.first[place], m.last[place]];
   const margin = Math.max((to - from) * 0.12, 20);
   const ranks = [...new Set([rankOf(m.sender[place]), rankOf(m.receiver[place])])].sort((one, other) => one - other);
-  const few = withRows && about.lanes.length > 8;
+  const few = withRows && about.ranks.length > 8;
   change({ from: from - margin, to: to + margin, chosen: place, ...(few ? { ranks, stretch: 1, above: 0 } : {}) });
 }
 

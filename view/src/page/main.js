@@ -23,7 +23,7 @@ function describe() {
   const { mode, places, bars, marks, draws, cost } = drawn;
   element("self").textContent = JSON.stringify({
     ready: timing.done !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
-    arrows: places.length, bars: bars.length, marks: marks.length, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.lanes.length,
+    arrows: places.length, bars: bars.length, marks: marks.length, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.all.length,
     passing: filter.count, size: [line.clientWidth, line.clientHeight, line.width, line.height, innerWidth, innerHeight], error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
     draws, cost: Math.round(cost ?? 0), timing,
   });

@@ -84,7 +84,7 @@ function pickPair() {
     return;
   }
   const ranks = [...new Set([cursor.row, cursor.column])].sort((one, other) => one - other);
-  change({ query: `${without} from:${from} to:${to}`.trim(), ranks: about.lanes.length > 8 ? ranks : undefined, stretch: 1, above: 0 });
+  change({ query: `${without} from:${from} to:${to}`.trim(), ranks: about.ranks.length > 8 ? ranks : undefined, stretch: 1, above: 0 });
 }
 
 function followMatrix() {

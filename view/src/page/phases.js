@@ -25,10 +25,10 @@ function add(bars, place, side, lane, phases, stretch) {
 
 /// Lays out the bars in their rows, and returns for each message the ends of its arrow.
 function layBars(bars) {
-  const byLane = Map.groupBy ? Map.groupBy(bars, (bar) => bar.lane) : grouped(bars);
+  const byRow = grouped(bars);
   const anchors = new Map();
   const apart = (state.to - state.from) * 0.002;
-  for (const [lane, members] of byLane) {
+  for (const [row, members] of byRow) {
     members.sort((one, other) => one.from - other.from);
     const ends = [];
     for (const bar of members) {
@@ -39,10 +39,10 @@ function layBars(bars) {
     }
     const room = rows.height - Math.min(6, rows.height * 0.2);
     const tall = Math.min(Math.max(room / ends.length, 2.2), 17);
-    const top = topOf(lane) + Math.max((rows.height - tall * ends.length) / 2, 1);
+    const top = topOfRow(row) + Math.max((rows.height - tall * ends.length) / 2, 1);
     for (const bar of members) {
       bar.height = Math.max(tall - (tall > 6 ? 3 : 0.6), 1.6);
-      bar.top = Math.min(top + bar.tier * tall, topOf(lane) + rows.height - bar.height - 1);
+      bar.top = Math.min(top + bar.tier * tall, topOfRow(row) + rows.height - bar.height - 1);
       const anchor = anchors.get(bar.place) ?? {};
       anchor[bar.side] = bar.top + bar.height / 2;
       anchors.set(bar.place, anchor);
@@ -51,9 +51,14 @@ function layBars(bars) {
   return anchors;
 }
 
+/// The bars of each row.
 function grouped(bars) {
   const groups = new Map();
-  for (const bar of bars) groups.set(bar.lane, [...(groups.get(bar.lane) ?? []), bar]);
+  for (const bar of bars) {
+    const row = rows.of[bar.lane];
+    if (groups.has(row)) groups.get(row).push(bar);
+    else groups.set(row, [bar]);
+  }
   return groups;
 }
 

@@ -1,4 +1,4 @@
-// Rows: the lanes in the time line, their positions, and the names at their left.
+// Rows: one for each rank, or for each lane of a rank that is opened; their positions, and the names at their left.
 
 const GUTTER = 132;
 const AXIS = 22;
@@ -6,32 +6,49 @@ const AXIS = 22;
 const LOWEST = 5;
 const LETTERS = 12;
 
-const rows = { lanes: [], of: new Int32Array(about.lanes.length), height: 20, area: 100 };
+/// The lanes of each rank.
+const lanesOf = about.ranks.map(() => []);
+about.lanes.forEach(({ rank }, lane) => lanesOf[rank].push(lane));
+
+/// `all`: `{ rank, lanes }` of each row; `of`: the row of a lane, -1 where it has none.
+const rows = { all: [], of: new Int32Array(about.lanes.length), height: 20, area: 100 };
 
 /// Lays them out in a drawing of a height.
 function layRows(height) {
   const wanted = state.ranks && new Set(state.ranks);
-  rows.lanes = about.lanes.map((_, lane) => lane).filter((lane) => !wanted || wanted.has(rankOf(lane)));
+  rows.all = lanesOf.flatMap((lanes, rank) => {
+    if (wanted && !wanted.has(rank)) return [];
+    return isOpened(rank) ? lanes.map((lane) => ({ rank, lanes: [lane] })) : [{ rank, lanes }];
+  });
   rows.of.fill(-1);
-  rows.lanes.forEach((lane, row) => { rows.of[lane] = row; });
+  rows.all.forEach(({ lanes }, row) => lanes.forEach((lane) => { rows.of[lane] = row; }));
   rows.area = Math.max(height - AXIS, 20);
-  const fitting = rows.area / Math.max(rows.lanes.length, 1);
+  const fitting = rows.area / Math.max(rows.all.length, 1);
   rows.height = Math.max(Math.min(fitting, 260) * state.stretch, LOWEST);
-  const most = Math.max(0, rows.height * rows.lanes.length - rows.area);
+  const most = Math.max(0, rows.height * rows.all.length - rows.area);
   state.above = Math.min(Math.max(state.above, 0), most);
 }
 
-/// The upper end of a lane's row; NaN where it has none.
-function topOf(lane) {
-  const row = rows.of[lane];
-  return row < 0 ? NaN : AXIS + row * rows.height - state.above;
+/// Whether a rank with several lanes has a row for each.
+const isOpened = (rank) => state.opened?.includes(rank) ?? false;
+const hasThreads = (rank) => lanesOf[rank].length > 1;
+
+function openOrClose(rank) {
+  const others = (state.opened ?? []).filter((each) => each !== rank);
+  const opened = isOpened(rank) ? others : [...others, rank].sort((one, other) => one - other);
+  change({ opened: opened.length > 0 ? opened : undefined });
 }
 
+/// The upper end of a row.
+const topOfRow = (row) => AXIS + row * rows.height - state.above;
+
+/// The upper end of a lane's row; NaN where it has none.
+const topOf = (lane) => (rows.of[lane] < 0 ? NaN : topOfRow(rows.of[lane]));
 const middleOf = (lane) => topOf(lane) + rows.height / 2;
 
-/// The lane at a height, or nothing.
-function laneAt(y) {
-  return y < AXIS ? undefined : rows.lanes[Math.floor((y - AXIS + state.above) / rows.height)];
+/// The row at a height, or nothing.
+function rowAt(y) {
+  return y < AXIS ? undefined : rows.all[Math.floor((y - AXIS + state.above) / rows.height)];
 }
 
 function nameOf(rank) {
@@ -43,8 +60,8 @@ const hostOf = (rank) => about.ranks[rank]?.host || "no trace";
 
 /// Stripes behind the rows, before anything is drawn on them.
 function drawStripes({ pen, width, height }) {
-  rows.lanes.forEach((lane, row) => {
-    const top = topOf(lane);
+  rows.all.forEach((_, row) => {
+    const top = topOfRow(row);
     if (top > height || top + rows.height < AXIS) return;
     if (row % 2 === 1) {
       pen.fillStyle = ink.row;
@@ -63,19 +80,19 @@ function drawNames({ pen, height }) {
   pen.rect(0, AXIS - 5, GUTTER, height - AXIS + 5);
   pen.clip();
   let [lastName, lastHost, lastHostY] = [-Infinity, "", -Infinity];
-  rows.lanes.forEach((lane) => {
-    const [top, y] = [topOf(lane), middleOf(lane)];
-    const rank = rankOf(lane);
+  rows.all.forEach(({ rank, lanes: [lane] }, row) => {
+    const top = topOfRow(row);
+    const y = top + rows.height / 2;
     const host = hostOf(rank);
-    if (host !== lastHost) lastHostY = drawHost(pen, host, top, height, lastHostY);
+    if (host !== lastHost) lastHostY = drawHost(pen, host, { top, height, wide: isOpened(rank) ? 28 : GUTTER - 48 }, lastHostY);
     lastHost = host;
     if (y - lastName < LETTERS || y > height + LETTERS || y < AXIS - 1) return;
     lastName = y;
     pen.textAlign = "right";
     pen.fillStyle = ink.text;
-    const { thread } = about.lanes[lane];
-    pen.fillText(thread ? clipped(pen, thread, 56) : nameOf(rank), GUTTER - 8, y);
-    if (thread && isFirstLane(lane)) pen.fillText(nameOf(rank), GUTTER - 68, y);
+    const name = hasThreads(rank) ? `${isOpened(rank) ? "▾" : "▸"} ${nameOf(rank)}` : nameOf(rank);
+    pen.fillText(isOpened(rank) ? clipped(pen, about.lanes[lane].thread, 56) : name, GUTTER - 8, y);
+    if (isOpened(rank) && lane === lanesOf[rank][0]) pen.fillText(name, GUTTER - 68, y);
   });
   pen.restore();
   pen.strokeStyle = ink.line;
@@ -85,10 +102,8 @@ function drawNames({ pen, height }) {
   pen.stroke();
 }
 
-const isFirstLane = (lane) => lane === 0 || rankOf(lane - 1) !== rankOf(lane);
-
 /// The host's name beside its first row, and a line above it; returns where the last name of a host stands.
-function drawHost(pen, host, top, height, before) {
+function drawHost(pen, host, { top, height, wide }, before) {
   if (top > height) return before;
   pen.strokeStyle = ink.line;
   if (rows.height >= 4) {
@@ -101,7 +116,7 @@ function drawHost(pen, host, top, height, before) {
   if (y - before < LETTERS) return before;
   pen.textAlign = "left";
   pen.fillStyle = host === "no trace" ? ink.faint : ink.soft;
-  pen.fillText(clipped(pen, host, GUTTER - 48), 14, y);
+  pen.fillText(clipped(pen, host, wide), 14, y);
   return y;
 }
 

@@ -1,5 +1,5 @@
 // The view: a stretch of time, colours, a search, rows and one message. It is stored in the address after `#`, so that
-// an address reproduces the view: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3`.
+// an address reproduces the view: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3&o=3`.
 
 const SPAN = Math.max(about.span, 1);
 /// A stretch is not shorter than this, in nanoseconds.
@@ -12,6 +12,8 @@ const state = {
   from: 0, to: SPAN, colour: USUAL, query: "", chosen: undefined,
   /// Ranks that have rows; all of them where it is undefined.
   ranks: undefined,
+  /// Ranks with a row for each lane; none where it is undefined.
+  opened: undefined,
   /// How many times as high as needed to fit are the rows, and how many pixels of them are above the drawing.
   stretch: 1, above: 0,
   theme: undefined,
@@ -32,7 +34,7 @@ function change(what) {
   tell("colour", ["colour"]);
   tell("query", ["query"]);
   tell("chosen", ["chosen"]);
-  tell("rows", ["ranks", "stretch", "above"]);
+  tell("rows", ["ranks", "opened", "stretch", "above"]);
   tell("theme", ["theme"]);
   told.forEach((answer) => answer());
   if (told.size > 0) keepAddress();
@@ -71,6 +73,7 @@ function addressed() {
   if (state.colour !== USUAL) parts.push(`c=${state.colour}`);
   if (state.query) parts.push(`q=${encodeURIComponent(state.query).replaceAll("%3A", ":").replaceAll("%2C", ",")}`);
   if (state.ranks) parts.push(`r=${state.ranks.join(",")}`);
+  if (state.opened) parts.push(`o=${state.opened.join(",")}`);
   if (state.theme) parts.push(`theme=${state.theme}`);
   return parts.join("&");
 }
@@ -84,7 +87,10 @@ function fromAddress() {
   const times = (parts.t ?? "").split("..").map(timeOf);
   const isTime = times.length === 2 && times.every((time) => time !== undefined) && times[0] < times[1];
   const place = parts.m === undefined ? NaN : Number(parts.m);
-  const ranks = (parts.r ?? "").split(",").filter((rank) => /^\d+$/.test(rank)).map(Number).filter((rank) => rank < about.ranks.length);
+  const ranksOf = (text = "", isOne = () => true) => {
+    const ranks = text.split(",").filter((rank) => /^\d+$/.test(rank)).map(Number).filter((rank) => rank < about.ranks.length);
+    return ranks.some(isOne) ? ranks.filter(isOne) : undefined;
+  };
   let query = "";
   try {
     query = decodeURIComponent(parts.q ?? "");
@@ -96,7 +102,8 @@ function fromAddress() {
     chosen: Number.isInteger(place) && place >= 0 && place < TOTAL ? place : undefined,
     colour: Object.hasOwn(schemes, parts.c ?? "") ? parts.c : USUAL,
     query,
-    ranks: ranks.length > 0 ? ranks : undefined,
+    ranks: ranksOf(parts.r),
+    opened: ranksOf(parts.o, hasThreads),
     theme: ["light", "dark"].includes(parts.theme) ? parts.theme : undefined,
   };
 }

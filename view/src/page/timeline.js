@@ -66,7 +66,7 @@ function hasRoom(bars) {
 }
 
 function drawMany(sheet, xOf) {
-  drawBands(sheet, bandsOf(state.from, state.to, sheet.width - GUTTER, redraw), xOf);
+  drawBands(sheet, inRows(bandsOf(state.from, state.to, sheet.width - GUTTER, redraw)), xOf);
   const places = standingOut(state.from, state.to);
   // Upright arrows would only hide the bands.
   const shown = places.filter((place) => Math.abs(xOf(messages.to[place]) - xOf(messages.from[place])) > 4);
