@@ -2,7 +2,8 @@
 //! The engine of ibex: ports of RDMA adapters, connections to peers, messages, puts, gets and atomics over them.
 //!
 //! It knows verbs and no MPI, and holds no unsafe code: `ibex-ffi` gives it registered memory, posts and completions as
-//! safe types. The plugin (`plugin-abi`) calls it; it calls nobody back.
+//! safe types. The plugin (`plugin-abi`) calls it. It calls back where that was asked for: a poll shows messages and
+//! finished requests to the caller's handler ([`transport::TakesMessages`]), and [`events`] calls the callbacks of tools.
 //!
 //! Read in this order: [`select`] (which ports are used), [`transport`] (what is done with them), then [`connect`] (how
 //! two processes agree on a connection); [`events`] (what tools are shown) stands beside. [`matching`] and [`protocol`]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The headers of messages on the wire: their bytes and their checks. Version 4.
+//! The headers of messages on the wire: their bytes and their checks.
 //!
 //! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
 //! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
