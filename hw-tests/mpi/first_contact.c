@@ -4,18 +4,21 @@
 // sides at once. Nothing is sent before; the ranks agree on the moment by the wall clock. Each process can do this
 // once, so the program is made to be run many times, with another --delay-us each time. Runs with 2 or more ranks.
 //
-// usage: first_contact [all_pairs|pairs|one_way|ring|hub] [--delay-us D]
+// usage: first_contact [all_pairs|pairs|one_way|ring|hub|blocking] [--delay-us D]
 //   all_pairs  everyone sends to everyone at once: empty, short and long messages (default)
 //   pairs      one pair of each rank after the other: each meets one new peer at each moment, from both sides
 //   one_way    the lower rank of each pair sends first; the answer uses the connection it made
 //   ring       everyone sends to the right neighbour and receives from the left one
 //   hub        everyone sends to rank 0 at once
+//   blocking   each pair of ranks once, one after the other: a blocking send from the lower rank has left when it returns, as
+//              the sender makes no progress until the receiver has the message. The receiver tells that by MPI_Publish_name
+//              and the sender looks it up: those calls go to the runtime and move no message on
 //   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
 #include "check.h"
 
 #include <time.h>
 
-enum { KINDS = 4, LONGEST = 300000 };
+enum { KINDS = 4, LONGEST = 300000, PATIENCE_SECONDS = 120 };
 static const int lengths[KINDS] = {0, 8, 5000, LONGEST};
 
 static int delay_us;
@@ -123,12 +126,61 @@ static void ring(void) {
     end_exchange(&taken, left, true);
 }
 
+// ---- blocking -------------------------------------------------------------------------------------------------------
+
+// Looks, without any progress of messages, until the receiver has said that it has the message.
+static bool is_received(const char *name) {
+    char value[MPI_MAX_PORT_NAME];
+    for (int tries = 0; tries < PATIENCE_SECONDS * 100; tries++) {
+        if (MPI_Lookup_name(name, MPI_INFO_NULL, value) == MPI_SUCCESS)
+            return true;
+        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+    }
+    return false;
+}
+
+static void send_first(const char *name, int receiver, int bytes) {
+    unsigned char *out = check_alloc((size_t)bytes);
+    pattern_fill(out, (size_t)bytes, seed_of(check.rank, receiver, 0));
+    MPI_OK(MPI_Send(out, bytes, MPI_BYTE, receiver, 1, MPI_COMM_WORLD));
+    if (!is_received(name))
+        check_fail("%d bytes to rank %d: not received while their sender made no progress", bytes, receiver);
+    free(out);
+}
+
+static void receive_first(const char *name, int sender, int bytes) {
+    unsigned char *in = check_alloc((size_t)bytes);
+    MPI_OK(MPI_Recv(in, bytes, MPI_BYTE, sender, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    pattern_check("first message", in, (size_t)bytes, seed_of(sender, check.rank, 0));
+    MPI_OK(MPI_Publish_name(name, MPI_INFO_NULL, "received"));
+    free(in);
+}
+
+static void blocking(void) {
+    static const int eager[] = {0, 8, 200, 2000, 10000};
+    // Names are the runtime's, and other jobs of the same runtime may run this program.
+    const char *job = getenv("PMIX_NAMESPACE") ? getenv("PMIX_NAMESPACE") : "";
+    int at = 0;
+    // A name that is not there yet is an error that is looked for.
+    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    // A rank begins to send when all lower ranks have sent to it: until then nobody has spoken to those above.
+    for (int sender = 0; sender < check.size; sender++)
+        for (int receiver = sender + 1; receiver < check.size; receiver++, at++) {
+            char name[128];
+            snprintf(name, sizeof name, "first_contact %s %d %d", job, sender, receiver);
+            if (check.rank == sender)
+                send_first(name, receiver, eager[at % 5]);
+            if (check.rank == receiver)
+                receive_first(name, sender, eager[at % 5]);
+        }
+}
+
 int main(int argc, char **argv) {
-    static const char *const modes[] = {"all_pairs", "pairs", "one_way", "ring", "hub"};
+    static const char *const modes[] = {"all_pairs", "pairs", "one_way", "ring", "hub", "blocking"};
     int mode = 0, at = 1;
     check_start(&argc, &argv, 2); // sends nothing
     if (at < argc && argv[at][0] != '-') {
-        while (mode < 5 && strcmp(argv[at], modes[mode]) != 0)
+        while (mode < 6 && strcmp(argv[at], modes[mode]) != 0)
             mode++;
         at++;
     }
@@ -136,9 +188,9 @@ int main(int argc, char **argv) {
         delay_us = atoi(argv[at + 1]);
         at += 2;
     }
-    if (mode == 5 || at != argc || delay_us < 0 || delay_us > 100000) {
+    if (mode == 6 || at != argc || delay_us < 0 || delay_us > 100000) {
         if (check.rank == 0)
-            fprintf(stderr, "usage: first_contact [all_pairs|pairs|one_way|ring|hub] [--delay-us 0..100000]\n");
+            fprintf(stderr, "usage: first_contact [all_pairs|pairs|one_way|ring|hub|blocking] [--delay-us 0..100000]\n");
         MPI_Finalize();
         return CHECK_USAGE_EXIT;
     }
@@ -150,6 +202,8 @@ int main(int argc, char **argv) {
         pairs(mode == 2);
     else if (mode == 3)
         ring();
+    else if (mode == 5)
+        blocking();
     else if (check.rank == 0)
         with_ranks_to_the_right(1, check.size - 1, delay_us);
     else

@@ -4,24 +4,52 @@
 // each reports for itself, and rank 0 for the count. Made to be run many times: what one run leaves behind shows in the
 // next. Runs with 1 or more ranks.
 //
-// usage: init_finalize [--threads]     asks for MPI_THREAD_MULTIPLE
+// usage: init_finalize [--threads|--pending]
+//   --threads  asks for MPI_THREAD_MULTIPLE
+//   --pending  leaves requests behind, which MPI calls erroneous mostly, and programs do: receives that nothing comes for, in
+//              communicators that are freed and in one that is not, freed requests among them; short and long sends that nobody
+//              receives; persistent requests that were never started. The job ends, and in time
 #include "check.h"
 
+enum { SHORT = 100, LONG = 1 << 20 };
+
+static void leave_pending(void) {
+    static char out[LONG], in[LONG];
+    int peer = (check.rank + 1) % check.size;
+    MPI_Request request;
+    MPI_Comm freed, kept;
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &kept));
+    MPI_Comm communicators[] = {MPI_COMM_WORLD, freed, kept};
+    for (int i = 0; i < 3; i++) {
+        MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, MPI_ANY_SOURCE, 1, communicators[i], &request));
+        MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, peer, 2, communicators[i], &request));
+        MPI_OK(MPI_Request_free(&request));
+        MPI_OK(MPI_Isend(out, SHORT, MPI_CHAR, peer, 3, communicators[i], &request));
+        MPI_OK(MPI_Isend(out, LONG, MPI_CHAR, peer, 4, communicators[i], &request));
+        MPI_OK(MPI_Recv_init(in, SHORT, MPI_CHAR, peer, 5, communicators[i], &request));
+        MPI_OK(MPI_Ssend_init(out, SHORT, MPI_CHAR, peer, 6, communicators[i], &request));
+    }
+    MPI_OK(MPI_Comm_free(&freed));
+}
+
 int main(int argc, char **argv) {
-    int wanted = argc > 1 && strcmp(argv[1], "--threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+    bool threads = argc == 2 && strcmp(argv[1], "--threads") == 0, pending = argc == 2 && strcmp(argv[1], "--pending") == 0;
     int provided = -1, version, subversion, running = 0, finished = 0;
-    if (argc > 2 || (argc == 2 && wanted == MPI_THREAD_SINGLE)) {
-        fprintf(stderr, "usage: init_finalize [--threads]\n");
+    if (argc > 1 && !threads && !pending) {
+        fprintf(stderr, "usage: init_finalize [--threads|--pending]\n");
         return CHECK_USAGE_EXIT;
     }
-    MPI_Init_thread(&argc, &argv, wanted, &provided);
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(1);
-    check_case("mpi_starts_and_ends_without_traffic");
+    check_case(pending ? "mpi_ends_though_requests_are_pending" : "mpi_starts_and_ends_without_traffic");
     MPI_Initialized(&running);
     MPI_Get_version(&version, &subversion);
     check_int("MPI runs", 1, running);
     check_true("MPI version is at least 3", version >= 3);
     check_true("rank is one of the ranks", check.rank >= 0 && check.rank < check.size);
+    if (pending)
+        leave_pending();
     MPI_Finalize();
     MPI_Finalized(&finished);
     check_int("MPI has ended", 1, finished);

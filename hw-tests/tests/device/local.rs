@@ -33,7 +33,7 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("communicators", &[4], &[], 0.25),
     ("threads", &[2], &[], 1.0),
     ("rma_transfer", &[2], &[], 1.0),
-    ("pending_at_end", &[2], &[], 1.0),
+    ("init_finalize", &[2], &["--pending"], 1.0),
     ("unexpected_memory", &[2, 4], &[], 0.15),
 ];
 

@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::on_two_nodes("a first blocking send between two nodes has left when it returns", |site| {
             // Fifteen pairs of ranks meet in each run.
-            (0..2).try_for_each(|_| across("first_send", 6, 1.0).passes(site))
+            (0..2).try_for_each(|_| across("first_contact", 6, 1.0).arguments(&["blocking"]).passes(site))
         }),
         Test::on_two_nodes("messages arrive whole over a network that loses packets", |site| {
             let lossy = Lossy::new(site, "tc qdisc add dev IFACE root netem loss 1%", "tc qdisc del dev IFACE root")?;

@@ -231,21 +231,24 @@ static CASES: &[Case] = &[
     },
     Case {
         sentence: "a first blocking send has left when it returns",
-        program: "first_send",
+        program: "first_contact",
+        arguments: &["blocking"],
         ranks: &[2, 4, 8],
         quick: true,
         ..PLAIN
     },
     Case {
         sentence: "a first blocking send has left when it returns, over tcp",
-        program: "first_send",
+        program: "first_contact",
+        arguments: &["blocking"],
         parameters: &[("btl_ibex_connect_via", "tcp")],
         ranks: &[8],
         ..PLAIN
     },
     Case {
         sentence: "a first blocking send has left when it returns although handshake packets are lost",
-        program: "first_send",
+        program: "first_contact",
+        arguments: &["blocking"],
         faults: FAULTY_HANDSHAKE,
         ranks: &[4],
         ..PLAIN
@@ -467,7 +470,8 @@ static OF_PML: &[Case] = &[
     },
     Case {
         sentence: "mpi ends though requests are pending",
-        program: "pending_at_end",
+        program: "init_finalize",
+        arguments: &["--pending"],
         ranks: &[1, 2, 4],
         quick: true,
         ..PLAIN
@@ -620,7 +624,6 @@ static OVER_THE_PML: &[&str] = &[
     "pt2pt_flood",
     "outstanding",
     "self_messages",
-    "first_send",
     "collectives",
     "communicators",
     "many_communicators",

@@ -15,36 +15,41 @@ use hw_tests::Job;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A sentence, the program, and on how many ranks.
-const CHECKED: [(&str, &str, usize); 16] = [
-    ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", 2),
-    ("callbacks of MPI_T that may do anything get all that happened where the tool calls", "mpi_t_require_none", 2),
-    ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", 2),
-    ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", 2),
-    ("PERUSE says what it supports", "peruse_queries", 2),
-    ("PERUSE measures what lies between two events", "peruse_unexpected", 2),
-    ("PERUSE refuses events of queues that the transport has not", "peruse_queues", 2),
-    ("PERUSE counts what each peer sends", "peruse_receives", 2),
-    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", 2),
-    ("callbacks of PERUSE are told what the transport knows", "peruse_transfers", 2),
-    ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", 4),
-    ("callbacks of PERUSE are called as things happen", "peruse_order", 2),
-    ("a window that opens while a message is under way has the rest of it", "peruse_windows", 2),
-    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", 2),
-    ("PERUSE works with threads", "peruse_threads", 2),
-    ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", 2),
+/// A sentence, the program, its arguments, and on how many ranks.
+const CHECKED: [(&str, &str, &[&str], usize); 16] = [
+    ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
+    (
+        "callbacks of MPI_T that may do anything get all that happened where the tool calls",
+        "mpi_t_require_none",
+        &[],
+        2,
+    ),
+    ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
+    ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", &[], 2),
+    ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
+    ("PERUSE measures what lies between two events", "peruse_examples", &["between"], 2),
+    ("PERUSE refuses events of queues that the transport has not", "peruse_examples", &["searches"], 2),
+    ("PERUSE counts what each peer sends", "peruse_examples", &["receives"], 2),
+    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
+    ("callbacks of PERUSE are told what the transport knows", "peruse_transfers", &[], 2),
+    ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
+    ("callbacks of PERUSE are called as things happen", "peruse_order", &[], 2),
+    ("a window that opens while a message is under way has the rest of it", "peruse_windows", &[], 2),
+    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
+    ("PERUSE works with threads", "peruse_threads", &[], 2),
+    ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", &[], 2),
 ];
 
-/// Those that are run where ibex does the matching: a sentence, the program, its argument, and on how many ranks.
+/// Those that are run where ibex does the matching: the same.
 const OVER_THE_PML: [(&str, &str, &[&str], usize); 12] = [
-    ("PERUSE supports every event", "peruse_queries", &["all"], 2),
+    ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
     ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
-    ("PERUSE measures how long messages are unexpected", "peruse_unexpected", &[], 2),
-    ("PERUSE measures searches of the queues", "peruse_queues", &[], 2),
-    ("PERUSE counts for each peer what waits in the queues", "peruse_receives", &[], 2),
+    ("PERUSE measures how long messages are unexpected", "peruse_examples", &["between"], 2),
+    ("PERUSE measures searches of the queues", "peruse_examples", &["searches"], 2),
+    ("PERUSE counts for each peer what waits in the queues", "peruse_examples", &["receives"], 2),
     ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
     ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
     ("PERUSE works with threads", "peruse_threads", &[], 2),
@@ -74,8 +79,8 @@ pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("every tool in the folder is run by a test", |_| {
             let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
-            let listed = CHECKED.iter().map(|(_, program, _)| *program).chain(over_the_pml);
-            let elsewhere = ["writing_a_tool", "peruse_ending", "mpi_t_protocols"];
+            let listed = CHECKED.iter().map(|(_, program, _, _)| *program).chain(over_the_pml);
+            let elsewhere = ["writing_a_tool", "mpi_t_protocols"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         })
         .quick(),
@@ -89,9 +94,13 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
         Test::new("a window that opens while a message comes in pieces has the rest of them", window_in_pieces),
     ];
-    for (sentence, program, ranks) in CHECKED {
+    for (sentence, program, arguments, ranks) in CHECKED {
         let test = Test::new(sentence, move |site| {
-            if can_run(program, sentence, site) { Launch::new(program, ranks).passes(site) } else { Ok(()) }
+            if can_run(program, sentence, site) {
+                Launch::new(program, ranks).arguments(arguments).passes(site)
+            } else {
+                Ok(())
+            }
         });
         let is_also_over_the_pml = OVER_THE_PML.iter().any(|(_, other, _, _)| *other == program);
         tests.push(if is_also_over_the_pml { test } else { test.quick() });
@@ -180,7 +189,7 @@ fn window_in_pieces(site: &mut Site) -> Result<()> {
 
 /// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.
 fn failing_callbacks(site: &mut Site) -> Result<()> {
-    let ending = |answer: &str| Launch::new("peruse_ending", 2).arguments(&[answer]);
+    let ending = |answer: &str| Launch::new("peruse_examples", 2).arguments(&["ending", answer]);
     ending("0").passes(site)?;
     for answer in ["16", "-7", "256", "65536"] {
         let said = format!("PERUSE_COMM_REQ_XFER_END returned {answer} instead of MPI_SUCCESS");

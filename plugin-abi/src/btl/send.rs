@@ -4,7 +4,7 @@
 //! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
 //! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking
 //! send returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message
-//! wait in the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_send.c`,
+//! wait in the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_contact.c`,
 //! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What the examples of PERUSE 2.0, appendix B, do, and a callback that fails. Below ob1 the library knows transfers and arrivals
+// alone: what else an example asks for is refused by the registration as the queries say, and the rest is watched. 2 or more ranks.
+//
+// usage: peruse_examples queries [all]   9.1.1: the environment, the events, the scope of the queues; both ways of asking agree.
+//                                        `all`: every event of the specification is supported
+//        peruse_examples between         9.1.2: one callback for the event that begins something and the one that ends it; what lies
+//                                        between is measured by the unique id
+//        peruse_examples searches        9.1.3: how long searches of the queues take
+//        peruse_examples receives        9.1.4: for each peer, how many receives are posted and messages unexpected, and how many at once
+//        peruse_examples ending ANSWER   a callback returns ANSWER at the tenth message from its peer: unless that is MPI_SUCCESS the
+//                                        job ends there, and "went on" is not printed
+#include "../mpi/check.h"
+#include <peruse.h>
+
+enum { MESSAGES = 100, NUMBERS = 160, ROUNDS = 50, AT_ONCE = 6 };
+
+static int event_of(peruse_event_h handle) {
+    int event = PERUSE_EVENT_INVALID;
+    PERUSE_Event_get(handle, &event);
+    return event;
+}
+
+static void begin(int event, peruse_comm_callback_f *callback, void *parameter, peruse_event_h *handle) {
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, MPI_COMM_WORLD, callback, parameter, handle));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(*handle));
+}
+
+static void end(peruse_event_h *handle) {
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(*handle));
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(handle));
+    check_true("a released handle is null", *handle == PERUSE_EVENT_HANDLE_NULL);
+}
+
+// Rank 0 receives what rank 1 sends; the first `early` messages may come before their receives are posted, the others not.
+static void receive_many(int early) {
+    static int numbers[MESSAGES][NUMBERS];
+    MPI_Request requests[MESSAGES];
+    if (check.rank == 0) {
+        for (int i = 0; i < MESSAGES; i++)
+            MPI_OK(MPI_Irecv(numbers[i], NUMBERS, MPI_INT, 1, 0, MPI_COMM_WORLD, &requests[i]));
+        MPI_OK(MPI_Send(NULL, 0, MPI_INT, 1, 0, MPI_COMM_WORLD));
+        for (int i = 0; i < MESSAGES; i++)
+            MPI_OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+    } else if (check.rank == 1) {
+        for (int i = 0; i < MESSAGES; i++) {
+            MPI_OK(MPI_Send(numbers[i], NUMBERS, MPI_INT, 0, 0, MPI_COMM_WORLD));
+            if (i + 1 == early)
+                MPI_OK(MPI_Recv(NULL, 0, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+    }
+}
+
+// ---- 9.1.1 ----------------------------------------------------------------------------------------------------------
+
+static const char *const names[] = {
+    "PERUSE_COMM_REQ_ACTIVATE",          "PERUSE_COMM_REQ_MATCH_UNEX",
+    "PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", "PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q",
+    "PERUSE_COMM_REQ_XFER_BEGIN",        "PERUSE_COMM_REQ_XFER_END",
+    "PERUSE_COMM_REQ_COMPLETE",          "PERUSE_COMM_REQ_NOTIFY",
+    "PERUSE_COMM_MSG_ARRIVED",           "PERUSE_COMM_MSG_INSERT_IN_UNEX_Q",
+    "PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", "PERUSE_COMM_MSG_MATCH_POSTED_REQ",
+    "PERUSE_COMM_SEARCH_POSTED_Q_BEGIN", "PERUSE_COMM_SEARCH_POSTED_Q_END",
+    "PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN", "PERUSE_COMM_SEARCH_UNEX_Q_END",
+};
+
+static void queries(bool all) {
+    int variables = -1, supported = -1, scope = -1, *events = NULL;
+    char **environment = NULL, **supported_names = NULL;
+    check_int("environment", PERUSE_SUCCESS, PERUSE_Query_environment(&variables, &environment));
+    for (int i = 0; i < variables; i++)
+        check_true("a variable has a value", strchr(environment[i], '=') != NULL);
+
+    check_int("events", PERUSE_SUCCESS, PERUSE_Query_supported_events(&supported, &supported_names, &events));
+    for (int i = 0; check.rank == 0 && i < supported; i++)
+        printf("%s=%d\n", supported_names[i], events[i]);
+
+    check_int("scope", PERUSE_SUCCESS, PERUSE_Query_queue_event_scope(&scope));
+    if (check.rank == 0)
+        printf("scope %s, %d variables\n", scope == PERUSE_PER_COMM ? "per communicator" : "global", variables);
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int event = -7, listed = 0;
+        int code = PERUSE_Query_event(names[i], &event);
+        for (int s = 0; s < supported; s++)
+            listed += strcmp(names[i], supported_names[s]) == 0 && events[s] == event;
+        if (check.rank == 0)
+            printf("%s is %s\n", names[i], code == PERUSE_SUCCESS ? "supported" : "not supported");
+        check_int(names[i], listed ? PERUSE_SUCCESS : PERUSE_ERR_EVENT, code);
+        check_true("an event that is not supported has no number", listed || event == PERUSE_EVENT_INVALID);
+        bool of_transport = strncmp(names[i], "PERUSE_COMM_REQ_XFER_", 21) == 0 || strcmp(names[i], "PERUSE_COMM_MSG_ARRIVED") == 0;
+        check_int("transfers and arrivals are supported, the rest where ibex does the matching", all || of_transport, listed);
+    }
+}
+
+// ---- 9.1.2 ----------------------------------------------------------------------------------------------------------
+
+// A measure of what lies between two events.
+struct measure {
+    int begin, end;      // the events
+    int begun, finished; // how often each was seen
+    double total, most;  // seconds
+    struct {
+        MPI_Aint id;
+        bool used;
+        double since;
+    } open[MESSAGES];
+};
+
+static int on_either(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    struct measure *measure = parameter;
+    int event = event_of(handle), slot = 0;
+    char *name = NULL;
+    PERUSE_Query_event_name(event, &name);
+    // Messages of collective calls have tags of their own.
+    if (spec->operation != PERUSE_RECV || spec->tag != 0)
+        return MPI_SUCCESS;
+    if (event == measure->begin) {
+        while (slot < MESSAGES - 1 && measure->open[slot].used)
+            slot++;
+        measure->open[slot].id = id;
+        measure->open[slot].used = true;
+        measure->open[slot].since = MPI_Wtime();
+        measure->begun++;
+    } else if (event == measure->end) {
+        while (slot < MESSAGES && (measure->open[slot].id != id || !measure->open[slot].used))
+            slot++;
+        if (slot == MESSAGES) {
+            check_fail("%s of %ld: expected a beginning, got none", name, (long)id);
+            return MPI_SUCCESS;
+        }
+        double took = MPI_Wtime() - measure->open[slot].since;
+        measure->open[slot].used = false;
+        measure->total += took;
+        measure->most = took > measure->most ? took : measure->most;
+        measure->finished++;
+    } else {
+        return MPI_ERR_INTERN;
+    }
+    return MPI_SUCCESS;
+}
+
+// The two events by their names; false where one is not supported.
+static bool choose(struct measure *measure, const char *begin, const char *end) {
+    return PERUSE_Query_event(begin, &measure->begin) == PERUSE_SUCCESS && PERUSE_Query_event(end, &measure->end) == PERUSE_SUCCESS;
+}
+
+static void between(MPI_Comm apart) {
+    static struct measure measure;
+    peruse_event_h first, last;
+    bool unexpected = choose(&measure, "PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", "PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q");
+    if (!unexpected)
+        check_true("transfers are supported", choose(&measure, "PERUSE_COMM_REQ_XFER_BEGIN", "PERUSE_COMM_REQ_XFER_END"));
+    if (check.rank == 0) {
+        begin(measure.begin, on_either, &measure, &first);
+        begin(measure.end, on_either, &measure, &last);
+    }
+    // Nothing comes before there is who measures it.
+    MPI_OK(MPI_Barrier(apart));
+    receive_many(MESSAGES / 2 + 1);
+    if (check.rank != 0)
+        return;
+    end(&first);
+    end(&last);
+    printf("%s: %d measured, mean %.9f s, most %.9f s\n", unexpected ? "in the unexpected queue" : "in transfer", measure.finished,
+           measure.total / (measure.finished ? measure.finished : 1), measure.most);
+    if (!unexpected) {
+        check_int("messages that began", MESSAGES, measure.begun);
+        check_int("messages that ended", MESSAGES, measure.finished);
+    }
+}
+
+// ---- 9.1.3 ----------------------------------------------------------------------------------------------------------
+
+enum { SEARCHES = 4 };
+
+static const int searched[SEARCHES] = {PERUSE_COMM_SEARCH_POSTED_Q_BEGIN, PERUSE_COMM_SEARCH_POSTED_Q_END,
+                                       PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN, PERUSE_COMM_SEARCH_UNEX_Q_END};
+
+static double since[2], total[2]; // seconds in the posted and the unexpected queue
+
+static int on_search(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    (void)id, (void)spec, (void)parameter;
+    for (int i = 0; i < SEARCHES; i++) {
+        if (event_of(handle) != searched[i])
+            continue;
+        if (i % 2 == 0)
+            since[i / 2] = MPI_Wtime();
+        else
+            total[i / 2] += MPI_Wtime() - since[i / 2];
+        return MPI_SUCCESS;
+    }
+    return MPI_ERR_INTERN;
+}
+
+static void searches(MPI_Comm apart) {
+    peruse_event_h handles[SEARCHES];
+    int registered = 0;
+    for (int i = 0; i < SEARCHES; i++) {
+        char *name = NULL;
+        int known = PERUSE_Query_event_name(searched[i], &name);
+        int code = PERUSE_Event_comm_register(searched[i], MPI_COMM_WORLD, on_search, NULL, &handles[registered]);
+        check_int("what the query says, and what the registration", known, code);
+        check_true("refused because the event is not supported", code == PERUSE_SUCCESS || code == PERUSE_ERR_EVENT);
+        if (code == PERUSE_SUCCESS)
+            check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[registered++]));
+    }
+    if (check.rank == 0 && registered < SEARCHES)
+        printf("%d of %d events of searches cannot be registered\n", SEARCHES - registered, SEARCHES);
+    MPI_OK(MPI_Barrier(apart));
+    receive_many(MESSAGES / 4 + 1);
+    for (int i = 0; i < registered; i++)
+        end(&handles[i]);
+    if (check.rank == 0)
+        printf("searching the posted queue %.9f s, the unexpected queue %.9f s\n", total[0], total[1]);
+}
+
+// ---- 9.1.4 ----------------------------------------------------------------------------------------------------------
+
+static const char *const queued[AT_ONCE] = {
+    "PERUSE_COMM_REQ_INSERT_IN_POSTED_Q",  "PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q", "PERUSE_COMM_MSG_INSERT_IN_UNEX_Q",
+    "PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", "PERUSE_COMM_REQ_XFER_BEGIN",           "PERUSE_COMM_REQ_XFER_END",
+};
+
+// What came in and went out of one thing: the posted queue, the unexpected queue, transfers to here.
+struct queue {
+    int number, length, most;
+    double mean;
+};
+
+static int queue_events[AT_ONCE];
+static struct queue (*peers)[AT_ONCE / 2];
+
+static int on_queue(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    (void)id, (void)parameter;
+    // Messages of collective calls have tags of their own.
+    if (spec->operation != PERUSE_RECV || spec->tag < 0)
+        return MPI_SUCCESS;
+    for (int i = 0; i < AT_ONCE; i++) {
+        if (event_of(handle) != queue_events[i])
+            continue;
+        struct queue *queue = &peers[spec->peer][i / 2];
+        if (i % 2 == 0) {
+            queue->number++;
+            queue->length++;
+            queue->most = queue->length > queue->most ? queue->length : queue->most;
+            queue->mean += (queue->length - queue->mean) / queue->number;
+        } else {
+            queue->length--;
+        }
+        return MPI_SUCCESS;
+    }
+    return MPI_ERR_INTERN;
+}
+
+static void receives(void) {
+    static const char *const what[] = {"posted receives", "unexpected messages", "transfers"};
+    int next = (check.rank + 1) % check.size, before = (check.rank + check.size - 1) % check.size;
+    peruse_event_h handles[AT_ONCE];
+    bool supported[AT_ONCE];
+    peers = calloc((size_t)check.size, sizeof *peers);
+    for (int i = 0; i < AT_ONCE; i++) {
+        supported[i] = PERUSE_Query_event(queued[i], &queue_events[i]) == PERUSE_SUCCESS;
+        if (supported[i])
+            begin(queue_events[i], on_queue, NULL, &handles[i]);
+        else
+            check_int(queued[i], PERUSE_ERR_EVENT,
+                      PERUSE_Event_comm_register(queue_events[i], MPI_COMM_WORLD, on_queue, NULL, &handles[i]));
+    }
+    // A message of a rank that is ahead may not come before there is who counts it.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < ROUNDS; i++) {
+        int sent = i, got = -1;
+        MPI_OK(MPI_Sendrecv(&sent, 1, MPI_INT, next, i, &got, 1, MPI_INT, before, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        check_int("message", i, got);
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        if (supported[i])
+            end(&handles[i]);
+    for (int kind = 0; kind < AT_ONCE / 2; kind++) {
+        if (!supported[2 * kind]) {
+            if (check.rank == 0)
+                printf("%s: not supported\n", what[kind]);
+            continue;
+        }
+        struct queue *queue = &peers[before][kind];
+        printf("rank %d, peer %d: %d %s, at most %d at once, %.2f on average\n", check.rank, before, queue->number, what[kind],
+               queue->most, queue->mean);
+        check_int("still open", 0, queue->length);
+    }
+    check_int("transfers that were seen", ROUNDS, peers[before][2].number);
+    // Each message waits for its receive, or its receive for it.
+    check_int("receives and messages that waited", supported[0] && supported[2] ? ROUNDS : 0,
+              peers[before][0].number + peers[before][1].number);
+    free(peers);
+}
+
+// ---- an end ---------------------------------------------------------------------------------------------------------
+
+static int received;
+
+static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *answer) {
+    (void)handle, (void)id;
+    received += spec->operation == PERUSE_RECV && spec->tag >= 0;
+    return received == 10 ? *(int *)answer : MPI_SUCCESS;
+}
+
+static void ending(int answer) {
+    peruse_event_h handle;
+    if (check.rank == 1)
+        begin(PERUSE_COMM_REQ_XFER_END, on_message, &answer, &handle);
+    for (int i = 0; i < 100; i++) {
+        int number = i;
+        MPI_OK(MPI_Bcast(&number, 1, MPI_INT, 0, MPI_COMM_WORLD));
+        if (check.rank < 2)
+            MPI_OK(MPI_Sendrecv_replace(&number, 1, MPI_INT, 1 - check.rank, 0, 1 - check.rank, 0, MPI_COMM_WORLD,
+                                        MPI_STATUS_IGNORE));
+    }
+    // An active one is released, too.
+    if (check.rank == 1)
+        check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+    printf("went on\n");
+}
+
+int main(int argc, char **argv) {
+    MPI_Comm apart;
+    check_start(&argc, &argv, 2);
+    const char *which = argc > 1 ? argv[1] : "", *more = argc > 2 ? argv[2] : "";
+    check_case("an_example_of_peruse_%s%s%s", which, *more ? "_" : "", more);
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &apart));
+    check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
+    if (strcmp(which, "queries") == 0) {
+        queries(strcmp(more, "all") == 0);
+    } else if (strcmp(which, "between") == 0) {
+        between(apart);
+    } else if (strcmp(which, "searches") == 0) {
+        searches(apart);
+    } else if (strcmp(which, "receives") == 0) {
+        receives();
+    } else if (strcmp(which, "ending") == 0) {
+        ending(atoi(more));
+    } else {
+        if (check.rank == 0)
+            fprintf(stderr, "usage: peruse_examples queries [all] | between | searches | receives | ending ANSWER\n");
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
+    MPI_OK(MPI_Comm_free(&apart));
+    check_end_case();
+    return check_finish();
+}
