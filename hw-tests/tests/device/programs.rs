@@ -2,7 +2,9 @@
 //! The MPI programs of hw-tests/mpi on one node: which, with how many ranks, with which parameters.
 //!
 //! Each program runs plainly and where it matters with parameters that force another path (queues that are always full,
-//! no zero-copy, another carrier of the handshake). A program that is in the folder and not in this list is a failure.
+//! no zero-copy, another carrier of the handshake): over the PML. Over ob1 it runs once, and with what only the BTL knows.
+//! What looks at what only the BTL sees runs over ob1 alone. A program that is in the folder and not in this list is a
+//! failure.
 //!
 //! Setup grade; any thread.
 
@@ -611,7 +613,10 @@ static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down"];
 /// Programs that the quick tier leaves out: 12 s and 4 GiB of memory; 5 s, and what it does is found in traces.
 const NOT_QUICK: [&str; 2] = [LONG, "waits"];
 
-/// Programs that are also run over the PML. Not those that look at what only a BTL sees.
+/// Parameters of the BTL that the PML does not look at.
+const OF_THE_BTL: [&str; 3] = ["btl_ibex_flags", "btl_ibex_min_rdma_pipeline_size", "btl_ibex_zero_copy_min"];
+
+/// Programs that are run over the PML. Not those that look at what only a BTL sees.
 static OVER_THE_PML: &[&str] = &[
     "init_finalize",
     "pt2pt_modes",
@@ -655,16 +660,36 @@ pub(crate) fn tests() -> Vec<Test> {
         tests.push(over_the_pml(case, ranks));
     }
     for (case, ranks) in CASES.iter().flat_map(each_number_of_ranks) {
-        let is_over_the_pml = OVER_THE_PML.contains(&case.program);
-        if is_over_the_pml {
+        let (is_of_pml, is_of_btl) = faces(case);
+        if is_of_pml {
             tests.push(over_the_pml(case, ranks));
         }
-        let test = test(case, named(case, ranks), move |site| run(site, case, ranks, None));
-        let test = if is_device_independent(case, ranks) { test.device_independent() } else { test };
-        let is_also_over_ob1 = !is_over_the_pml || QUICK_OVER_OB1.contains(&case.program);
-        tests.push(if is_also_over_ob1 { in_its_tier(test, case, ranks) } else { test });
+        if is_of_btl || is_the_run(case, ranks) {
+            let test = test(case, named(case, ranks), move |site| run(site, case, ranks, None));
+            let test = if is_device_independent(case, ranks) { test.device_independent() } else { test };
+            let is_quick = !is_of_pml || QUICK_OVER_OB1.contains(&case.program);
+            tests.push(if is_quick { in_its_tier(test, case, ranks) } else { test });
+        }
     }
     tests
+}
+
+/// Whether a case is one of the PML, and whether it tells something of the BTL that another run does not.
+fn faces(case: &Case) -> (bool, bool) {
+    if !OVER_THE_PML.contains(&case.program) {
+        return (false, true);
+    }
+    let is_of_btl = |name: &str| OF_THE_BTL.contains(&name);
+    let mut names = case.parameters.iter().map(|(name, _)| *name);
+    let is_of_btl_alone = !case.parameters.is_empty() && names.clone().all(is_of_btl);
+    // What list of BTLs there is means another thing to each.
+    (!is_of_btl_alone, names.any(|name| is_of_btl(name) || name == "btl"))
+}
+
+/// Whether it is the one run that a program has where it has one: that of the quick tier, or of the program too long for it.
+fn is_the_run(case: &Case, ranks: usize) -> bool {
+    let usual = if case.ranks.contains(&2) { 2 } else { case.ranks[0] };
+    (case.quick || case.program == LONG) && ranks == usual
 }
 
 fn each_number_of_ranks(case: &'static Case) -> impl Iterator<Item = (&'static Case, usize)> {
@@ -699,8 +724,7 @@ const QUICK_ON_EACH_DEVICE: &[&str] = &["pt2pt_matching", "rma_transfer", "event
 
 /// The test in the quick tier, if it is the run of a case there.
 fn in_its_tier(test: Test, case: &Case, ranks: usize) -> Test {
-    let is_the_run = ranks == if case.ranks.contains(&2) { 2 } else { case.ranks[0] };
-    match case.quick && is_the_run {
+    match case.quick && is_the_run(case, ranks) {
         true if QUICK_ON_EACH_DEVICE.contains(&case.program) => test.quick_on_each_device(),
         true => test.quick(),
         false => test,
