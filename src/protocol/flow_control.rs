@@ -5,7 +5,7 @@
 //! [`Kept`] is the receiver's side, one for a process: it adds up what is kept of unexpected messages, and says beyond
 //! the bound that who sent a message is to be held back (`HoldBack`), and below half of it that all of those may go on
 //! (`GoOn`). [`Outgoing`] is the sender's side: what becomes of each message ([`Way`]). Nobody counts credits: a
-//! message that finds its receive is never looked at here, and a sender whom nobody has held back has an empty table.
+//! message that finds its receive is never looked at here, and a sender whom nobody holds back has an empty table.
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
@@ -183,11 +183,9 @@ pub enum Way {
     Pends,
 }
 
-/// What a sender knows of a peer.
+/// What a sender knows of a peer to which not all goes freely.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Of the last word, if there was any.
-    heard: Option<u64>,
     is_held_back: bool,
     /// Bytes that wait for the port.
     waiting: u64,
@@ -198,6 +196,11 @@ struct Peer {
 }
 
 impl Peer {
+    /// Whether all goes freely to it again.
+    fn is_free(&self) -> bool {
+        !self.is_held_back && self.waiting == 0 && self.pending.is_empty()
+    }
+
     /// The communicator whose turn it is, of those of which messages pend.
     fn next_turn(&self) -> Option<u32> {
         let later = self.pending.range((Bound::Excluded(self.turn), Bound::Unbounded)).next();
@@ -219,15 +222,18 @@ struct Queue<R> {
 #[derive(Debug)]
 pub struct Outgoing<P, R> {
     limits: Limits,
+    /// Those to which not all goes freely.
     peers: HashMap<P, Peer>,
     queues: HashMap<(P, u32), Queue<R>>,
+    /// The number of the last word of each peer that has said any: it outlives what the word was about.
+    heard: HashMap<P, u64>,
 }
 
 impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     /// Of a process that sends nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Outgoing { limits, peers: HashMap::new(), queues: HashMap::new() }
+        Outgoing { limits, peers: HashMap::new(), queues: HashMap::new(), heard: HashMap::new() }
     }
 
     /// Whether every message to every peer goes [`Way::Free`].
@@ -310,6 +316,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
             known.pending.remove(&context);
         }
         self.forget_if_idle(peer, context);
+        self.forget_if_free(peer);
         Some((send, way))
     }
 
@@ -340,13 +347,17 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// The peer has said something. The communicators of which messages may go now; `None`: that was said before.
     pub fn heard(&mut self, peer: P, word: Word) -> Option<Vec<u32>> {
-        let known = self.peers.entry(peer).or_default();
-        if known.heard.is_some_and(|last| word.number <= last) {
+        // Words are numbered from 1.
+        let last = self.heard.entry(peer).or_default();
+        if word.number <= *last {
             return None;
         }
-        known.heard = Some(word.number);
+        *last = word.number;
+        let known = self.peers.entry(peer).or_default();
         known.is_held_back = word.holds_back;
-        Some(known.pending.iter().copied().collect())
+        let pending = known.pending.iter().copied().collect();
+        self.forget_if_free(peer);
+        Some(pending)
     }
 
     /// A message of so many bytes waits for the port.
@@ -358,18 +369,23 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     pub fn went(&mut self, peer: P, bytes: u64) -> bool {
         let Some(known) = self.peers.get_mut(&peer) else { return false };
         known.waiting = known.waiting.saturating_sub(bytes);
-        let pends = !known.pending.is_empty();
-        if known.waiting == 0 && !pends && known.heard.is_none() {
-            self.peers.remove(&peer);
-            return false;
-        }
-        pends && !known.is_held_back && !self.limits.is_too_much(known.waiting)
+        let go = !known.pending.is_empty() && !known.is_held_back && !self.limits.is_too_much(known.waiting);
+        self.forget_if_free(peer);
+        go
     }
 
     /// A peer has gone, to which nothing is to go any more.
     pub fn forget(&mut self, peer: P) {
         self.peers.remove(&peer);
+        self.heard.remove(&peer);
         self.queues.retain(|(of, _), _| *of != peer);
+    }
+
+    /// Of a peer to which all goes freely nothing is kept, so that [`Self::is_free`] holds again.
+    fn forget_if_free(&mut self, peer: P) {
+        if self.peers.get(&peer).is_some_and(Peer::is_free) {
+            self.peers.remove(&peer);
+        }
     }
 
     /// Of a queue with nothing in it nothing is kept, and its window is again what it was.

@@ -93,6 +93,38 @@ fn the_last_word_counts_whichever_comes_last() {
 }
 
 #[test]
+fn who_may_go_on_is_as_free_as_before_he_was_held_back() {
+    let mut outgoing = Outgoing::new(LIMITS);
+    hold_back(&mut outgoing, 1);
+    assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
+    outgoing.pend(PEER, 0, 1);
+    outgoing.waits(PEER, 8);
+    assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
+    outgoing.answered(PEER, 0);
+    outgoing.answered(PEER, 0);
+    assert!(!outgoing.is_free(), "a message waits for the port");
+    assert!(!outgoing.went(PEER, 8));
+    assert!(outgoing.is_free());
+    assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), None, "it was said before the last");
+    assert!(outgoing.is_free());
+}
+
+#[test]
+fn a_peer_that_is_held_back_is_not_free_though_nothing_is_on_its_way() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    outgoing.waits(PEER, 8);
+    hold_back(&mut outgoing, 1);
+    assert!(!outgoing.went(PEER, 8));
+    assert!(!outgoing.is_free());
+    assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+    assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
+    assert!(!outgoing.is_free(), "one is not answered");
+    outgoing.answered(PEER, 0);
+    assert!(outgoing.is_free());
+}
+
+#[test]
 fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     outgoing.waits(PEER, 20);
