@@ -17,7 +17,8 @@
 //! Where a message was lost, as the adapter had it when it gave up, nothing of this helps: the sender ends the job.
 //! Pending grade: who has never moved costs the receiver a count. Threads: the owner's. Tests: at the end of the file.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 /// A receiver's side: the messages of a peer that has moved.
 #[derive(Debug)]
@@ -30,15 +31,15 @@ pub struct Merging<M> {
     segments: Vec<u32>,
     /// Segments of which it is known how many messages they have.
     ends: Vec<(u32, u32)>,
-    /// What came early, with its segment, in order of arrival.
-    held: VecDeque<(u32, M)>,
+    /// What came early, by its segment, in order of arrival. No segment is there without a message.
+    held: HashMap<u32, VecDeque<M>>,
 }
 
 impl<M> Merging<M> {
     /// Of a peer that has sent `received` messages, by one of so many ports, and has never moved.
     #[must_use]
     pub fn new(ports: usize, received: u32) -> Self {
-        Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: VecDeque::new() }
+        Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }
 
     /// A message has come by this port. True: it is its turn, and it is counted; false: it is to be held.
@@ -50,7 +51,7 @@ impl<M> Merging<M> {
 
     /// Holds a message that came by this port.
     pub fn hold(&mut self, port: usize, message: M) {
-        self.held.push_back((self.segments[port], message));
+        self.held.entry(self.segments[port]).or_default().push_back(message);
     }
 
     /// The messages have moved to this port: segment number `segment` begins there, and the one before has `count`
@@ -63,9 +64,13 @@ impl<M> Merging<M> {
     /// The next of the held messages whose turn it is now; it is counted.
     pub fn release(&mut self) -> Option<M> {
         loop {
-            if let Some(at) = self.held.iter().position(|(segment, _)| *segment == self.now) {
+            if let Entry::Occupied(mut held) = self.held.entry(self.now) {
                 self.dealt_with = self.dealt_with.wrapping_add(1);
-                return self.held.remove(at).map(|(_, message)| message);
+                let first = held.get_mut().pop_front();
+                if held.get().is_empty() {
+                    held.remove();
+                }
+                return first;
             }
             let end = (self.now, self.dealt_with);
             let at = self.ends.iter().position(|known| *known == end)?;
@@ -126,6 +131,23 @@ mod tests {
             }
             prop_assert_eq!(out, (0..total).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_message_in_turn_costs_the_same_however_many_wait_for_a_later_segment() {
+        const MANY: u32 = 1 << 16;
+        let mut merging = Merging::new(2, 0);
+        merging.moved(1, 1, MANY);
+        for number in 0..MANY {
+            assert!(!merging.arrived(1));
+            merging.hold(1, number);
+        }
+        for _ in 1..MANY {
+            assert!(merging.arrived(0));
+            assert_eq!(merging.release(), None);
+        }
+        assert!(merging.arrived(0));
+        assert!((0..MANY).eq(std::iter::from_fn(|| merging.release())));
     }
 
     #[test]
