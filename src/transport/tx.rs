@@ -104,6 +104,8 @@ pub(super) struct Tx<S> {
     bounce: Bounce<S>,
     /// Peers with requests that wait.
     backlog: VecDeque<EndpointId>,
+    /// Sends that have succeeded and that no connection knows: those of queue pairs that close ([`Self::take_late`]).
+    late: Vec<WrId>,
 }
 
 impl<S: SendSlots> Tx<S> {
@@ -119,6 +121,7 @@ impl<S: SendSlots> Tx<S> {
             posted: Posted::with_capacity(1024),
             bounce: Bounce::new(slots),
             backlog: VecDeque::new(),
+            late: Vec::new(),
         }
     }
 
@@ -208,7 +211,7 @@ impl<S: SendSlots> Tx<S> {
         (batch, undelivered): (&mut Batch, &mut Undelivered),
         takes: &mut impl TakesRequests,
     ) {
-        let Some(done) = queue.retire(id.low()) else { return };
+        let Some(done) = queue.retire(id.low()) else { return self.is_late(id) };
         self.credits += done;
         self.is_freed |= done > 0;
         if !queue.bounced.is_empty() {
@@ -244,6 +247,34 @@ impl<S: SendSlots> Tx<S> {
         Some(failed)
     }
 
+    /// A send has succeeded that no connection knows.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_late(&mut self, id: WrId) {
+        self.late.push(id);
+    }
+
+    /// Takes those, in the order in which they completed.
+    pub(super) fn take_late(&mut self) -> Vec<WrId> {
+        std::mem::take(&mut self.late)
+    }
+
+    /// Of a queue pair that closes the request numbered `through`, and every one before it, has succeeded.
+    pub(super) fn succeeded<Q: QueuePair>(
+        &mut self,
+        queue: &mut SendQueue<Q>,
+        (to, through): (EndpointId, u32),
+        undelivered: &mut Undelivered,
+    ) {
+        let Some(done) = queue.retire(through) else { return };
+        self.credits += done;
+        self.is_freed |= done > 0;
+        self.bounce.take_back(&mut queue.bounced, through);
+        while let Some((_, token)) = self.posted.pop_through(&mut queue.tokens, through) {
+            undelivered.push(Completion::Request { token, to, outcome: Ok(()) });
+        }
+    }
+
     /// Posts the last request of a queue pair in error, which is flushed after all others. False where there is no room
     /// for it: only the adapter knows how many of the others it still has.
     pub(super) fn post_end_marker<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>) -> bool {
@@ -256,8 +287,8 @@ impl<S: SendSlots> Tx<S> {
         is_posted
     }
 
-    /// Destroys a send queue with its queue pair. What is posted to it comes back as failed, but for its end marker
-    /// where it `is_marked`; nothing waits for it any more.
+    /// Destroys a send queue with its queue pair. What is posted to it and not known to have succeeded comes back as
+    /// failed, but for its end marker where it `is_marked`; nothing waits for it any more.
     pub(super) fn close<Q: QueuePair>(
         &mut self,
         queue: SendQueue<Q>,

@@ -63,6 +63,13 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
     }
 
+    /// That of which a request of this number is in flight. No two have one, nor a connection in use
+    /// ([`SendQueue::succeed`]).
+    pub(crate) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
+        let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
+        self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
+    }
+
     /// Takes a queue pair in error that was `of` this endpoint, to be waited for until `end`.
     pub(crate) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
         self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
@@ -73,12 +80,11 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.iter_mut().filter(|closing| !closing.is_marked)
     }
 
-    /// The end marker of the queue pair of this number came.
-    pub(crate) fn flushed(&mut self, qp_num: u32, taken: Taken) {
-        let closing = self.queues.iter_mut().find(|closing| closing.queue.qp().number() == qp_num);
-        if let Some(closing) = closing {
-            closing.over.get_or_insert(taken);
-        }
+    /// The end marker of the queue pair of this number came. Returns whose it was, and its queue.
+    pub(crate) fn flushed(&mut self, qp_num: u32, taken: Taken) -> Option<(EndpointId, &mut SendQueue<Q>)> {
+        let closing = self.queues.iter_mut().find(|closing| closing.queue.qp().number() == qp_num)?;
+        closing.over.get_or_insert(taken);
+        Some((closing.of, &mut closing.queue))
     }
 
     /// Takes out those that can be destroyed: everything that is to come of them has come, or the time is over. Where

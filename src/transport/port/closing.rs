@@ -2,16 +2,18 @@
 //! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
 //!
 //! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their
-//! memory. Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks
+//! memory. What the adapter says of them until then counts: those that were delivered before succeed. Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks
 //! after the queue pairs that close, `poll.rs` tells of their end markers. Setup grade. One thread at a time
 //! (`&mut Port`). Tests: `tests/closings.rs`, and the engine's device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
 use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair as _};
+use crate::transport::completion::{Completion, Failed};
 use crate::transport::connections::closing::{ClosingQueue, Taken};
 use crate::transport::connections::connection::Connection;
-use crate::transport::work_request::EndpointId;
+use crate::transport::work_request::{EndpointId, WrId};
+use ibex_ffi::verbs::Status;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ impl<A: Adapter> Port<A> {
     }
 
     fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
+        // They are of queue pairs that close already.
+        self.settle_late();
         let mut queue = connection.into_queue();
         // Where even this fails the queue pair is in error already, or the device is gone.
         let _ = queue.qp_mut().fail();
@@ -55,15 +59,43 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The end marker of this queue pair came: all that was posted to it before is flushed.
+    /// The end marker of this queue pair came: what was posted to it before and has not failed has succeeded, though it
+    /// asked for no completion.
     #[cold]
     pub(super) fn flushed(&mut self, qp_num: u32) {
-        self.closing.flushed(qp_num, self.taken());
+        self.settle_late();
+        let taken = self.taken();
+        if let Some((to, queue)) = self.closing.flushed(qp_num, taken) {
+            let last = queue.next().wrapping_sub(1);
+            self.tx.succeeded(queue, (to, last), &mut self.undelivered);
+        }
+    }
+
+    /// Requests of queue pairs that close have succeeded.
+    fn settle_late(&mut self) {
+        for id in self.tx.take_late() {
+            if let Some(queue) = self.closing.with(id.endpoint(), id.low()) {
+                self.tx.succeeded(queue, (id.endpoint(), id.low()), &mut self.undelivered);
+            }
+        }
+    }
+
+    /// A request that no connection knows has failed: one of a queue pair that closes, if of any.
+    #[cold]
+    pub(super) fn failed_late(&mut self, id: WrId, status: Status) {
+        self.settle_late();
+        let Some(queue) = self.closing.with(id.endpoint(), id.low()) else { return };
+        let token = self.tx.retire_failed(queue, id, &mut self.undelivered);
+        if let Some(token) = token.filter(|token| token.0 != 0) {
+            let outcome = Err(Failed { status, posted: true });
+            self.undelivered.push(Completion::Request { token, to: id.endpoint(), outcome });
+        }
     }
 
     /// Destroys the queue pairs of which nothing is to come any more.
     #[cold]
     pub(super) fn look_after_closing(&mut self) {
+        self.settle_late();
         self.mark_ends();
         let (now, taken) = (self.adapter.now(), self.taken());
         for closing in self.closing.take_over(now, taken, self.cq.capacity()) {
@@ -73,6 +105,7 @@ impl<A: Adapter> Port<A> {
 
     /// Destroys all of them now: the port ends, or its device is lost.
     pub(super) fn destroy_closing(&mut self) {
+        self.settle_late();
         for closing in self.closing.take_all() {
             self.destroy(closing);
         }

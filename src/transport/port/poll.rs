@@ -213,8 +213,9 @@ impl<A: Adapter> Port<A> {
                 continue;
             }
             if id.is_send() {
-                if let Some(connection) = connections.get_mut(id.endpoint()) {
-                    tx.retire(connection.queue_mut(), id, (batch, undelivered), takes.requests());
+                match connections.get_mut(id.endpoint()) {
+                    Some(connection) => tx.retire(connection.queue_mut(), id, (batch, undelivered), takes.requests()),
+                    None => tx.is_late(id),
                 }
                 continue;
             }
@@ -284,8 +285,9 @@ impl<A: Adapter> Port<A> {
             return self.flushed(id.low());
         }
         let to = id.endpoint();
-        let Some(connection) = self.connections.get_mut(to) else { return };
-        let Some(token) = self.tx.retire_failed(connection.queue_mut(), id, &mut self.undelivered) else { return };
+        let known = self.connections.get_mut(to);
+        let retired = known.and_then(|of| self.tx.retire_failed(of.queue_mut(), id, &mut self.undelivered));
+        let Some(token) = retired else { return self.failed_late(id, status) };
         // The reason before what failed for it: who is told of a failed request may end the job at once.
         let is_first = self.give_up(to, Cause::Completion { status, vendor });
         if token.0 != 0 {

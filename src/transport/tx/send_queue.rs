@@ -128,7 +128,7 @@ impl<Q: QueuePair> SendQueue<Q> {
 
     /// The number of the next request. Hot.
     #[inline]
-    pub(super) fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.posted
     }
 
@@ -145,6 +145,11 @@ impl<Q: QueuePair> SendQueue<Q> {
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.posted.wrapping_sub(self.retired)
+    }
+
+    /// Whether the request of this number is in flight.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        number.wrapping_sub(self.retired) < self.in_flight()
     }
 
     /// Requests posted since one last asked for a completion.

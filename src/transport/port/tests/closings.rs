@@ -120,11 +120,38 @@ fn a_late_completion_of_a_replaced_queue_pair_is_not_taken_for_one_of_its_succes
     assert!(pair.b.script.complete(0, Status::SUCCESS));
     pair.b.script.complete_all(0, Status::FLUSHED);
     (0..4).for_each(|_| pair.b.poll());
-    assert_eq!((pair.b.ended(), pair.b.failures()), (vec![(2, FLUSHED), (3, FLUSHED), (4, FLUSHED)], 0));
+    assert_eq!((pair.b.ended(), pair.b.failures()), (vec![(2, Ok(())), (3, FLUSHED), (4, FLUSHED)], 0));
     pair.b.script.complete_all(successor, Status::SUCCESS);
     pair.b.poll();
     assert_eq!(pair.b.ended(), [(5, Ok(())), (6, Ok(())), (7, Ok(()))]);
     assert_eq!((state(&pair.b), pair.b.port.tx.credits()), (QpState::Destroyed, CAPACITY - SLOTS));
+}
+
+#[test]
+fn what_was_delivered_before_a_connection_was_replaced_does_not_fail_though_nobody_polled_for_it() {
+    let mut pair = Pair::connected();
+    (2..5).for_each(|token| pair.b.send(token).expect("it goes"));
+    let old = pair.b.script.connected().expect("they are connected");
+    pair.b.script.complete_all(old, Status::SUCCESS);
+    pair.a.part();
+    pair.a.send(9).expect("it may wait");
+    pair.carry();
+    assert_ne!(pair.b.script.connected(), Some(old), "another one took its place");
+    pair.b.script.flush();
+    (0..4).for_each(|_| pair.b.poll());
+    assert_eq!(pair.b.ended(), [(2, Ok(())), (3, Ok(())), (4, Ok(()))]);
+    assert_eq!(pair.b.port.tx.credits(), CAPACITY - SLOTS);
+}
+
+#[test]
+fn what_was_delivered_before_a_peer_was_given_up_does_not_fail() {
+    let mut pair = Pair::connected();
+    (2..5).for_each(|token| pair.a.send(token).expect("it goes"));
+    assert!((0..2).all(|_| pair.a.script.complete(0, Status::SUCCESS)));
+    pair.a.port.forget(pair.a.peer);
+    pair.a.script.flush();
+    (0..4).for_each(|_| pair.a.poll());
+    assert_eq!(pair.a.ended(), [(2, Ok(())), (3, Ok(())), (4, FLUSHED)]);
 }
 
 #[test]
