@@ -18,6 +18,11 @@ pub(crate) fn tests() -> Vec<Test> {
             windows_without_atomics,
         ),
         Test::on_emulated(
+            "an atomic on memory that is not there ends the job with the reason, over adapters without atomics",
+            atomic_on_nothing,
+        )
+        .quick(),
+        Test::on_emulated(
             "a completion queue that is too short for the receives leaves half of it to sends",
             short_queue,
         ),
@@ -55,6 +60,17 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
             let launch = launch.scale(0.2).environment("IBEX_REQUIRE_RMA_THREADS", "1");
             launch.on_adapters(adapter(&format!("profile = \"{profile}\""))).passes(site)?;
         }
+    }
+    Ok(())
+}
+
+/// Nobody waits for it, whichever PML is chosen and would hear of it.
+fn atomic_on_nothing(site: &mut Site) -> Result<()> {
+    for pml in ["ob1", "ibex"] {
+        let launch = Launch::new("rma_outside", 2).with("pml", pml).without("osc").with("mpi_param_check", "0");
+        let launch = launch.limit(60).on_adapters(adapter("profile = \"minimal\""));
+        let words = ["ibex: rank 0: an atomic operation on 8 bytes at 0x1000 of rank 1", "was not done", "softhca0:1"];
+        launch.is_refused_with(site, &words)?;
     }
     Ok(())
 }

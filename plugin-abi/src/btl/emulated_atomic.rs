@@ -5,10 +5,11 @@
 //! component; 5.0 sends such messages itself ([`ATOMICS_BY_MESSAGES`]). As the processor does them, they are atomic with
 //! what osc/rdma does by the processor. The target has to be in MPI, as for any message.
 //!
-//! A request and its answer are messages of the BTL with a tag of ours. What waits for an answer has a record of the
-//! module's ([`Operation`]), so that a flush waits for it; the message names it by a number, which is looked up when it
-//! comes back. Called by Open MPI as [`super::atomic`] is. Grade: pending. Threads: any. Tests: below, and
-//! `hw-tests/mpi/rma_atomics.c` on adapters without atomics.
+//! A request and its answer are messages of the BTL with a tag of ours (`atomic_message`). What waits for an answer has a
+//! record of the module's ([`Operation`]), so that a flush waits for it; the message names it by a number, which is
+//! looked up when it comes back. What cannot be done, or cannot be answered, ends the job with a reason, as it does with
+//! an adapter's atomics: osc/rdma would take the result for what was there. Called by Open MPI as [`super::atomic`] is.
+//! Grade: pending. Threads: any. Tests: `hw-tests/mpi/rma_atomics.c` and `rma_outside.c` on adapters without atomics.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -16,81 +17,24 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::peer::PeerName;
-use engine::transport::EndpointId;
+use engine::transport::{EndpointId, Port};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
 use ibex_ffi::openmpi::sys;
 
 use super::atomic::is_of_8_bytes;
-use super::descriptor;
+use super::atomic_message::{Message, OPERAND, SIZE, Word, done, performed};
+use super::descriptor::pool::Descriptor;
+use super::endpoint::endpoint;
 use super::module::Module;
 use super::operation::{CallbackArguments, Operation};
 use super::send::btl_send;
+use super::{descriptor, loss};
 use crate::runtime::guard::fence;
-use crate::runtime::modex;
+use crate::runtime::{messages, modex};
 
 /// The last of the tags that `btl.h` gives BTLs; Open MPI's own take the first.
 const TAG: u8 = sys::MCA_BTL_TAG_BTL as u8 + 31;
-
-/// What a process is asked for, or answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    Add(u64),
-    Swap {
-        compare: u64,
-        value: u64,
-    },
-    /// What was there before.
-    Was(u64),
-}
-
-/// A message: what, for which record, and of a request where and from whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Message {
-    word: Word,
-    number: u64,
-    address: u64,
-    from: PeerName,
-    /// Place among the ports that the sender publishes.
-    port: u8,
-}
-
-/// Bytes of a message.
-const SIZE: usize = 48;
-
-impl Message {
-    /// Numbers of 8 bytes, little-endian.
-    fn bytes(&self) -> [u8; SIZE] {
-        let (kind, first, second) = match self.word {
-            Word::Add(operand) => (1, operand, 0),
-            Word::Swap { compare, value } => (2, compare, value),
-            Word::Was(value) => (3, value, 0),
-        };
-        let from = u64::from(self.from.job) << 32 | u64::from(self.from.rank);
-        let words = [kind | u64::from(self.port) << 8, self.number, self.address, from, first, second];
-        let mut bytes = [0; SIZE];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    /// `None`: it is none, or asks for what cannot be atomic.
-    fn read(bytes: [u8; SIZE]) -> Option<Message> {
-        let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
-        let (kind, port) = (word(0) & 0xff, u8::try_from(word(0) >> 8).ok()?);
-        let is_aligned = word(2) != 0 && word(2).is_multiple_of(8);
-        let word_of = match kind {
-            1 if is_aligned => Word::Add(word(4)),
-            2 if is_aligned => Word::Swap { compare: word(4), value: word(5) },
-            3 => Word::Was(word(4)),
-            _ => return None,
-        };
-        let from = PeerName { job: (word(3) >> 32) as u32, rank: word(3) as u32 };
-        Some(Message { word: word_of, number: word(1), address: word(2), from, port })
-    }
-}
 
 /// A record that waits for its answer.
 struct Waiting(NonNull<Operation>);
@@ -180,7 +124,7 @@ unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_ow
         if is_own {
             // SAFETY: this function's rule. Told before this returns: osc/rdma of 4.1 crashes where 1 says so.
             unsafe {
-                write_result(&call, done_here(address, word));
+                write_result(&call, done(address, word));
                 call.call(sys::OPAL_SUCCESS);
             }
             return sys::OPAL_SUCCESS;
@@ -214,11 +158,26 @@ fn give_back(module: &Module, operation: NonNull<Operation>) {
 
 /// Sends it, or has it wait. Negative: Open MPI's code for why not.
 fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
-    let Some(taken) = descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
-    };
+    match take(module) {
+        Some(taken) => send_in(module, peer, taken, message),
+        None => sys::OPAL_ERR_OUT_OF_RESOURCE,
+    }
+}
+
+/// A descriptor for a message.
+fn take(module: &Module) -> Option<NonNull<Descriptor>> {
+    descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
+}
+
+/// [`send`] in a descriptor that was taken for it.
+fn send_in(
+    module: &Module,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    taken: NonNull<Descriptor>,
+    message: &Message,
+) -> c_int {
     let bytes = message.bytes();
-    // SAFETY: just taken (M2), with room for so many bytes.
+    // SAFETY: taken for this (M2), with room for so many bytes.
     unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
     // SAFETY: M1, M2: filled, and this module's.
     let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };
@@ -227,23 +186,6 @@ fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Mess
         unsafe { descriptor::free(module, taken.as_ptr()) };
     }
     code
-}
-
-/// Does it on 8 bytes of this process; returns what was there before.
-///
-/// # Safety
-/// 8 bytes at a multiple of 8 that may be written.
-unsafe fn done_here(address: u64, word: Word) -> u64 {
-    let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: this function's rule.
-    let place = unsafe { AtomicU64::from_ptr(place) };
-    match word {
-        Word::Add(operand) => place.fetch_add(operand, Ordering::SeqCst),
-        Word::Swap { compare, value } => {
-            place.compare_exchange(compare, value, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|was| was)
-        }
-        Word::Was(_) => place.load(Ordering::SeqCst),
-    }
 }
 
 /// # Safety
@@ -273,31 +215,57 @@ impl Receiver for Asked {
             let (message, module) = unsafe { (Message::read(bytes.read_unaligned()), Module::from_raw(btl)) };
             match message {
                 Some(Message { word: Word::Was(value), number, .. }) => answered(module, number, value),
-                Some(request) => answer(module, request),
+                Some(Message { word: Word::NotDone, number, address, .. }) => refused(module, number, address),
+                Some(request) => answer(module, &request),
                 None => {}
             }
         });
     }
 }
 
-/// A peer asks for an atomic. Memory that cannot be registered is not touched, as an adapter would not.
-fn answer(module: &Module, request: Message) {
-    let target = std::ptr::with_exposed_provenance_mut::<c_void>(request.address as usize);
+/// A peer asks for an atomic, and is answered, whatever comes of it.
+fn answer(module: &Module, request: &Message) {
+    let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
+    // What the answer takes is taken first: nothing may be missing once the memory has changed.
+    let (Some(asker), Some(taken)) = (asker, take(module)) else {
+        return unanswered(module, request, false);
+    };
     let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
-    // SAFETY: registered only as long as it is there: that of a window is already, and found in the cache.
-    let Some(registered) = (unsafe { module.memory().register(target, 8, access) }) else { return };
-    // SAFETY: memory that is there, at a multiple of 8 (`Message::read`).
-    let was = unsafe { done_here(request.address, request.word) };
-    // SAFETY: no work request names it.
-    unsafe { module.memory().put_back(registered) };
-    let Some(peer) = sender(module, &request) else { return };
-    // Where it cannot be sent the peer is lost, which is told elsewhere.
-    send(module, module.pointer(peer), &Message { word: Word::Was(was), ..request });
+    // SAFETY: memory that can be registered is there, and as long as it is registered; that of a window is already, and
+    // found in the cache. No work request names the registration.
+    let word = unsafe {
+        let memory = module.memory();
+        performed(request, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held))
+    };
+    if send_in(module, module.pointer(asker), taken, &Message { word, ..*request }) < 0 {
+        unanswered(module, request, word != Word::NotDone);
+    }
 }
 
-/// The endpoint of who asks.
-fn sender(module: &Module, request: &Message) -> Option<EndpointId> {
-    Some(module.enter()?.port.peer(request.from, request.port))
+/// A peer cannot be answered, and would wait for ever.
+#[cold]
+fn unanswered(module: &Module, request: &Message, is_done: bool) {
+    let place = describe(module, |port| port.peer(request.from, request.port));
+    loss::end_job(module, Some(request.from), &messages::atomic_unanswered(&place, request.address, OPERAND, is_done));
+}
+
+/// The target has not done what a request of this process asks for.
+#[cold]
+fn refused(module: &Module, number: u64, address: u64) {
+    let Some(Waiting(operation)) = waiting().remove(&number) else { return };
+    // SAFETY: taken out of the table, so ours alone.
+    let call = unsafe { (*operation.as_ptr()).call };
+    let target = endpoint(call.peer);
+    let place = describe(module, |_| target);
+    loss::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
+}
+
+/// An endpoint in words.
+fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String {
+    module.enter().map_or_else(String::new, |mut state| {
+        let endpoint = of(&mut state.port);
+        state.port.describe(endpoint)
+    })
 }
 
 /// The answer to a request of this process has come.
@@ -311,34 +279,4 @@ fn answered(module: &Module, number: u64, value: u64) {
         call.call(sys::OPAL_SUCCESS);
     }
     give_back(module, operation);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_what_was_written_and_none_where_it_cannot_be_atomic() {
-        let from = PeerName { job: 0xa3f7_0001, rank: 70_000 };
-        let words = [Word::Add(u64::MAX), Word::Swap { compare: 3, value: 4 }, Word::Was(5)];
-        for word in words {
-            let message = Message { word, number: 9, address: 0x7000_0008, from, port: 200 };
-            assert_eq!(Message::read(message.bytes()), Some(message));
-            let odd = Message { address: 0x7000_0004, ..message };
-            assert_eq!(Message::read(odd.bytes()).is_some(), matches!(word, Word::Was(_)));
-        }
-        assert_eq!(Message::read([0; SIZE]), None);
-        assert_eq!(Message::read([0xff; SIZE]), None);
-    }
-
-    #[test]
-    fn each_gives_back_what_was_there() {
-        let place = AtomicU64::new(5);
-        let address = place.as_ptr().expose_provenance() as u64;
-        // SAFETY: of the test's own.
-        let on = |word| unsafe { done_here(address, word) };
-        assert_eq!([on(Word::Add(2)), on(Word::Swap { compare: 9, value: 1 })], [5, 7]);
-        assert_eq!([on(Word::Swap { compare: 7, value: 1 }), on(Word::Add(u64::MAX))], [7, 1]);
-        assert_eq!(place.load(Ordering::Relaxed), 0);
-    }
 }

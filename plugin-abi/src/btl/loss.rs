@@ -7,13 +7,14 @@
 use std::ffi::CString;
 use std::ptr::null_mut;
 
+use engine::peer::PeerName;
 use engine::transport::EndpointId;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::detour;
 use super::module::Module;
-use crate::runtime::{failures, guard, modex};
+use crate::runtime::{failures, guard, messages, modex};
 
 /// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
 #[cold]
@@ -32,23 +33,33 @@ pub(crate) fn lost(module: &Module, peer: EndpointId) {
         let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
         (state.port.peer_name(peer), text)
     };
-    let process = name.and_then(modex::process);
-    report(module, process.map_or(null_mut(), Process::as_raw), &text);
+    report(module, name.and_then(modex::process), &text);
+}
+
+/// An operation with a peer has begun and has no end, and nobody would be told: says why, and ends the job.
+#[cold]
+pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
+    messages::operation_failed(text);
+    report(module, peer.and_then(modex::process), text);
+    // Where another PML than ob1 is chosen nobody has asked to be told.
+    // SAFETY: ends the process.
+    unsafe { sys::ibex_abort(1) };
 }
 
 /// A panic was caught earlier: this port takes no further part.
 #[cold]
 pub(crate) fn report_defect(module: &Module) {
     debug_assert!(guard::broken(), "called only then");
-    report(module, null_mut(), "ibex has a defect, see above");
+    report(module, None, "ibex has a defect, see above");
 }
 
-fn report(module: &Module, process: *mut sys::opal_proc_t, text: &str) {
+fn report(module: &Module, process: Option<Process>, text: &str) {
     let Some(function) = module.error_callback() else {
         return;
     };
     // ob1 hands the text to a printf-like function as the format.
     let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
+    let process = process.map_or(null_mut(), Process::as_raw);
     // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
     unsafe { function(module.as_raw(), sys::MCA_BTL_ERROR_FLAGS_FATAL as i32, process, text.as_ptr().cast_mut()) };
 }

@@ -216,6 +216,29 @@ pub(crate) fn request_failed(endpoint: &str, status: Status) {
     ));
 }
 
+/// The target of an atomic by message has no such memory. The text; said by [`operation_failed`].
+pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> String {
+    format!(
+        "an atomic operation on {length} bytes at {address:#x} of {target} was not done: the target cannot register this\n\
+         memory. It is not in a window (see the displacement), or no more memory may be locked there (ulimit -l)"
+    )
+}
+
+/// Who asked for an atomic by message cannot be told of it. The text; said by [`operation_failed`].
+pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_done: bool) -> String {
+    let was = if is_done { "was done" } else { "was not done" };
+    format!(
+        "an atomic operation on {length} bytes at {address:#x} of this process {was}, and the process that asked for it\n\
+         cannot be told, and would wait for ever: {asker}"
+    )
+}
+
+/// A one-sided operation has failed; the job is ended right after.
+pub(crate) fn operation_failed(text: &str) {
+    let rank = Process::me().map_or(0, |me| me.name().rank);
+    with_flight(&format!("ibex: rank {rank}: {text}."));
+}
+
 /// A port has no link, and the process has others. Every rank of the host meets it.
 pub(crate) fn rail_down(place: &str) {
     of_host(&format!(

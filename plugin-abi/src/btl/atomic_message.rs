@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages by which a process asks another for an atomic, and is answered; and what becomes of such a request.
+//!
+//! Every request has an answer: what was there before, or that nothing was done. Called by `emulated_atomic`, which
+//! sends and receives them. Plain data, but for [`done`] and [`performed`]. Grade: pending. Threads: any. Tests: below.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::peer::PeerName;
+
+/// What a process is asked for, or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Add(u64),
+    Swap {
+        compare: u64,
+        value: u64,
+    },
+    /// It is done; this is what was there before.
+    Was(u64),
+    /// It is not done, and will not be: there is no such memory.
+    NotDone,
+}
+
+/// A message: what, for which record, and of a request where and from whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) word: Word,
+    pub(super) number: u64,
+    pub(super) address: u64,
+    pub(super) from: PeerName,
+    /// Place among the ports that the sender publishes.
+    pub(super) port: u8,
+}
+
+/// Bytes of a message.
+pub(super) const SIZE: usize = 48;
+
+/// Bytes that an atomic reads and writes, and the multiple that they stand at.
+pub(super) const OPERAND: usize = 8;
+
+impl Message {
+    /// Numbers of 8 bytes, little-endian.
+    pub(super) fn bytes(&self) -> [u8; SIZE] {
+        let (kind, first, second) = match self.word {
+            Word::Add(operand) => (1, operand, 0),
+            Word::Swap { compare, value } => (2, compare, value),
+            Word::Was(value) => (3, value, 0),
+            Word::NotDone => (4, 0, 0),
+        };
+        let from = u64::from(self.from.job) << 32 | u64::from(self.from.rank);
+        let words = [kind | u64::from(self.port) << 8, self.number, self.address, from, first, second];
+        let mut bytes = [0; SIZE];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None`: it is none.
+    pub(super) fn read(bytes: [u8; SIZE]) -> Option<Message> {
+        let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
+        let (kind, port) = (word(0) & 0xff, u8::try_from(word(0) >> 8).ok()?);
+        let word_of = match kind {
+            1 => Word::Add(word(4)),
+            2 => Word::Swap { compare: word(4), value: word(5) },
+            3 => Word::Was(word(4)),
+            4 => Word::NotDone,
+            _ => return None,
+        };
+        let from = PeerName { job: (word(3) >> 32) as u32, rank: word(3) as u32 };
+        Some(Message { word: word_of, number: word(1), address: word(2), from, port })
+    }
+}
+
+/// Does what a request asks for, and returns the answer. Memory that `register` refuses is not touched, as an adapter
+/// would not; neither is memory on which nothing can be atomic.
+///
+/// # Safety
+/// What `register` accepts may be written until `put_back` is called.
+pub(super) unsafe fn performed<Registered>(
+    request: &Message,
+    register: impl FnOnce(*mut c_void) -> Option<Registered>,
+    put_back: impl FnOnce(Registered),
+) -> Word {
+    if request.address == 0 || !request.address.is_multiple_of(OPERAND as u64) {
+        return Word::NotDone;
+    }
+    let Some(registered) = register(std::ptr::with_exposed_provenance_mut(request.address as usize)) else {
+        return Word::NotDone;
+    };
+    // SAFETY: this function's rule; at a multiple of 8.
+    let was = unsafe { done(request.address, request.word) };
+    put_back(registered);
+    Word::Was(was)
+}
+
+/// Does it on 8 bytes of this process; returns what was there before.
+///
+/// # Safety
+/// 8 bytes at a multiple of 8 that may be written.
+pub(super) unsafe fn done(address: u64, word: Word) -> u64 {
+    let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
+    // SAFETY: this function's rule.
+    let place = unsafe { AtomicU64::from_ptr(place) };
+    match word {
+        Word::Add(operand) => place.fetch_add(operand, Ordering::SeqCst),
+        Word::Swap { compare, value } => {
+            place.compare_exchange(compare, value, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|was| was)
+        }
+        Word::Was(_) | Word::NotDone => place.load(Ordering::SeqCst),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const FROM: PeerName = PeerName { job: 0xa3f7_0001, rank: 70_000 };
+
+    #[test]
+    fn a_message_is_what_was_written() {
+        let words = [Word::Add(u64::MAX), Word::Swap { compare: 3, value: 4 }, Word::Was(5), Word::NotDone];
+        for (word, address) in words.into_iter().zip([0x7000_0008, 0x7000_0004, 0, 0]) {
+            let message = Message { word, number: 9, address, from: FROM, port: 200 };
+            assert_eq!(Message::read(message.bytes()), Some(message));
+        }
+        assert_eq!(Message::read([0; SIZE]), None);
+        assert_eq!(Message::read([0xff; SIZE]), None);
+    }
+
+    #[test]
+    fn each_gives_back_what_was_there() {
+        let place = AtomicU64::new(5);
+        let address = place.as_ptr().expose_provenance() as u64;
+        // SAFETY: of the test's own.
+        let on = |word| unsafe { done(address, word) };
+        assert_eq!([on(Word::Add(2)), on(Word::Swap { compare: 9, value: 1 })], [5, 7]);
+        assert_eq!([on(Word::Swap { compare: 7, value: 1 }), on(Word::Add(u64::MAX))], [7, 1]);
+        assert_eq!(place.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn whatever_is_asked_for_is_answered_and_what_is_not_done_is_said_to_be_not_done() {
+        let place = AtomicU64::new(5);
+        let there = place.as_ptr().expose_provenance() as u64;
+        let taken = Cell::new(0);
+        let ask = |address, is_there: bool| {
+            let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
+            let register = |_| is_there.then(|| taken.set(taken.get() + 1));
+            // SAFETY: what is there is of the test's own.
+            unsafe { performed(&request, register, |()| taken.set(taken.get() - 1)) }
+        };
+        assert_eq!([ask(there, false), ask(0, true), ask(there + 4, true)], [Word::NotDone; 3]);
+        assert_eq!((place.load(Ordering::Relaxed), ask(there, true)), (5, Word::Was(5)));
+        assert_eq!((place.load(Ordering::Relaxed), taken.get()), (7, 0));
+    }
+}
