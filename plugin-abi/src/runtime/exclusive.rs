@@ -7,6 +7,7 @@
 //! call ibex again. Grade: hot (single-threaded: one load, one store each way). Threads: any.
 
 use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,9 +35,11 @@ pub(crate) struct Exclusive<T> {
 // is only read. Without it, who made it has promised that one thread at a time calls (`unlocked`), so neither is raced.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
-/// The right to use the value; given back when dropped.
+/// The right to use the value; given back when dropped. It stays on its thread, which alone may give a lock back, and is
+/// shared with none, as the value need not be `Sync`.
 pub(crate) struct Entered<'a, T> {
     exclusive: &'a Exclusive<T>,
+    of_this_thread: PhantomData<*mut ()>,
 }
 
 impl<T> Exclusive<T> {
@@ -82,7 +85,7 @@ impl<T> Exclusive<T> {
         } else if !self.pass_locked(wait) {
             return None;
         }
-        Some(Entered { exclusive: self })
+        Some(Entered { exclusive: self, of_this_thread: PhantomData })
     }
 
     /// True when this thread has the lock now, and had it not before.
@@ -152,6 +155,22 @@ mod tests {
     fn both() -> [Exclusive<i32>; 2] {
         // SAFETY: used by one thread.
         [Exclusive::locked(0), unsafe { Exclusive::unlocked(0) }]
+    }
+
+    /// Does not compile where what is entered may go to another thread, or be shared with one: then two of these are
+    /// meant.
+    #[allow(dead_code, reason = "it is compiled, and that is the test")]
+    fn what_is_entered_stays_on_its_thread() {
+        trait IsOne<Which> {
+            fn check() {}
+        }
+        struct IfAny;
+        struct IfSend;
+        struct IfSync;
+        impl<T> IsOne<IfAny> for T {}
+        impl<T: Send> IsOne<IfSend> for T {}
+        impl<T: Sync> IsOne<IfSync> for T {}
+        <Entered<'static, i32> as IsOne<_>>::check();
     }
 
     #[test]
