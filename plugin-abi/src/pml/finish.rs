@@ -122,7 +122,8 @@ pub(crate) fn tell(pml: &Pml) {
         r.set_finished(true);
         let callback = r.base().req_complete_cb.take();
         if r.owner == Owner::Nobody {
-            give_back(state, request);
+            // SAFETY: MPI has freed it, and it is off the chain.
+            unsafe { give_back(state, request) };
             continue;
         }
         drop(state);
@@ -141,17 +142,24 @@ pub(crate) fn tell(pml: &Pml) {
 }
 
 /// [`give_back`] by who is outside.
-pub(crate) fn release(pml: &Pml, request: NonNull<Request>) {
+///
+/// # Safety
+/// As for [`give_back`].
+pub(crate) unsafe fn release(pml: &Pml, request: NonNull<Request>) {
     if let Some(state) = pml.enter() {
-        give_back(state, request);
+        // SAFETY: this function's rule.
+        unsafe { give_back(state, request) };
     }
 }
 
 /// MPI and the PML are through with a request: it goes back, and communicator and datatype are let go. The end of the
 /// former may call the PML, which is left before.
+///
+/// # Safety
+/// A request of this PML's that is finished, or was never begun, and that nobody uses any more.
 #[inline]
-pub(crate) fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
-    // SAFETY: nobody else uses it (the callers' business).
+pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     let references = r.has_references.then(|| (r.comm(), r.data.datatype));
     if references.is_some() {
@@ -161,7 +169,7 @@ pub(crate) fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>
     }
     r.convertor = None;
     watch::forget(r);
-    // SAFETY: of this PML, and finished.
+    // SAFETY: this function's rule.
     unsafe { state.requests.give_back(request) };
     drop(state);
     if let Some((comm, datatype)) = references {

@@ -160,7 +160,8 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
                 // SAFETY: as above. Its caller knows that it is done.
                 unsafe { watch::request(r, Event::Notify) };
             }
-            finish::give_back(state, request);
+            // SAFETY: finished, and MPI frees it.
+            unsafe { finish::give_back(state, request) };
         } else {
             r.owner = Owner::Nobody;
         }

@@ -20,13 +20,16 @@ use super::{flow, passage, protocol, rails, watch};
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
-        go_on(pml, state, request, way);
+        // SAFETY: it pended until now.
+        unsafe { go_on(pml, state, request, way) };
     }
     flow::tell(pml, state, account, context);
 }
 
-fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
-    // SAFETY: a send that pended, and was not begun; the request has a reference to its communicator.
+/// # Safety
+/// A send that pended, and was not begun.
+unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
+    // SAFETY: this function's rule; the request has a reference to its communicator.
     unsafe {
         if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
             // MPI ends, and nobody waits for it.
@@ -54,7 +57,8 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
     let account = rails::account(pml, state, link);
     if state.flow.outgoing.went(account, length as u64 + RECORD) {
         while let Some((request, way)) = state.flow.outgoing.next_to(account) {
-            go_on(pml, state, request, way);
+            // SAFETY: it pended until now.
+            unsafe { go_on(pml, state, request, way) };
         }
     }
 }

@@ -264,7 +264,8 @@ unsafe fn end_watched(pml: &Pml, request: NonNull<Request>, tag: i32) {
     until(pml, || unsafe { request.as_ref() }.is_finished());
     // SAFETY: as above.
     unsafe { watch::from_outside(pml, request, Event::Notify) };
-    finish::release(pml, request);
+    // SAFETY: finished, and the call's own.
+    unsafe { finish::release(pml, request) };
     returning::returns(tag);
 }
 
@@ -307,7 +308,8 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     }
     // SAFETY: as above, until it is given back.
     until(pml, || unsafe { request.as_ref() }.is_finished());
-    finish::release(pml, request);
+    // SAFETY: finished, and this call's own.
+    unsafe { finish::release(pml, request) };
     sys::OPAL_SUCCESS
 }
 
@@ -379,7 +381,8 @@ unsafe fn send_copy_watched(pml: &Pml, outgoing: &Outgoing, owner: Owner) -> Res
         send_copy(pml, outgoing, watch::id(request))
     };
     if code != sys::OPAL_SUCCESS {
-        finish::release(pml, request);
+        // SAFETY: filled in, and never begun.
+        unsafe { finish::release(pml, request) };
         return Err(code);
     }
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };

@@ -115,7 +115,8 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     let Reads { state: striping, lanes, address, .. } = &mut **reads;
     let mut at = 0;
     while let Some(lane) = lanes.get(at) {
-        let is_posted = post_on(pml, striping, (at, lane), r.extent.start, *address, request);
+        // SAFETY: being read, to where its data starts, from where the sender has announced it.
+        let is_posted = unsafe { post_on(pml, striping, (at, lane), r.extent.start, *address, request) };
         // What a lane could not take is left to the others, those before included.
         at = if is_posted { at + 1 } else { 0 };
     }
@@ -160,7 +161,11 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Box<Reads>> {
 }
 
 /// Posts on one lane. False: it has failed.
-fn post_on(
+///
+/// # Safety
+/// A receive that is being read by several ports, of which this is a lane: what its parts are of is at `start`,
+/// registered with the lane's port.
+unsafe fn post_on(
     pml: &Pml,
     striping: &mut Striping,
     (at, lane): (usize, &Lane),

@@ -118,7 +118,8 @@ fn loaded() -> Vec<CString> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
         // SAFETY: the linker's own structure; the vector of the caller below, which nothing else uses meanwhile.
         let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
-        if let Some(name) = path(name) {
+        // SAFETY: the linker's own name of a library.
+        if let Some(name) = unsafe { path(name) } {
             names.push(name);
         }
         0
@@ -130,11 +131,14 @@ fn loaded() -> Vec<CString> {
 }
 
 /// A name that is a path: not the program, nor what the kernel brings.
-fn path(name: *const c_char) -> Option<CString> {
+///
+/// # Safety
+/// Null, or a string of C's.
+unsafe fn path(name: *const c_char) -> Option<CString> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: the linker's own name of a library.
+    // SAFETY: this function's rule.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_bytes().contains(&b'/').then(|| name.to_owned())
 }

@@ -219,7 +219,7 @@ unsafe impl Send for Listener {}
 /// What the tool interface does where a callback is not simply called, or fails.
 pub(crate) struct Upcall {
     /// Calls it while some thread has the tool's lock.
-    pub(crate) beside_lock: fn(Listener, isize, *mut Spec) -> c_int,
+    pub(crate) beside_lock: unsafe fn(Listener, isize, *mut Spec) -> c_int,
     /// It returned other than success.
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
@@ -654,7 +654,8 @@ impl Listeners {
 #[inline(always)]
 unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
     if IS_LOCKED.load(Ordering::Relaxed) {
-        return call_beside_lock(handle, function, param, id, spec);
+        // SAFETY: this function's rule.
+        return unsafe { call_beside_lock(handle, function, param, id, spec) };
     }
     // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; this function's rule.
     let code = unsafe { function(handle, id, spec, param) };
@@ -680,12 +681,15 @@ unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_
     0
 }
 
+/// # Safety
+/// As for [`call`].
 #[cold]
 #[inline(never)]
-fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
+unsafe fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
     let listener = Listener { handle, function, alone: function, param };
     let upcall = UPCALL.get();
-    let code = upcall.map_or(0, |upcall| (upcall.beside_lock)(listener, id, spec));
+    // SAFETY: this function's rule.
+    let code = upcall.map_or(0, |upcall| unsafe { (upcall.beside_lock)(listener, id, spec) });
     if code != 0 {
         failed(handle, code);
     }

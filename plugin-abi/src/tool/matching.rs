@@ -92,8 +92,11 @@ pub(super) fn event(event_type: TypeId) -> Option<Event> {
 }
 
 /// From now on a registration for `event` has these callbacks, asked for where no event is told; from the first on it
-/// listens. One of a communicator that is gone is not to come here. The caller holds no lock that a callback takes.
-pub(super) fn listen(
+/// listens. The caller holds no lock that a callback takes.
+///
+/// # Safety
+/// `comm` is null, or a communicator of MPI's that is not gone.
+pub(super) unsafe fn listen(
     handle: RegistrationHandle,
     event: Event,
     registration: &Arc<Registration>,
@@ -127,7 +130,7 @@ pub(super) fn listen(
     if comm.is_null() {
         listeners::add_everywhere(event, listener);
     } else if listeners::are_raised() {
-        // SAFETY: a live communicator of MPI's; the face that raises these events says when it goes.
+        // SAFETY: this function's rule; the face that raises these events says when it goes.
         unsafe { listeners::add(comm, event, listener) };
     }
 }

@@ -84,7 +84,10 @@ impl LiveRegistration {
             && !self.has_lost_object
         {
             let comm = std::ptr::with_exposed_provenance_mut(self.comm);
-            matching::listen(handle, event, &self.registration, comm, &|| lock(&self.callbacks).of_matching());
+            // SAFETY: that of no object, or of one that was not freed.
+            unsafe {
+                matching::listen(handle, event, &self.registration, comm, &|| lock(&self.callbacks).of_matching());
+            }
         }
     }
 }

@@ -404,9 +404,12 @@ fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
 pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 
 /// Calls a callback that may ask for the tool's lock while some thread has it.
-fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
+///
+/// # Safety
+/// A listener's own function and parameter; a specification that outlives the call.
+unsafe fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
     let _upcall = InUpcall::new();
-    // SAFETY: the tool's function with what the tool gave for it; the raiser's specification.
+    // SAFETY: this function's rule.
     unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
 }
 
