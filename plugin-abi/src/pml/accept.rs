@@ -3,7 +3,7 @@
 //!
 //! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The
 //! status is noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and
-//! the message's length. Grade: hot for whole messages. Threads: who has entered the PML.
+//! the message's length; where bytes cannot be put, with `MPI_ERR_INTERN`. Grade: hot for whole messages. Threads: who has entered the PML.
 
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::{Arrived, Body};
-use super::finish::{Outcome, finish, note};
+use super::finish::{Outcome, finish, note, note_not_put};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::passage::{Protocol, Reason};
@@ -86,7 +86,10 @@ unsafe fn put<const TOLD: bool>(
     // SAFETY: as above.
     let r = unsafe { request.as_ref() };
     // SAFETY: the user's buffer (M3); this function's rule.
-    unsafe { datatype::put(&r.data, r.extent, from, wanted) };
+    if !unsafe { datatype::put(&r.data, r.extent, from, wanted) } {
+        // SAFETY: noted above.
+        unsafe { note_not_put(request) };
+    }
     if TOLD {
         // SAFETY: as above.
         unsafe { watch::ends(&mut *request.as_ptr()) };
@@ -113,7 +116,9 @@ pub(crate) unsafe fn whole_watched(
         note(request, &outcome);
         let r = &mut *request.as_ptr();
         watch::told(listeners, r, Event::XferBegin);
-        datatype::put(&r.data, r.extent, from, length);
+        if !datatype::put(&r.data, r.extent, from, length) {
+            note_not_put(request);
+        }
         watch::told(listeners, r, Event::XferEnd);
         watch::told(listeners, r, Event::Complete);
         // All its bytes are there.

@@ -103,15 +103,18 @@ impl Convertor {
         if code < 0 { 0 } else { bytes }
     }
 
-    /// Unpacks the next `length` bytes of the message from `from`.
+    /// Unpacks the next `length` bytes of the message from `from`. False: not all of them.
     ///
     /// # Safety
     /// `from` may be read for `length` bytes.
-    pub(crate) unsafe fn unpack(&mut self, from: *const u8, length: usize) {
+    #[must_use]
+    pub(crate) unsafe fn unpack(&mut self, from: *const u8, length: usize) -> bool {
         let mut piece = sys::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
         let (mut pieces, mut bytes) = (1, length);
         // SAFETY: a convertor that was made to unpack; one piece, which is only read; counts that live.
-        unsafe { sys::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+        let code =
+            unsafe { sys::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+        code >= 0 && bytes == length
     }
 }
 
@@ -122,18 +125,21 @@ impl Drop for Convertor {
     }
 }
 
-/// Copies `length` bytes of a message, from its first on, to where its receiver wants them.
+/// Copies `length` bytes of a message, from its first on, to where its receiver wants them. False: not all of them could
+/// be put there.
 ///
 /// # Safety
 /// `from` may be read for `length` bytes; `extent` is that of `data`, which may be written for as many.
+#[must_use]
 #[inline(always)]
-pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) {
+pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) -> bool {
     if extent.start.is_null() {
         // SAFETY: this function's rule.
-        unsafe { put_with_gaps(data, from, length) };
+        unsafe { put_with_gaps(data, from, length) }
     } else {
         // SAFETY: this function's rule.
         unsafe { copy(extent.start, from, length) };
+        true
     }
 }
 
@@ -161,12 +167,11 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
 
 #[cold]
 #[inline(never)]
-unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) {
+unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) -> bool {
     // SAFETY: the caller's rule.
-    if let Some(mut convertor) = unsafe { Convertor::unpacking(data) } {
-        // SAFETY: the caller's rule.
-        unsafe { convertor.unpack(from, length) };
-    }
+    let convertor = unsafe { Convertor::unpacking(data) };
+    // SAFETY: the caller's rule.
+    convertor.is_some_and(|mut convertor| unsafe { convertor.unpack(from, length) })
 }
 
 /// Copies the first `length` bytes of a message, all there are, to a buffer. False where they cannot be packed.

@@ -40,6 +40,22 @@ pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
     status._ucount = outcome.length;
 }
 
+/// Notes that not all bytes of a receive could be put where they belong: Open MPI has no memory for a convertor, or that
+/// refuses the datatype. A lack of memory is this class of errors for all of Open MPI.
+///
+/// # Safety
+/// As for [`note`], which was called.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn note_not_put(request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let error = unsafe { &mut (*request.as_ptr()).base().req_status.MPI_ERROR };
+    // One that is truncated says so: of an element that is cut there may be none.
+    if *error == sys::OPAL_SUCCESS {
+        *error = sys::MPI_ERR_INTERN as i32;
+    }
+}
+
 /// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
 ///
 /// # Safety

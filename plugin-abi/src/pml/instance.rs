@@ -30,6 +30,7 @@ use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
+use super::why::Why;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
@@ -129,8 +130,8 @@ pub(crate) struct State {
     pub(crate) operations: OperationChain,
     /// When a blocking call that never waits lets others go on.
     pub(crate) busy: Busy,
-    /// A peer is lost, and the job is to be ended.
-    pub(crate) has_failed: bool,
+    /// Why the job is to be ended, if it is.
+    pub(crate) failed: Option<Why>,
     /// Something of the above is to be done once nothing is entered.
     pub(crate) has_more: bool,
 }
@@ -304,7 +305,7 @@ impl Pml {
             handed_on: HandedOn::default(),
             operations: OperationChain::EMPTY,
             busy: Busy::default(),
-            has_failed: false,
+            failed: None,
             has_more: false,
         };
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
@@ -442,10 +443,9 @@ impl Drop for Pml {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pml(threads: bool) -> Pml {
+impl Pml {
+    /// Without a port, for tests of what needs none.
+    pub(crate) fn of_no_rails(threads: bool) -> Pml {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings = Settings {
             eager_limit: 0,
@@ -457,11 +457,16 @@ mod tests {
         };
         Pml::new(Vec::new(), &settings)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn what_is_called_back_has_the_state_of_the_call_it_came_from() {
         for threads in [false, true] {
-            let pml = pml(threads);
+            let pml = Pml::of_no_rails(threads);
             let mut state = pml.enter().expect("nobody is inside");
             let mut is_dealt_with = false;
             let place = std::ptr::from_mut(&mut *state);
@@ -473,7 +478,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the shared-memory BTL calls back only where it was called from `within`")]
     fn a_message_that_nobody_can_take_is_not_dropped_silently() {
-        let pml = pml(false);
+        let pml = Pml::of_no_rails(false);
         let _state = pml.enter().expect("nobody is inside");
         pml.with_state(|_| ());
     }

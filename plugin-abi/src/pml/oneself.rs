@@ -17,7 +17,7 @@ use ibex_ffi::openmpi::sys;
 use super::arrived::{Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::datatype::{self, Convertor, Data, Extent};
-use super::finish::{Outcome, finish, note};
+use super::finish::{Outcome, finish, note, note_not_put};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
@@ -52,7 +52,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let body = if is_copied {
         // SAFETY: the user's buffer, which is his until the send is finished (M3).
         let Some(body) = (unsafe { copied(&r.data, r.extent) }) else {
-            _ = transmit::failed(state);
+            transmit::cannot_pack(state, r.extent.length);
             return;
         };
         body
@@ -98,7 +98,9 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     unsafe {
         note(receive, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
         watch::begins(r);
-        copy((&s.data, s.extent), (&r.data, r.extent), length.min(room));
+        if !copy((&s.data, s.extent), (&r.data, r.extent), length.min(room)) {
+            note_not_put(receive);
+        }
         watch::ends(s);
         watch::ends(r);
         finish(state, send);
@@ -122,34 +124,33 @@ unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
     unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) }.then_some(Body::Whole { bytes })
 }
 
-/// Copies the first `length` bytes of a message.
+/// Copies the first `length` bytes of a message. False: not all of them.
 ///
 /// # Safety
 /// The extents are those of the data, of which the first may be read for so many bytes, and the second written.
-unsafe fn copy((from, from_extent): (&Data, Extent), (to, to_extent): (&Data, Extent), length: usize) {
+unsafe fn copy((from, from_extent): (&Data, Extent), (to, to_extent): (&Data, Extent), length: usize) -> bool {
     if !from_extent.start.is_null() {
         // SAFETY: this function's rule.
         return unsafe { datatype::put(to, to_extent, from_extent.start, length) };
     }
     // SAFETY: as above.
-    let Some(mut packing) = (unsafe { Convertor::packing(from) }) else { return };
+    let Some(mut packing) = (unsafe { Convertor::packing(from) }) else { return false };
     if !to_extent.start.is_null() {
         // SAFETY: as above.
-        unsafe { packing.pack(to_extent.start, length) };
-        return;
+        return unsafe { packing.pack(to_extent.start, length) } == length;
     }
     // SAFETY: as above.
-    let Some(mut unpacking) = (unsafe { Convertor::unpacking(to) }) else { return };
+    let Some(mut unpacking) = (unsafe { Convertor::unpacking(to) }) else { return false };
     let mut piece = vec![0; length.min(PIECE)];
     let mut left = length;
     while left > 0 {
         // SAFETY: a buffer of at least so many bytes.
         let packed = unsafe { packing.pack(piece.as_mut_ptr(), left.min(PIECE)) };
-        if packed == 0 {
-            return;
-        }
         // SAFETY: just filled so far; in order, as the convertor needs it.
-        unsafe { unpacking.unpack(piece.as_ptr(), packed) };
+        if packed == 0 || !unsafe { unpacking.unpack(piece.as_ptr(), packed) } {
+            return false;
+        }
         left -= packed;
     }
+    true
 }

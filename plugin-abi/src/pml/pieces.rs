@@ -14,12 +14,13 @@ use engine::protocol::transfers::TransferId;
 use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer, SendBuffers};
 use super::datatype::{Convertor, Extent};
-use super::finish::finish;
+use super::finish::{finish, note_not_put};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::resume;
 use super::transmit::{self, Transmitted};
+use super::why::Why;
 use super::{announcing, flight, moving, passage, rails, routing, token, watch};
 
 /// Pieces of a message that are with the adapter at a time.
@@ -59,13 +60,17 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     // SAFETY: under way.
     unsafe { watch::piece(r, offset == 0, is_complete) };
     if r.extent.start.is_null() {
-        if r.convertor.is_none() {
+        // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
+        if offset == 0 {
             // SAFETY: the user's buffer, from the receive on (M3).
             r.convertor = unsafe { Convertor::unpacking(&r.data) };
         }
-        if let Some(convertor) = &mut r.convertor {
-            // SAFETY: this function's rule.
-            unsafe { convertor.unpack(from, length as usize) };
+        // SAFETY: this function's rule.
+        let is_put = r.convertor.as_mut().is_some_and(|convertor| unsafe { convertor.unpack(from, length as usize) });
+        if !is_put {
+            r.convertor = None;
+            // SAFETY: noted when it was matched.
+            unsafe { note_not_put(request) };
         }
     } else {
         // SAFETY: within the user's buffer, as no more is wanted than it has room for; this function's rule.
@@ -82,22 +87,28 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
 }
 
-/// The receiver of an announced message wants copies of the first `length` bytes of it; of one that it could read it
+/// The receiver of an announced message wants copies of the first `asked` bytes of it; of one that it could read it
 /// says `why`.
 pub(crate) fn wanted(
     pml: &Pml,
     state: &mut State,
     (sender, receiver): (TransferId, TransferId),
-    (length, why): (u64, u32),
+    (asked, why): (u64, u32),
 ) {
-    let Some(request) = state.transfers.end(sender) else { return };
+    let Some(request) = state.transfers.get(sender) else { return };
     // SAFETY: a transfer's request is alive.
     let r = unsafe { &mut *request.as_ptr() };
+    let length = r.extent.length as u64;
+    if !matches!(r.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
+        transmit::failed_for(state, Why::AskedFor { wanted: asked, length });
+        return;
+    }
+    state.transfers.end(sender);
     // SAFETY: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     // SAFETY: as above.
     unsafe { flight::answered(r, sender, true) };
-    let sending = Transfer::Sending { state: Sending::new(length, MOST), receiver, is_starved: false };
+    let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         let link = r.link;
@@ -149,6 +160,12 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         let length = unsafe {
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
+        if length == 0 {
+            // SAFETY: just taken.
+            unsafe { state.buffers[link.rail()].give_back(buffer) };
+            transmit::cannot_pack(state, r.extent.length);
+            return;
+        }
         sending.sent(length as u64);
         let is_last = sending.is_all();
         // SAFETY: filled, ours alone.
@@ -158,7 +175,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         // SAFETY: refused, so ours alone.
         let is_refused =
             sent == Transmitted::Failed && !unsafe { goes_on(pml, state, link, buffer, header.len() + length) };
-        if is_refused || length == 0 {
+        if is_refused {
             transmit::failed(state);
             return;
         }
@@ -185,9 +202,13 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     let room = (room.as_mut_ptr(), room.len());
     // SAFETY: the room; the user's buffer until the send is finished (M3).
     let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
+    if length == 0 {
+        transmit::cannot_pack(state, r.extent.length);
+        return;
+    }
     sending.sent(length as u64);
     let is_last = sending.is_all();
-    if length == 0 || !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
+    if !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
         transmit::failed(state);
         return;
     }
@@ -234,7 +255,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
             (length, Payload::InPlace(Extent { start, length }))
         };
         if length == 0 {
-            transmit::failed(state);
+            transmit::cannot_pack(state, r.extent.length);
             return;
         }
         sending.sent(length as u64);
@@ -315,5 +336,60 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
         }
         // SAFETY: as above; it was taken out.
         unsafe { send(pml, state, request) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pml::request::{Mode, Owner, Role};
+    use ibex_ffi::openmpi::sys;
+
+    const LENGTH: usize = 100;
+
+    /// A request of a blocking call for so many bytes, with gaps or not.
+    fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
+        let mut request = Box::new(Request::unused());
+        (request.role, request.owner, request.transfer) = (role, Owner::Call, transfer);
+        request.extent = Extent { start, length: LENGTH };
+        request
+    }
+
+    #[test]
+    fn who_asks_for_what_a_message_does_not_have_ends_the_job_with_that_reason() {
+        let mut bytes = [0; LENGTH];
+        for asked in [0, LENGTH as u64 + 1, u64::MAX] {
+            let pml = Pml::of_no_rails(false);
+            let mut state = pml.enter().expect("nobody is inside");
+            let announced = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+            let mut send = request(Role::Send(Mode::Standard), bytes.as_mut_ptr(), announced);
+            let sender = state.transfers.begin(NonNull::from(&mut *send));
+            wanted(&pml, &mut state, (sender, TransferId(7)), (asked, 0));
+            assert_eq!(state.failed, Some(Why::AskedFor { wanted: asked, length: LENGTH as u64 }));
+            assert!(matches!(send.transfer, Transfer::Announced { .. }), "nothing is sent");
+        }
+    }
+
+    #[test]
+    fn a_receive_whose_bytes_cannot_be_put_ends_with_an_error_and_no_byte_is_put_elsewhere() {
+        let pml = Pml::of_no_rails(false);
+        let mut state = pml.enter().expect("nobody is inside");
+        let mut gathering = Gathering::new(LENGTH as u64);
+        // The first piece has found no convertor.
+        gathering.take(40);
+        let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
+        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+        let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
+        receive.base().req_mpi_object.comm = &raw mut comm;
+        let receiver = state.transfers.begin(NonNull::from(&mut *receive));
+        receive.transfer = Transfer::Gathering { id: receiver, state: gathering };
+        let piece = [1; LENGTH];
+        // SAFETY: bytes of the test's own.
+        unsafe { received(&mut state, receiver, piece.as_ptr(), 40) };
+        assert!(!receive.is_finished());
+        // SAFETY: as above.
+        unsafe { received(&mut state, receiver, piece.as_ptr(), 40) };
+        assert!(receive.is_finished());
+        assert_eq!(receive.base().req_status.MPI_ERROR, sys::MPI_ERR_INTERN as i32);
     }
 }

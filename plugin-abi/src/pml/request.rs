@@ -184,7 +184,8 @@ impl Requests {
 }
 
 impl Request {
-    fn unused() -> Self {
+    /// One that Open MPI's part is not constructed of.
+    pub(super) fn unused() -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
         Request {

@@ -84,7 +84,7 @@ unsafe fn locally(
         let mut bytes = vec![0; extent.length];
         // SAFETY: as long as the message; this function's rule.
         if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
-            return Transmitted::Failed;
+            return transmit::cannot_pack(state, extent.length);
         }
         Payload::Packed(bytes)
     } else {

@@ -4,7 +4,7 @@
 //!
 //! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter
 //! has it: who waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
-//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
+//! ([`State::failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
 //! but for [`at_once`] and [`inline`].
 
 use std::ptr::NonNull;
@@ -20,6 +20,7 @@ use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::Request;
+use super::why::Why;
 use super::{rails, token};
 use crate::runtime::tag::Tag;
 
@@ -164,7 +165,7 @@ pub(crate) unsafe fn message_by(
         if !unsafe { fill(start, header, data, extent) } {
             // SAFETY: just taken.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
-            return Transmitted::Failed;
+            return cannot_pack(state, extent.length);
         }
         let content = request.map_or(Content::Silent, Content::Message);
         // SAFETY: filled, and ours alone.
@@ -179,7 +180,7 @@ pub(crate) unsafe fn message_by(
     let mut bytes = vec![0; length];
     // SAFETY: as long as header and data; this function's rule.
     if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
-        return Transmitted::Failed;
+        return cannot_pack(state, extent.length);
     }
     let token = request.map_or(Token(0), token::sent);
     let transmitted = queue(&mut port, link, (Arc::from(bytes), length as u32), token);
@@ -256,7 +257,19 @@ unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool 
 /// A peer is lost.
 #[cold]
 pub(crate) fn failed(state: &mut State) -> Transmitted {
-    state.has_failed = true;
+    failed_for(state, Why::PeerLost)
+}
+
+/// The data of a message cannot be packed.
+#[cold]
+pub(crate) fn cannot_pack(state: &mut State, length: usize) -> Transmitted {
+    failed_for(state, Why::CannotPack { length: length as u64 })
+}
+
+/// The job is to be ended. What was noted first counts: the rest follows from it.
+#[cold]
+pub(crate) fn failed_for(state: &mut State, why: Why) -> Transmitted {
+    state.failed.get_or_insert(why);
     state.has_more = true;
     Transmitted::Failed
 }
