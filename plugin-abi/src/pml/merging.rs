@@ -2,23 +2,32 @@
 //! What comes by several ports: counted, and where a peer has moved to another port, put in order again.
 //!
 //! The rules are `engine::protocol::stream`'s. Called by `progress` for each message where the process has several
-//! ports. Until a peer first moves its messages are only counted, those that a poll takes directly included. Grade: hot
-//! for [`may_be_taken`] and [`count`]. Threads: who has entered the PML.
+//! ports. Until a peer first moves its messages are only counted, those that a poll takes directly included, from the
+//! second on. Grade: hot for [`may_be_taken`] and [`count`]. Threads: who has entered the PML. Tests: below, and the
+//! device tests in `hw-tests`.
 
 use engine::protocol::header::Header;
 use engine::protocol::stream::Merging;
 use engine::transport::Immediate;
 
 use super::incoming::{self, Incoming, Sender};
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::rails;
 use super::several::{ByRail, Held};
 
-/// Whether messages of this sender are in order as they come.
+/// Whether messages of this sender are in order as they come. Not of one that is not known yet: that it is there is for
+/// [`message`] to find out.
 #[inline]
 pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
-    state.several.end(rail, from.endpoint()).is_none_or(|end| !end.is_merged)
+    state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_merged)
+}
+
+/// Whether the endpoint that a message names is one of the port's: nothing is kept of any other.
+#[cold]
+fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
+    let port = pml.rails().get(rail).and_then(Rail::enter);
+    port.is_some_and(|port| port.peer_name(from.endpoint()).is_some())
 }
 
 /// A message of a sender that has never moved was dealt with, or is about to be.
@@ -40,8 +49,11 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
     if let Ok((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(pml, state, by, (segment, count));
     }
-    if may_be_taken(state, rail, immediate) {
-        count(state, rail, immediate);
+    let end = state.several.end(rail, immediate.endpoint());
+    if end.is_none_or(|end| !end.is_merged) {
+        if end.is_some() || is_there(pml, rail, immediate) {
+            count(state, rail, immediate);
+        }
         // SAFETY: this function's rule.
         return unsafe { incoming::message(pml, state, message) };
     }
@@ -82,5 +94,27 @@ fn release(pml: &Pml, state: &mut State, peer: usize) {
         let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
         // SAFETY: a copy that lives until the call returns.
         unsafe { incoming::message(pml, state, message) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::several::Several;
+    use super::*;
+    use engine::transport::EndpointId;
+
+    #[test]
+    fn of_an_endpoint_that_is_not_there_nothing_is_kept_however_far_away_it_is() {
+        let pml = Pml::of_no_rails(false);
+        let mut state = pml.enter().expect("nobody is inside");
+        state.several = Several::new(2);
+        let immediate = Immediate::new(0, (1 << 24) - 2);
+        let (by, bytes) = (ByRail { rail: 1, immediate, qp_num: 9 }, [0; 4]);
+        let incoming = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
+        assert!(!may_be_taken(&state, by.rail, immediate));
+        // SAFETY: bytes of the test's own.
+        unsafe { message(&pml, &mut state, incoming, by) };
+        let ends = [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.several.end(by.rail, to).is_some());
+        assert_eq!(ends, [false; 2]);
     }
 }
