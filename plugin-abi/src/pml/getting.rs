@@ -42,8 +42,6 @@ pub(crate) unsafe fn begin(
     if !is_begun {
         // SAFETY: nothing has used it meanwhile.
         unsafe { (*request.as_ptr()).transfer = Transfer::None };
-        // Whoever may not read once may never.
-        shared.cannot_read();
     }
     is_begun
 }

@@ -143,6 +143,9 @@ unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: 
     }
     // SAFETY: as many bytes, of any alignment.
     let place = u32::from_le_bytes(unsafe { start.cast::<[u8; PLACE]>().read() });
+    if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
+        return;
+    }
     let sender = Sender::Known(Link::local(place));
     let incoming = Incoming { start: start.wrapping_add(PLACE), length: length - PLACE, sender };
     // SAFETY: this function's rule.

@@ -118,6 +118,11 @@ impl SharedMemory {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.endpoint.is_null()).map(|(place, _)| place as u32)
     }
 
+    /// Whether it reaches a process with this place. What comes may name any, if its sender is not sound.
+    pub(crate) fn reaches(&self, place: u32) -> bool {
+        self.peers.get(place as usize).is_some_and(|peer| !peer.endpoint.is_null())
+    }
+
     /// Bytes of data that go with the longest header.
     pub(crate) fn room(&self) -> usize {
         self.longest - MOST_BEFORE_DATA
@@ -199,13 +204,9 @@ impl SharedMemory {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// The host's kernel does not let it.
-    pub(crate) fn cannot_read(&self) {
-        self.reads.store(false, Ordering::Relaxed);
-    }
-
     /// Reads from a peer's memory. `done` is called with `data`, perhaps within this call. False: it is not, and
-    /// nothing is read.
+    /// nothing is read. Where the host's kernel does not let it, nothing is read from then on: who may not read once may
+    /// never. A message that is too long, or for which there is no room now, says nothing of the next.
     ///
     /// # Safety
     /// The memory may be written until `done` is called.
@@ -241,7 +242,12 @@ impl SharedMemory {
                 data,
             )
         };
-        code == sys::OPAL_SUCCESS
+        match code {
+            sys::OPAL_SUCCESS => return true,
+            sys::OPAL_ERR_OUT_OF_RESOURCE | sys::OPAL_ERR_TEMP_OUT_OF_RESOURCE | sys::OPAL_ERR_RESOURCE_BUSY => {}
+            _ => self.reads.store(false, Ordering::Relaxed),
+        }
+        false
     }
 
     /// Has the BTL take what has come. Returns how much.
@@ -254,3 +260,97 @@ impl SharedMemory {
 
 /// Bytes before the data at most: the sender's place, and a header.
 const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::protocol::header::MAX_SIZE;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    // The BTL's answer to a read.
+    thread_local!(static ANSWER: Cell<c_int> = const { Cell::new(sys::OPAL_SUCCESS) });
+
+    const LIMIT: usize = 100;
+
+    #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
+    unsafe extern "C" fn get(
+        _: *mut sys::mca_btl_base_module_t,
+        _: *mut sys::mca_btl_base_endpoint_t,
+        _: *mut c_void,
+        _: u64,
+        _: *mut sys::mca_btl_base_registration_handle_t,
+        _: *mut sys::mca_btl_base_registration_handle_t,
+        length: usize,
+        _: c_int,
+        _: c_int,
+        _: sys::mca_btl_base_rdma_completion_fn_t,
+        _: *mut c_void,
+        _: *mut c_void,
+    ) -> c_int {
+        assert!(length <= LIMIT, "btl.h");
+        ANSWER.get()
+    }
+
+    unsafe extern "C" fn sendi(
+        _: *mut sys::mca_btl_base_module_t,
+        _: *mut sys::mca_btl_base_endpoint_t,
+        _: *mut sys::opal_convertor_t,
+        _: *mut c_void,
+        _: usize,
+        _: usize,
+        _: u8,
+        _: u32,
+        _: u8,
+        _: *mut *mut sys::mca_btl_base_descriptor_t,
+    ) -> c_int {
+        sys::OPAL_ERR_OUT_OF_RESOURCE
+    }
+
+    /// Over a BTL that reads, and reaches the first and the third of three processes.
+    fn over(test: impl FnOnce(&SharedMemory)) {
+        // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
+        let (mut component, mut btl): (sys::mca_btl_base_component_t, sys::mca_btl_base_module_t) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        btl.btl_component = &raw mut component;
+        btl.btl_get = Some(get);
+        btl.btl_sendi = Some(sendi);
+        (btl.btl_max_send_size, btl.btl_get_limit, btl.btl_flags) = (4096, LIMIT, sys::MCA_BTL_FLAGS_GET);
+        let endpoint = std::ptr::dangling_mut::<u8>().cast();
+        let endpoints = [endpoint, null_mut(), endpoint];
+        // SAFETY: as a BTL's, as long as the test.
+        let shared = unsafe { SharedMemory::new(NonNull::from(&mut btl), &endpoints, 0) };
+        test(&shared.expect("it can do what is needed"));
+    }
+
+    fn reads(shared: &SharedMemory, length: usize, answer: c_int) -> bool {
+        let mut bytes = [0; 2 * LIMIT];
+        ANSWER.set(answer);
+        // SAFETY: there is room.
+        unsafe { shared.get(2, (bytes.as_mut_ptr(), length), 8, None, null_mut()) }
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_now_says_nothing_of_the_next() {
+        over(|shared| {
+            assert!(!reads(shared, LIMIT + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
+            assert!(reads(shared, LIMIT, sys::OPAL_SUCCESS));
+            assert!(!reads(shared, LIMIT, sys::OPAL_ERR_OUT_OF_RESOURCE));
+            assert!(reads(shared, LIMIT, sys::OPAL_SUCCESS));
+        });
+    }
+
+    #[test]
+    fn where_the_kernel_forbids_reads_none_is_tried_again() {
+        over(|shared| {
+            assert!(!reads(shared, LIMIT, sys::OPAL_ERROR));
+            assert!(!reads(shared, LIMIT, sys::OPAL_SUCCESS) && !shared.reads());
+        });
+    }
+
+    #[test]
+    fn it_reaches_whom_the_btl_has_an_endpoint_for_and_nobody_beyond() {
+        over(|shared| {
+            let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
+            assert_eq!(reached, [0, 2]);
+        });
+    }
+}
