@@ -69,9 +69,9 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
     }
-    // What a peer has published of itself may have to be fetched; nothing calls back into the PML meanwhile but its
-    // progress, which finds it entered.
-    let mut links = links_to(pml, name).ok()?;
+    // What a peer has published of itself may have to be fetched. Where Open MPI makes progress meanwhile that of the PML
+    // finds it entered, and what the shared-memory BTL brings has the state.
+    let mut links = pml.within(state, || links_to(pml, name)).ok()?;
     if !links.contains(&link) {
         links.push(link);
     }
