@@ -238,10 +238,15 @@ impl Rail {
         unsafe { &mut *self.taken.get() }
     }
 
-    /// What has been sent to an endpoint, where there are several rails. The port that is shown is this rail's.
+    /// What has been sent to an endpoint, where there are several rails, by who shows that he has entered this rail's port.
+    ///
+    /// # Panics
+    /// It is another rail's port.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the port is entered, and borrowed as long")]
-    pub(crate) fn sent<'port>(&'port self, _port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
+    pub(crate) fn sent<'port>(&'port self, port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
+        let is_its_own = std::ptr::addr_eq(port, self.entry.as_ptr());
+        assert!(is_its_own, "what was sent by a port is known to who has entered that one");
         // SAFETY: who has entered the port is alone, and has no other reference, as that would borrow the port.
         let all = unsafe { &mut *self.sent.get() };
         let at = to.index() as usize;
