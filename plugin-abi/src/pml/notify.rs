@@ -4,10 +4,11 @@
 //! A request of one message is freed by the wait or test that finds it done, which calls the PML (`persistent.rs`). A
 //! persistent one is only made inactive. So while anybody listens, Open MPI's table of these eight functions has ours,
 //! which call the former ones and then look for such requests. Grade: setup; the functions are on the way of what is
-//! listened to. Threads: any.
+//! listened to. Threads: any. Tests: below, and `events.c` in `hw-tests/mpi`.
 
-use std::ffi::c_int;
-use std::sync::OnceLock;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence as fence_of_memory};
 
 use ibex_ffi::openmpi::sys;
 
@@ -18,21 +19,61 @@ use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 use crate::runtime::watch as serving;
 
-/// Open MPI's own.
-static FORMER: OnceLock<sys::ompi_request_fns_t> = OnceLock::new();
+/// A table of such functions as what it is: so many pointers, each of which a thread may read while another writes it.
+type Table = [AtomicPtr<c_void>; FUNCTIONS];
+
+const FUNCTIONS: usize = size_of::<sys::ompi_request_fns_t>() / size_of::<*mut c_void>();
+
+/// One of Open MPI's functions, in place of which ours stands now and then.
+struct Replaced {
+    /// What stood there before; null: ours never did.
+    former: AtomicPtr<c_void>,
+    /// Ours stands there, or below what another has put there since.
+    is_in: AtomicBool,
+}
+
+impl Replaced {
+    const fn never() -> Self {
+        Replaced { former: AtomicPtr::new(null_mut()), is_in: AtomicBool::new(false) }
+    }
+}
+
+static REPLACED: [Replaced; FUNCTIONS] = [const { Replaced::never() }; FUNCTIONS];
 
 /// Looks at the end of waits from now on, or no more.
 pub(crate) fn watch_waits(is_watched: bool) {
-    let table = &raw mut sys::ompi_request_functions;
-    if !is_watched && FORMER.get().is_none() {
-        return;
+    // SAFETY: Open MPI's table, aligned pointers as long as the process lives, which it writes when it is initialised
+    // alone.
+    let table = unsafe { &*(&raw const sys::ompi_request_functions).cast::<Table>() };
+    // SAFETY: a table of pointers to functions.
+    let ours = unsafe { std::mem::transmute::<sys::ompi_request_fns_t, [*mut c_void; FUNCTIONS]>(OURS) };
+    exchange(table, &REPLACED, ours, is_watched);
+}
+
+/// Puts `ours` into a table, or what stood there before. Whoever has hooked a function in between keeps it: his calls
+/// ours, which calls the former one. Ours is then not put above his, as they would call each other for ever.
+fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
+    for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
+        // One thread at a time comes here. Release, and the fence of `former`: who finds ours finds what it is to call.
+        let (now, is_in) = (place.load(Ordering::Relaxed), replaced.is_in.load(Ordering::Relaxed));
+        if is_watched && !is_in {
+            replaced.former.store(now, Ordering::Relaxed);
+            replaced.is_in.store(true, Ordering::Relaxed);
+            place.store(ours, Ordering::Release);
+        } else if !is_watched && now == ours {
+            place.store(replaced.former.load(Ordering::Relaxed), Ordering::Release);
+            replaced.is_in.store(false, Ordering::Relaxed);
+        }
     }
-    // SAFETY: Open MPI's table, which it writes when it is initialised alone. Pointers that another thread reads are
-    // whole.
-    unsafe {
-        let former = FORMER.get_or_init(|| table.read());
-        table.write_volatile(if is_watched { OURS } else { *former });
-    }
+}
+
+/// Open MPI's own functions, or whoever's stood in the table before ours.
+fn former() -> sys::ompi_request_fns_t {
+    // With the store of ours, which this thread has found there.
+    fence_of_memory(Ordering::Acquire);
+    let functions = REPLACED.each_ref().map(|replaced| replaced.former.load(Ordering::Relaxed));
+    // SAFETY: functions of a table of these, in their places, or null, which is `None`.
+    unsafe { std::mem::transmute::<[*mut c_void; FUNCTIONS], sys::ompi_request_fns_t>(functions) }
 }
 
 const OURS: sys::ompi_request_fns_t = sys::ompi_request_fns_t {
@@ -50,14 +91,10 @@ type Place = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
 /// Calls the former function, and says whose end its caller was told of. Without one, which cannot be, all has failed.
-unsafe fn after(
-    count: usize,
-    requests: Place,
-    former: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>,
-) -> c_int {
+unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
     // SAFETY: the caller's array of so many requests. Looked at before, as those that are done are gone afterwards.
     let is_programs = unsafe { returning::has_programs(count, requests) };
-    let code = FORMER.get().and_then(former).unwrap_or(sys::OPAL_ERROR);
+    let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
     // SAFETY: the caller's array of so many requests.
     fence("the end of a wait", (), || unsafe { notify(count, requests) });
     if is_programs {
@@ -143,5 +180,49 @@ unsafe extern "C" fn wait_some(
     // SAFETY: as above.
     unsafe {
         after(count, requests, |former| Some((former.req_wait_some?)(count, requests, outcount, indices, statuses)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(from: usize) -> [*mut c_void; FUNCTIONS] {
+        std::array::from_fn(|index| std::ptr::without_provenance_mut(from + index))
+    }
+
+    #[test]
+    fn what_another_has_hooked_in_between_stays_and_ours_is_not_put_above_it() {
+        let [first, ours, hooked] = [100, 200, 300].map(table);
+        let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
+        let now = || places.each_ref().map(|place| place.load(Ordering::Relaxed));
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(now(), first);
+        for _ in 0..2 {
+            exchange(&places, &replaced, ours, true);
+            assert_eq!(now(), ours);
+        }
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(now(), first);
+        exchange(&places, &replaced, ours, true);
+        places[0].store(hooked[0], Ordering::Relaxed);
+        for is_watched in [false, true, false] {
+            exchange(&places, &replaced, ours, is_watched);
+            assert_eq!(now()[0], hooked[0]);
+        }
+        assert_eq!(now()[1..], first[1..]);
+    }
+
+    #[test]
+    fn a_function_that_was_hooked_while_nobody_watched_is_called_by_ours() {
+        let [first, ours, hooked] = [100, 200, 300].map(table);
+        let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
+        exchange(&places, &replaced, ours, true);
+        exchange(&places, &replaced, ours, false);
+        places[0].store(hooked[0], Ordering::Relaxed);
+        exchange(&places, &replaced, ours, true);
+        assert_eq!(replaced[0].former.load(Ordering::Relaxed), hooked[0]);
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(places[0].load(Ordering::Relaxed), hooked[0]);
     }
 }
