@@ -5,6 +5,8 @@
 //! Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 
 use engine::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
@@ -98,21 +100,42 @@ impl Found {
         // SAFETY: this function's rule.
         unsafe { say(status, &found) };
     }
+}
 
-    /// The message as MPI holds it, with a reference to its communicator; null: there is no memory for it.
+/// What MPI is to hold a message by that is taken out, with a reference to its communicator. It is there before a
+/// message is looked for: one that is taken out and has none is lost.
+struct Handle(NonNull<sys::ompi_message_t>);
+
+impl Handle {
+    /// `None`: Open MPI has no memory for it.
     ///
     /// # Safety
     /// A live communicator.
-    unsafe fn message(&self, comm: *mut sys::ompi_communicator_t) -> *mut sys::ompi_message_t {
+    unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
         // SAFETY: from Open MPI's list; this function's rule.
-        let message = unsafe { sys::ibex_message_alloc(comm) };
-        // SAFETY: null, or just taken.
-        if let Some(message) = unsafe { message.as_mut() } {
-            message.req_ptr = std::ptr::without_provenance_mut(self.handle.unwrap_or_default() as usize);
-            message.peer = self.envelope.source();
-            message.count = self.length;
+        NonNull::new(unsafe { sys::ibex_message_alloc(comm) }).map(Handle)
+    }
+
+    /// MPI has it from now on.
+    fn hold(self, found: &Found) -> *mut sys::ompi_message_t {
+        let mut message = ManuallyDrop::new(self).0;
+        // SAFETY: Open MPI's, given for this.
+        let of_mpi = unsafe { message.as_mut() };
+        of_mpi.req_ptr = std::ptr::without_provenance_mut(found.handle.unwrap_or_default() as usize);
+        of_mpi.peer = found.envelope.source();
+        of_mpi.count = found.length;
+        message.as_ptr()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: as it was given, with the reference that came with it.
+        unsafe {
+            let comm = self.0.as_ref().comm;
+            sys::ibex_message_return(self.0.as_ptr());
+            sys::ibex_communicator_release(comm);
         }
-        message
     }
 }
 
@@ -169,19 +192,19 @@ pub(crate) unsafe extern "C" fn pml_improbe(
     fence("pml_improbe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
+        let Some(handle) = (unsafe { Handle::new(comm) }) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: as above.
         let found = unsafe { Probed { from, tag, comm }.look(pml, true) };
-        // SAFETY: the out parameters.
+        // SAFETY: the out parameters, MPI's status; without one nothing is entered.
         unsafe {
             matched.write(c_int::from(found.is_some()));
-            message.write(found.as_ref().map_or_else(|| sys::ibex_message_null(), |found| found.message(comm)));
-        }
-        match found {
-            // SAFETY: MPI's status.
-            Some(found) => unsafe { found.say(status) },
-            // SAFETY: nothing is entered.
-            None => unsafe {
+            if let Some(found) = found {
+                message.write(handle.hold(&found));
+                found.say(status);
+            } else {
+                message.write(sys::ibex_message_null());
                 sys::opal_progress();
-            },
+            }
         }
         sys::OPAL_SUCCESS
     })
@@ -198,10 +221,12 @@ pub(crate) unsafe extern "C" fn pml_mprobe(
     fence("pml_mprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         // SAFETY: MPI's arguments.
+        let Some(handle) = (unsafe { Handle::new(comm) }) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: as above.
         let found = unsafe { Probed { from, tag, comm }.wait(pml, true) };
         // SAFETY: the out parameters.
         unsafe {
-            message.write(found.message(comm));
+            message.write(handle.hold(&found));
             found.say(status);
         }
         sys::OPAL_SUCCESS
