@@ -109,14 +109,11 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
     // SAFETY: this function's rule.
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
-    r.is_to_notify = true;
-    r.set_finished(false);
-    r.base().req_complete = null_mut();
-    r.base().req_state = sys::OMPI_REQUEST_ACTIVE;
-    r.base().req_status._cancelled = 0;
+    // It is active only from where nothing can fail any more.
     match r.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            activate(r);
             // SAFETY: filled in, and nothing of it is under way.
             unsafe { post(pml, &mut state, request) };
             leave(pml, state);
@@ -133,14 +130,27 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
                 return code;
             }
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            activate(r);
             // SAFETY: nothing of it is under way.
             unsafe { finish(&mut state, request) };
             leave(pml, state);
         }
-        // SAFETY: filled in, and nothing of it is under way.
-        Role::Send(_) => return unsafe { send::begin(pml, request) },
+        Role::Send(_) => {
+            activate(r);
+            // SAFETY: filled in, and nothing of it is under way.
+            unsafe { send::begin(pml, request) };
+        }
     }
     sys::OPAL_SUCCESS
+}
+
+/// A persistent request is under way.
+fn activate(request: &mut Request) {
+    request.is_to_notify = true;
+    request.set_finished(false);
+    request.base().req_complete = null_mut();
+    request.base().req_state = sys::OMPI_REQUEST_ACTIVE;
+    request.base().req_status._cancelled = 0;
 }
 
 /// `req_free`: MPI is through with a request, whatever its state.
@@ -185,4 +195,35 @@ unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_
         leave(pml, state);
         sys::OPAL_SUCCESS
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pml::instance::{self, Pml};
+
+    #[test]
+    fn a_buffered_send_that_finds_no_memory_is_not_active_and_nobody_waits_for_it() {
+        instance::begin(Pml::of_no_rails(false));
+        // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
+        let (mut comm, mut datatype): (sys::ompi_communicator_t, sys::ompi_datatype_t) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 8);
+        let mut bytes = [0_u64; 1];
+        let data = Data { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
+        let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
+        let request = take().expect("the PML is there, and nobody is inside");
+        // SAFETY: what MPI would give; just taken.
+        let code = unsafe {
+            send::fill(request, &outgoing, Mode::Buffered, Owner::Mpi);
+            make_persistent(request);
+            start(request)
+        };
+        // SAFETY: as above; the PML is there until the end of the test.
+        let of_mpi = unsafe { (*request.as_ptr()).base() };
+        assert_eq!(code, sys::OMPI_ERR_BUFFER, "no buffer is attached");
+        assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));
+        // SAFETY: no other test has the PML of the process.
+        unsafe { instance::end() };
+    }
 }

@@ -297,10 +297,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
         Err(code) => return code,
     };
     // SAFETY: just made.
-    let code = unsafe { begin(pml, request) };
-    if code != sys::OPAL_SUCCESS {
-        return code;
-    }
+    unsafe { begin(pml, request) };
     if is_watched {
         // SAFETY: this call's own.
         unsafe { end_watched(pml, request, outgoing.tag) };
@@ -343,7 +340,8 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     // SAFETY: the out parameter.
     unsafe { place.write(Request::as_raw(request)) };
     // SAFETY: just made.
-    unsafe { begin(pml, request) }
+    unsafe { begin(pml, request) };
+    sys::OPAL_SUCCESS
 }
 
 /// Sends a copy of a message, in the memory that the program has attached. Tools know it by `id`.
@@ -355,9 +353,11 @@ pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int
     match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
         Ok(request) => {
             // SAFETY: just made.
-            unsafe { watch::set_id(request, id) };
-            // SAFETY: just made.
-            unsafe { begin(pml, request) }
+            unsafe {
+                watch::set_id(request, id);
+                begin(pml, request);
+            }
+            sys::OPAL_SUCCESS
         }
         Err(code) => code,
     }
@@ -397,23 +397,26 @@ unsafe fn send_copy_watched(pml: &Pml, outgoing: &Outgoing, owner: Owner) -> Res
 /// # Safety
 /// MPI's arguments.
 unsafe fn make(pml: &Pml, outgoing: &Outgoing, mode: Mode, owner: Owner) -> Result<NonNull<Request>, c_int> {
-    // SAFETY: this function's rule.
-    let extent = unsafe { outgoing.data.extent() };
-    let (extent, attached) = if mode == Mode::Buffered {
-        // SAFETY: as above.
-        unsafe { attach(&outgoing.data, extent) }?
-    } else {
-        (extent, null_mut())
-    };
-    let mode = if mode == Mode::Buffered { Mode::Standard } else { mode };
+    // First: what comes after it finds nothing to be given back.
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
     drop(state);
+    let (mode, is_copied) = if mode == Mode::Buffered { (Mode::Standard, true) } else { (mode, false) };
     // SAFETY: just taken, ours alone.
     unsafe { fill(request, outgoing, mode, owner) };
-    // SAFETY: as above.
-    let r = unsafe { &mut *request.as_ptr() };
-    (r.extent, r.attached) = (extent, attached);
+    if is_copied {
+        // SAFETY: as above.
+        let r = unsafe { &mut *request.as_ptr() };
+        // SAFETY: this function's rule.
+        match unsafe { attach(&outgoing.data, r.extent) } {
+            Ok((extent, attached)) => (r.extent, r.attached) = (extent, attached),
+            Err(code) => {
+                // SAFETY: never begun.
+                unsafe { finish::release(pml, request) };
+                return Err(code);
+            }
+        }
+    }
     Ok(request)
 }
 
@@ -473,11 +476,11 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 }
 
 /// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call
-/// has it. An error: the PML was entered further up the stack, and nothing is begun.
+/// has it.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.
-pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) -> c_int {
+pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
     // SAFETY: this function's rule.
     let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
     // SAFETY: this function's rule.
@@ -487,12 +490,11 @@ pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) -> c_int {
     }
     // SAFETY: MPI's arguments.
     let link = unsafe { peer::link(pml, comm, to) };
-    let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+    let mut state = pml.enter().expect("whoever has a request to begin has entered the PML before, and left it");
     match link {
         // SAFETY: this function's rule.
         Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
         None => _ = transmit::failed(&mut state),
     }
     leave(pml, state);
-    sys::OPAL_SUCCESS
 }
