@@ -142,16 +142,19 @@ unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_ow
         let from = modex::from_openmpi(me.name());
         let code = send(module, call.peer, &Message { word, number, address, from, port: module.index() });
         if code < 0 && waiting().remove(&number).is_some() {
-            give_back(module, operation);
+            // SAFETY: this module's, and just taken out of the table.
+            unsafe { give_back(module, operation) };
             return code;
         }
         sys::OPAL_SUCCESS
     })
 }
 
-fn give_back(module: &Module, operation: NonNull<Operation>) {
+/// # Safety
+/// A record of this module's that was taken out of the table, so that nothing names it.
+unsafe fn give_back(module: &Module, operation: NonNull<Operation>) {
     if let Some(state) = module.enter() {
-        // SAFETY: taken out of the table, so that nothing names it.
+        // SAFETY: this function's rule.
         unsafe { state.operations.give_back(operation.as_ptr()) };
     }
 }
@@ -214,8 +217,8 @@ impl Receiver for Asked {
             // SAFETY: so many bytes; M1: only ibex sends with this tag, so that it is a module of ours that has it.
             let (message, module) = unsafe { (Message::read(bytes.read_unaligned()), Module::from_raw(btl)) };
             match message {
-                Some(Message { word: Word::Was(value), number, .. }) => answered(module, number, value),
-                Some(Message { word: Word::NotDone, number, address, .. }) => refused(module, number, address),
+                Some(Message { word: Word::Was(value), number, .. }) => answered(number, value),
+                Some(Message { word: Word::NotDone, number, address, .. }) => refused(number, address),
                 Some(request) => answer(module, &request),
                 None => {}
             }
@@ -251,10 +254,12 @@ fn unanswered(module: &Module, request: &Message, is_done: bool) {
 
 /// The target has not done what a request of this process asks for.
 #[cold]
-fn refused(module: &Module, number: u64, address: u64) {
+fn refused(number: u64, address: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
     // SAFETY: taken out of the table, so ours alone.
     let call = unsafe { (*operation.as_ptr()).call };
+    // SAFETY: M1: its module, which the answer need not have come by.
+    let module = unsafe { Module::from_raw(call.btl) };
     let target = endpoint(call.peer);
     let place = describe(module, |_| target);
     loss::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
@@ -269,14 +274,14 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
 }
 
 /// The answer to a request of this process has come.
-fn answered(module: &Module, number: u64, value: u64) {
+fn answered(number: u64, value: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
     // SAFETY: taken out of the table, so ours alone.
     let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: under way until now; told once.
+    // SAFETY: under way until now; told once. M1: its module's, which the answer need not have come by.
     unsafe {
         write_result(&call, value);
         call.call(sys::OPAL_SUCCESS);
+        give_back(Module::from_raw(call.btl), operation);
     }
-    give_back(module, operation);
 }
