@@ -30,7 +30,6 @@ use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
-use super::why::Why;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
@@ -130,8 +129,8 @@ pub(crate) struct State {
     pub(crate) operations: OperationChain,
     /// When a blocking call that never waits lets others go on.
     pub(crate) busy: Busy,
-    /// Why the job is to be ended, if it is.
-    pub(crate) failed: Option<Why>,
+    /// The job is to be ended: a peer is lost, or it was said why.
+    pub(crate) has_failed: bool,
     /// Something of the above is to be done once nothing is entered.
     pub(crate) has_more: bool,
 }
@@ -310,7 +309,7 @@ impl Pml {
             handed_on: HandedOn::default(),
             operations: OperationChain::EMPTY,
             busy: Busy::default(),
-            failed: None,
+            has_failed: false,
             has_more: false,
         };
         // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).

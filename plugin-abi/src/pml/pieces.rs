@@ -20,8 +20,8 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::resume;
 use super::transmit::{self, Transmitted};
-use super::why::Why;
 use super::{announcing, flight, moving, passage, rails, routing, token, watch};
+use crate::runtime::messages;
 
 /// Pieces of a message that are with the adapter at a time.
 const MOST: u32 = 4;
@@ -100,7 +100,7 @@ pub(crate) fn wanted(
     let r = unsafe { &mut *request.as_ptr() };
     let length = r.extent.length as u64;
     if !matches!(r.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
-        transmit::failed_for(state, Why::AskedFor { wanted: asked, length });
+        transmit::failed_for(state, &messages::asked_for(asked, length));
         return;
     }
     state.transfers.end(sender);
@@ -365,7 +365,7 @@ mod tests {
             let mut send = request(Role::Send(Mode::Standard), bytes.as_mut_ptr(), announced);
             let sender = state.transfers.begin(NonNull::from(&mut *send));
             wanted(&pml, &mut state, (sender, TransferId(7)), (asked, 0));
-            assert_eq!(state.failed, Some(Why::AskedFor { wanted: asked, length: LENGTH as u64 }));
+            assert!(state.has_failed);
             assert!(matches!(send.transfer, Transfer::Announced { .. }), "nothing is sent");
         }
     }

@@ -27,14 +27,12 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::why::Why;
 use super::{local, merging, moving, pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::messages;
 use crate::runtime::progress::{self as faces, Functions};
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
@@ -412,12 +410,12 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     state.has_more = false;
-    let (first, failed) = (state.handed_on.take(), state.failed.take());
+    let (first, has_failed) = (state.handed_on.take(), state.has_failed);
     let operations = state.operations.take();
     let mut is_to_tell = !state.finished.first.is_null();
     drop(state);
-    if let Some(why) = failed {
-        end_job(pml, why);
+    if has_failed {
+        end_job(pml);
     }
     if !operations.is_empty() {
         // SAFETY: just taken, and nothing is entered.
@@ -469,16 +467,13 @@ fn hand_on_one(port: u8, batch: &Batch, index: usize, completion: &Completion) {
     }
 }
 
-/// Says why, and ends the job, as MPI has no other way.
+/// A peer is lost: says why, where it was not said before, and ends the job, as MPI has no other way.
 #[cold]
-fn end_job(pml: &Pml, why: Why) {
+fn end_job(pml: &Pml) {
     for rail in pml.rails() {
         if let Some(mut port) = rail.enter() {
             failures::tell(&mut port);
         }
-    }
-    if let Some(text) = why.text() {
-        messages::operation_failed(&text);
     }
     // SAFETY: ends the process.
     unsafe { sys::ibex_abort(1) };

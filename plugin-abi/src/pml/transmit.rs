@@ -4,7 +4,7 @@
 //!
 //! What waits is a copy, so that nothing of the user's is held up, but its request is finished only when the adapter
 //! has it: who waits for a send may not come back to MPI for long. A peer that is lost takes nothing; that is noted
-//! ([`State::failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
+//! ([`State::has_failed`]), and the job ended once nothing is entered. Grade: hot. Threads: who has entered the PML,
 //! but for [`at_once`] and [`inline`].
 
 use std::ptr::NonNull;
@@ -20,8 +20,8 @@ use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::Request;
-use super::why::Why;
 use super::{rails, token};
+use crate::runtime::messages;
 use crate::runtime::tag::Tag;
 
 /// What became of a message.
@@ -257,19 +257,22 @@ unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool 
 /// A peer is lost.
 #[cold]
 pub(crate) fn failed(state: &mut State) -> Transmitted {
-    failed_for(state, Why::PeerLost)
+    state.has_failed = true;
+    state.has_more = true;
+    Transmitted::Failed
 }
 
 /// The data of a message cannot be packed.
 #[cold]
 pub(crate) fn cannot_pack(state: &mut State, length: usize) -> Transmitted {
-    failed_for(state, Why::CannotPack { length: length as u64 })
+    failed_for(state, &messages::cannot_pack(length))
 }
 
-/// The job is to be ended. What was noted first counts: the rest follows from it.
+/// The job is to be ended for a reason that no port knows. It is said here, once: what fails after it follows from it.
 #[cold]
-pub(crate) fn failed_for(state: &mut State, why: Why) -> Transmitted {
-    state.failed.get_or_insert(why);
-    state.has_more = true;
-    Transmitted::Failed
+pub(crate) fn failed_for(state: &mut State, why: &str) -> Transmitted {
+    if !state.has_failed {
+        messages::operation_failed(why);
+    }
+    failed(state)
 }

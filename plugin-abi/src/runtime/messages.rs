@@ -233,7 +233,23 @@ pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_don
     )
 }
 
-/// A one-sided operation has failed; the job is ended right after.
+/// Data that is to be sent cannot be packed. The text; said by [`operation_failed`].
+pub(crate) fn cannot_pack(length: usize) -> String {
+    format!(
+        "the data of a message of {length} bytes cannot be packed: Open MPI's convertor refuses its datatype, or there is no\n\
+         memory for a convertor"
+    )
+}
+
+/// The receiver of an announced message asks for what it cannot have. The text; said by [`operation_failed`].
+pub(crate) fn asked_for(wanted: u64, length: u64) -> String {
+    format!(
+        "the receiver of a message of {length} bytes asks for {wanted} bytes of it: it runs another ibex, or has a defect.\n\
+         Install the same ibex on every host of the job"
+    )
+}
+
+/// What this process does has failed for a reason that no port knows; the job is ended right after.
 pub(crate) fn operation_failed(text: &str) {
     let rank = Process::me().map_or(0, |me| me.name().rank);
     with_flight(&format!("ibex: rank {rank}: {text}."));
@@ -274,6 +290,16 @@ pub(crate) fn verbose(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_port_knows_is_said_with_its_numbers() {
+        assert!(cannot_pack(71).contains("71 bytes cannot be packed"));
+        assert!(asked_for(101, 100).contains("100 bytes asks for 101 bytes"));
+        let not_done = atomic_refused("rank 1", 0x1000, 8);
+        assert!(not_done.contains("8 bytes at 0x1000 of rank 1 was not done"), "{not_done}");
+        let places = [false, true].map(|is_done| atomic_unanswered("rank 1", 0x1000, 8, is_done));
+        assert!(places[0].contains("was not done") && places[1].contains("was done"), "{places:?}");
+    }
 
     #[test]
     fn only_mpirun_of_4_1_without_recovery_is_known_to_end_a_job_with_its_ranks() {
