@@ -25,6 +25,7 @@ mod bench;
 mod bounds;
 mod choice;
 mod command;
+mod defaults;
 mod doctor;
 mod endings;
 mod engine;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         memory::tests,
         spawn::tests,
         choice::tests,
+        defaults::tests,
         local::tests,
         applications::tests,
         command::tests,

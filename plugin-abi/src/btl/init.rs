@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use ibex_ffi::openmpi::{sys, variable};
 
 use super::module::Module;
-use super::{emulated_atomic, modules, progress, settings};
+use super::{emulated_atomic, limits, modules, progress, settings};
 use crate::runtime::component::names_ibex;
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
@@ -64,7 +64,15 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
     progress::fill_in();
     // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
     let _ = modex::publish_pml(false);
-    ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in))
+    let mut modules = ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in));
+    // Else the user has set it.
+    if settings.btl_latency == 0 {
+        let rates: Vec<u32> = modules.iter().map(|module| module.mbps()).collect();
+        for (module, latency) in modules.iter_mut().zip(limits::latencies(&rates)) {
+            module.set_latency(latency);
+        }
+    }
+    modules
 }
 
 /// Whether the user named ibex in the list of transports, rather than getting it by default.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limits that Open MPI gives every BTL, and which values of them are refused; the latency that a port is given.
+//! The limits that Open MPI gives every BTL, and which values of them are refused; the latencies that ports are given.
 //!
-//! Open MPI registers them as variables and checks none. Called by `component` when it is opened, and by `module`. Pure
+//! Open MPI registers them as variables and checks none. Called by `component` when it is opened, and by `init`. Pure
 //! functions over plain values. Grade: setup. Threads: one. Tests: below.
 
 use std::fmt;
@@ -55,14 +55,18 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     within("rdma_pipeline_frag_size", limits.rdma_pipeline_frag_size, 4096, 1 << 31, "one put of the pipeline protocol")
 }
 
-/// The latency that ob1 is told of a port of `mbps`, microseconds: of the adapter, and of an eager message on the link.
+/// The latencies that Open MPI is told of a process' ports, by their data rates: by how many microseconds an eager
+/// message takes longer on the link than on that of the fastest.
 ///
 /// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100
-/// Gb/s and more are one), and a slower one has none while a faster one is there.
-pub(crate) fn latency(mbps: u32) -> u32 {
-    const ADAPTER: u32 = 4;
+/// Gb/s and more are one), and a slower one has none while a faster one is there. osc/rdma takes for a window the BTL of
+/// the least latency of those that reach all of its ranks. 4.1's shared-memory BTL says 1, and crashes in a
+/// compare-and-swap; so the fastest port says 0.
+pub(crate) fn latencies(mbps: &[u32]) -> Vec<u32> {
     const EAGER_BITS: u32 = 12 << 13;
-    ADAPTER + EAGER_BITS / mbps.max(1)
+    let on_the_link: Vec<u32> = mbps.iter().map(|mbps| EAGER_BITS / (*mbps).max(1)).collect();
+    let least = on_the_link.iter().min().copied().unwrap_or_default();
+    on_the_link.into_iter().map(|latency| latency - least).collect()
 }
 
 #[cfg(test)]
@@ -74,9 +78,18 @@ mod tests {
 
     #[test]
     fn ports_of_a_class_have_one_latency_and_slower_ports_a_greater_one() {
-        assert_eq!([400_000, 200_000, 100_000].map(latency), [4, 4, 4]);
-        assert_eq!([56_000, 40_000, 25_000, 10_000, 1_000].map(latency), [5, 6, 7, 13, 102]);
-        assert_eq!(latency(0), 4 + 98304);
+        assert_eq!(latencies(&[400_000, 200_000, 100_000]), [0, 0, 0]);
+        assert_eq!(latencies(&[100_000, 56_000, 40_000, 25_000, 10_000, 1_000]), [0, 1, 2, 3, 9, 98]);
+        assert_eq!(latencies(&[0, 400_000]), [98304, 0]);
+    }
+
+    #[test]
+    fn the_fastest_port_has_a_latency_below_that_of_shared_memory() {
+        for mbps in [400_000, 56_000, 10_000, 0] {
+            assert_eq!(latencies(&[mbps, mbps]), [0, 0]);
+        }
+        assert_eq!(latencies(&[10_000, 25_000]), [6, 0]);
+        assert!(latencies(&[]).is_empty());
     }
 
     #[test]

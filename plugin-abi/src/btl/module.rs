@@ -21,7 +21,6 @@ use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
-use super::limits;
 use super::operation::Operations;
 use super::poll_frame::PollFrames;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -135,9 +134,6 @@ impl Module {
         if base.btl_bandwidth == 0 {
             base.btl_bandwidth = attributes.mbps.max(1);
         }
-        if base.btl_latency == 0 {
-            base.btl_latency = limits::latency(attributes.mbps);
-        }
         match attributes.atomics {
             Atomics::None => without_atomics(&mut base),
             Atomics::Adapter => {}
@@ -176,6 +172,16 @@ impl Module {
             flushes_left: AtomicU32::new(FLUSHES),
             detouring: AtomicBool::new(false),
         }))
+    }
+
+    /// The data rate of its port, in Mb/s.
+    pub(crate) fn mbps(&self) -> u32 {
+        self.port.attributes().mbps
+    }
+
+    /// How much longer it takes than the fastest port; see `limits`.
+    pub(crate) fn set_latency(&mut self, microseconds: u32) {
+        self.base.btl_latency = microseconds;
     }
 
     /// The module behind Open MPI's pointer.
