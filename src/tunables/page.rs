@@ -16,6 +16,8 @@ pub fn markdown() -> String {
          `ompi_info --param btl ibex --level 9` and `ompi_info --param pml ibex --level 9` show these parameters and those that\n\
          Open MPI has for every BTL. Most of those that begin with `btl_ibex_` hold for the ports, whichever component uses them\n\
          (\"for\" says which). The level says who needs a parameter: 1 to 3 any user, 4 to 6 who tunes, 9 who works on ibex.\n\n\
+         Of `btl_ibex_max_send_size`, `btl_ibex_eager_limit` and `btl_ibex_rndv_eager_limit`, which Open MPI has for every BTL, each\n\
+         may be at most the one before it. Those that are not set follow those that are.\n\n\
          This page is made from the table in src/tunables/rows.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex tunables` rewrites it.\n\n\
          | name | for | default | permitted | level | what it sets | effect |\n|---|---|---|---|---|---|---|\n",
     );

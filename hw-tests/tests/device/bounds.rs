@@ -2,8 +2,9 @@
 //! Every parameter at its least and at its most, and just beyond: a short job of messages of all sizes ends
 //! right, or is refused with the parameter's name and what it may be.
 //!
-//! Values are tried many at a time, by chance but the same in each run; those that loss, patience and connecting go by one
-//! at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a time.
+//! Each value is tried alone, and many at a time, by chance but the same in each run; those that loss, patience and
+//! connecting go by one at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a
+//! time.
 
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;
@@ -17,6 +18,11 @@ use ibex::tunables::{Faces, Kind, Row, TABLE};
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("each parameter may have the least and the most that it is permitted", at_the_bounds),
+        Test::on_emulated("each parameter may have the least and the most while nothing else is set", nothing_else)
+            .device_independent(),
+        Test::on_emulated("the limits that depend on each other follow the one that is set", limits)
+            .device_independent()
+            .quick(),
         Test::on_emulated("what only some adapters can do is done or refused by its parameter's name", alone),
         Test::on_emulated("what is just beyond a bound is refused with the bounds, for each parameter", beyond)
             .device_independent(),
@@ -41,6 +47,14 @@ const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "prio
 
 /// What is tried alone at its very most as well.
 const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
+
+/// The limits that Open MPI has for every BTL and ibex checks, with the least and the most.
+const LIMITS: &[(&str, [u32; 2])] = &[
+    ("btl_ibex_max_send_size", [4096, 1 << 20]),
+    ("btl_ibex_eager_limit", [64, 1 << 20]),
+    ("btl_ibex_rndv_eager_limit", [64, 1 << 20]),
+    ("btl_ibex_rdma_pipeline_frag_size", [4096, 1 << 31]),
+];
 
 /// The values of a row that are tried.
 fn bounds(row: &Row) -> Vec<String> {
@@ -98,6 +112,30 @@ fn at_the_bounds(site: &mut Site) -> Result<()> {
         passed.with_context(|| format!("job {job} over {over}"))?;
     }
     Ok(())
+}
+
+fn nothing_else(site: &mut Site) -> Result<()> {
+    for row in rows(|row| !ALONE.contains(&row.name)) {
+        for value in bounds(row) {
+            let launch = traffic(0, &[(row, value.clone())]).scale(0.1);
+            let passed =
+                if row.faces == Faces::Pml { over_the_pml(|| launch.passes(site)) } else { launch.passes(site) };
+            passed.with_context(|| format!("{} {value}", row.full_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn limits(site: &mut Site) -> Result<()> {
+    for (name, values) in LIMITS {
+        for value in values.map(|value| value.to_string()) {
+            let launch = || traffic(0, &[]).scale(0.1).with(name, &value);
+            launch().passes(site).with_context(|| format!("{name} {value} over ob1"))?;
+            over_the_pml(|| launch().passes(site)).with_context(|| format!("{name} {value} over the pml"))?;
+        }
+    }
+    let at_odds = traffic(0, &[]).with("btl_ibex_eager_limit", "4096").with("btl_ibex_rndv_eager_limit", "8192");
+    at_odds.is_refused_with(site, &["btl_ibex_rndv_eager_limit is 8192, but may be 64 to 4096"]).map(drop)
 }
 
 /// Two ranks with random traffic, whose sizes lie around all limits of the protocols. In every other pair of jobs shared

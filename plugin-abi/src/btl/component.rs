@@ -109,7 +109,9 @@ unsafe extern "C" fn open() -> c_int {
             // Said when it was registered.
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
-        if let Err(error) = limits::check(&settings::limits()) {
+        // SAFETY: the component is being opened.
+        let limits = unsafe { settings::follow(&template(component())) };
+        if let Err(error) = limits::check(&limits) {
             messages::parameter(&error);
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }

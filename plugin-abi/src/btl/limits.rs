@@ -9,7 +9,7 @@ use std::fmt;
 use crate::runtime::memory::HANDLE_SIZE;
 
 /// The limits of a BTL that Open MPI registers itself, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Limits {
     /// The largest message of send and receive.
     pub(crate) max_send_size: usize,
@@ -19,6 +19,27 @@ pub(crate) struct Limits {
     pub(crate) rndv_eager_limit: usize,
     /// One put of the pipeline protocol.
     pub(crate) rdma_pipeline_frag_size: usize,
+}
+
+impl Limits {
+    /// The limits in which those that the user has not set follow those that he has, so that only two of his own can be
+    /// at odds. `self` are those of a user who sets nothing.
+    pub(crate) fn following(self, set: Set) -> Limits {
+        let largest_set = [set.eager_limit, set.rndv_eager_limit].into_iter().flatten().max().unwrap_or_default();
+        let max_send_size = set.max_send_size.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
+        let eager_limit = self.eager_limit.max(set.rndv_eager_limit.unwrap_or_default()).min(max_send_size);
+        let eager_limit = set.eager_limit.unwrap_or(eager_limit);
+        let rndv_eager_limit = set.rndv_eager_limit.unwrap_or(self.rndv_eager_limit.min(eager_limit));
+        Limits { max_send_size, eager_limit, rndv_eager_limit, ..self }
+    }
+}
+
+/// What the user has set of the limits that depend on each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Set {
+    pub(crate) max_send_size: Option<usize>,
+    pub(crate) eager_limit: Option<usize>,
+    pub(crate) rndv_eager_limit: Option<usize>,
 }
 
 /// One of the parameters that Open MPI gives every BTL is out of its range.
@@ -44,14 +65,23 @@ impl fmt::Display for LimitOutOfBounds {
 /// The smallest first fragment: ob1's largest header (PUT, 56 bytes) with a registration handle behind it.
 const SMALLEST: usize = 56 + HANDLE_SIZE;
 
+/// The largest receive slot.
+const LARGEST: usize = 1 << 20;
+
 /// Checks the limits that `mca_btl_base_param_register` let the user set; Open MPI itself checks none of them.
 pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     let within = |name, value, min, max, reason| {
         if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
     };
-    within("max_send_size", limits.max_send_size, 4096, 1 << 20, "every receive slot is that large")?;
+    within("max_send_size", limits.max_send_size, 4096, LARGEST, "every receive slot is that large")?;
     within("eager_limit", limits.eager_limit, SMALLEST, limits.max_send_size, "up to max_send_size")?;
-    within("rndv_eager_limit", limits.rndv_eager_limit, SMALLEST, limits.eager_limit, "up to eager_limit")?;
+    within(
+        "rndv_eager_limit",
+        limits.rndv_eager_limit,
+        SMALLEST,
+        limits.eager_limit,
+        "up to eager_limit and max_send_size",
+    )?;
     within("rdma_pipeline_frag_size", limits.rdma_pipeline_frag_size, 4096, 1 << 31, "one put of the pipeline protocol")
 }
 
@@ -90,6 +120,45 @@ mod tests {
         }
         assert_eq!(latencies(&[10_000, 25_000]), [6, 0]);
         assert!(latencies(&[]).is_empty());
+    }
+
+    /// What follows of the defaults where this is set.
+    fn following(max_send_size: usize, eager_limit: usize, rndv_eager_limit: usize) -> [usize; 3] {
+        let set = |value: usize| (value > 0).then_some(value);
+        let set = Set {
+            max_send_size: set(max_send_size),
+            eager_limit: set(eager_limit),
+            rndv_eager_limit: set(rndv_eager_limit),
+        };
+        let limits = LIMITS.following(set);
+        [limits.max_send_size, limits.eager_limit, limits.rndv_eager_limit]
+    }
+
+    #[test]
+    fn a_limit_that_is_not_set_follows_those_that_are() {
+        assert_eq!(following(0, 0, 0), [32768, 12288, 12288]);
+        assert_eq!(following(4096, 0, 0), [4096, 4096, 4096]);
+        assert_eq!(following(1 << 20, 0, 0), [1 << 20, 12288, 12288]);
+        assert_eq!(following(0, 64, 0), [32768, 64, 64]);
+        assert_eq!(following(0, 1 << 20, 0), [1 << 20, 1 << 20, 12288]);
+        assert_eq!(following(0, 0, 64), [32768, 12288, 64]);
+        assert_eq!(following(0, 0, 40000), [40000, 40000, 40000]);
+        assert_eq!(following(0, 20000, 16000), [32768, 20000, 16000]);
+        assert_eq!(following(8192, 4096, 0), [8192, 4096, 4096]);
+    }
+
+    #[test]
+    fn only_what_the_user_has_set_is_refused() {
+        let refusal = |[max_send_size, eager_limit, rndv_eager_limit]: [usize; 3]| {
+            check(&Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS }).expect_err("at odds").name
+        };
+        assert_eq!(refusal(following(0, (1 << 20) + 1, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, 0, (1 << 20) + 1)), "rndv_eager_limit");
+        assert_eq!(refusal(following(4095, 0, 0)), "max_send_size");
+        assert_eq!(refusal(following(0, 63, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, 4096, 8192)), "rndv_eager_limit");
+        assert_eq!(refusal(following(8192, 0, 12288)), "rndv_eager_limit");
+        assert_eq!(refusal(following(8192, 12288, 0)), "eager_limit");
     }
 
     #[test]

@@ -10,9 +10,9 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::tunables::Tunables;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{sys, variable};
 
-use super::limits::Limits;
+use super::limits::{Limits, Set};
 
 /// The fields of a module as the user's settings leave them: Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
@@ -44,15 +44,32 @@ pub(crate) fn module() -> sys::mca_btl_base_module_t {
     unsafe { TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>().read() }
 }
 
-/// The limits among them.
-pub(crate) fn limits() -> Limits {
+/// Has the limits among them that the user has not set follow those that he has, and returns them all. `defaults` is the
+/// template that was registered.
+///
+/// # Safety
+/// The component is being opened.
+pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
     let module = module();
-    Limits {
-        max_send_size: module.btl_max_send_size,
-        eager_limit: module.btl_eager_limit,
-        rndv_eager_limit: module.btl_rndv_eager_limit,
+    let set = |name, value| variable::is_set(c"btl", Some(c"ibex"), Some(name)).then_some(value);
+    let set = Set {
+        max_send_size: set(c"max_send_size", module.btl_max_send_size),
+        eager_limit: set(c"eager_limit", module.btl_eager_limit),
+        rndv_eager_limit: set(c"rndv_eager_limit", module.btl_rndv_eager_limit),
+    };
+    let limits = Limits {
+        max_send_size: defaults.btl_max_send_size,
+        eager_limit: defaults.btl_eager_limit,
+        rndv_eager_limit: defaults.btl_rndv_eager_limit,
         rdma_pipeline_frag_size: module.btl_rdma_pipeline_frag_size,
     }
+    .following(set);
+    // SAFETY: filled by `register`; used in this thread alone (this function's rule; see `Template`).
+    let base = unsafe { &mut *TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>() };
+    base.btl_max_send_size = limits.max_send_size;
+    base.btl_eager_limit = limits.eager_limit;
+    base.btl_rndv_eager_limit = limits.rndv_eager_limit;
+    limits
 }
 
 /// Keeps the parameters for [`tunables`]; `None` forgets them.
