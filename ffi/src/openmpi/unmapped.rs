@@ -9,11 +9,11 @@
 //! `ucm/api/ucm.h`), and forwards its events to Open MPI.
 //!
 //! Called by `cache`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is one load
-//! once there is nothing more to do. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
+//! once there is nothing more to do. Threads: any. Tests: below; `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LAZY};
@@ -109,8 +109,56 @@ fn with_handler() -> Option<Library> {
 
 /// UCX' handler, called where malloc may hold its lock: nothing here allocates.
 unsafe extern "C" fn unmapped(_event: c_int, range: *mut Range, _argument: *mut c_void) {
+    // Components of Open MPI for UCX forward the other way, so that it would have no end.
+    let Some(_forwarding) = Forwarding::begin() else { return };
     // SAFETY: UCX gives the event that the handler was set for, alive during this call.
     let (address, size) = unsafe { ((*range).address, (*range).size) };
     // SAFETY: as Open MPI's own patches call it; it asks each cache to let go of what is registered there.
     unsafe { sys::opal_mem_hooks_release_hook(address, size, true) };
+}
+
+/// The threads that forward an event now, as pthread names them; 0: none. A variable of each thread would be allocated
+/// when it is first used.
+static FORWARDING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+/// This thread forwards an event.
+struct Forwarding(&'static AtomicUsize);
+
+impl Forwarding {
+    /// `None`: it does already. Each thread looks for its own name alone, so all is relaxed.
+    fn begin() -> Option<Self> {
+        // SAFETY: always succeeds.
+        let me = unsafe { libc::pthread_self() } as usize;
+        if FORWARDING.iter().any(|place| place.load(Ordering::Relaxed) == me) {
+            return None;
+        }
+        let take = |place: &&AtomicUsize| place.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        loop {
+            if let Some(place) = FORWARDING.iter().find(take) {
+                return Some(Self(place));
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_forwards_does_not_begin_again_and_another_one_does() {
+        let first = Forwarding::begin().expect("it does nothing yet");
+        assert!(Forwarding::begin().is_none());
+        let others = std::thread::spawn(|| Forwarding::begin().is_some());
+        assert!(others.join().expect("it ends"));
+        drop(first);
+        assert!(Forwarding::begin().is_some());
+    }
 }

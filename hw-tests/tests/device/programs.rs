@@ -370,6 +370,12 @@ static CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        sentence: "no registration outlives its memory where a component of Open MPI tells UCX what goes",
+        program: "freed_memory",
+        parameters: &[("osc", "rdma,ucx")],
+        ..PLAIN
+    },
+    Case {
         sentence: "connections are made and taken down many times",
         program: "connect_cycles",
         quick: true,
