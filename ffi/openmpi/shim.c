@@ -74,6 +74,17 @@ void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t m
     }
 }
 
+int ibex_patch(const char *name, const void *function)
+{
+/* Elsewhere a function to be jumped to is to be made for it (OPAL_PATCHER_BEGIN). */
+#if defined(__x86_64__) || defined(__aarch64__)
+    uintptr_t original = 0;
+    if (opal_patcher->patch_symbol != NULL)
+        return opal_patcher->patch_symbol(name, (uintptr_t) function, &original);
+#endif
+    return OPAL_ERR_NOT_AVAILABLE;
+}
+
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor)
 {
     OBJ_CONSTRUCT(descriptor, mca_btl_base_descriptor_t);

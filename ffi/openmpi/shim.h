@@ -22,6 +22,10 @@ enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *
 /* Raises each handle's value of a watermark of this object to `most`, where it is less. As above. */
 void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t most);
 
+/* Has calls of a function of the C library go to another one of its type, in place of the function and of what others have put there.
+ * Returns an OPAL code; where Open MPI patches nothing itself, nothing is done. */
+int ibex_patch(const char *name, const void *function);
+
 /* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor);
 

@@ -16,6 +16,7 @@
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
+#include "opal/mca/patcher/patcher.h"
 #include "opal/mca/rcache/base/base.h"
 #include "opal/mca/rcache/rcache.h"
 #include "opal/memoryhooks/memory_internal.h"

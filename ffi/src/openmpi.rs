@@ -10,6 +10,7 @@
 
 pub mod cache;
 pub mod convertor;
+mod hooks;
 #[cfg(test)]
 mod layout;
 #[cfg(test)]

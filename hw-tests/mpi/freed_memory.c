@@ -2,8 +2,9 @@
 //
 // Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other pages.
 // A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer held in an
-// earlier round, or never sees what came. Memory goes by sbrk, as where malloc shrinks the heap, by munmap, and by madvise.
-// The registrations that ibex takes back are counted too, as an emulated adapter has no pages of its own.
+// earlier round, or never sees what came. Memory goes by sbrk, as where malloc shrinks the heap, by munmap, by madvise with
+// each advice that drops pages, by another mapping that is put or moved over it, and with a System V segment of which a part
+// has other rights. The registrations that ibex takes back are counted too, as an emulated adapter has no pages of its own.
 //
 // With --ucx UCX is loaded, as by a component of Open MPI that uses it: it patches the functions that unmap memory, and one
 // more than Open MPI does. Runs with 2 or more ranks.
@@ -14,14 +15,35 @@
 #include "counts.h"
 
 #include <dlfcn.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <unistd.h>
 
-enum { LONG = 4 << 20, WARM_UP = 3 };
+enum { LONG = 4 << 20, PAGE = 4096, BEFORE = 2 * PAGE, WARM_UP = 3 };
 static const char *const taken_back = "btl_ibex_deregistrations";
 
-enum way { HEAP, UNMAPPED, DISCARDED };
-static const char *const ways[] = {"by a heap that shrinks", "by munmap", "by madvise"};
+enum way { HEAP, UNMAPPED, REPLACED, COVERED, DETACHED, COVERED_BY_SEGMENT, DISCARDED, FREED, PUNCHED, UNLOCKED, GUARDED, WAYS };
+static const char *const ways[WAYS] = {
+    [HEAP] = "by a heap that shrinks",
+    [UNMAPPED] = "by munmap",
+    [REPLACED] = "by mmap over it",
+    [COVERED] = "by a mapping that mremap moves over it",
+    [DETACHED] = "with a segment in parts",
+    [COVERED_BY_SEGMENT] = "by a segment that is attached over it",
+    [DISCARDED] = "by madvise",
+    [FREED] = "by madvise, when it is written",
+    [PUNCHED] = "by madvise from shared memory",
+    [UNLOCKED] = "by madvise though it be locked",
+    [GUARDED] = "by madvise that guards it",
+};
+
+// Younger than the C library.
+enum { DONTNEED_LOCKED = 24, GUARD_INSTALL = 102, GUARD_REMOVE = 103 };
+static const int advice[WAYS] = {
+    [DISCARDED] = MADV_DONTNEED,    [FREED] = MADV_FREE,        [PUNCHED] = MADV_REMOVE,
+    [UNLOCKED] = DONTNEED_LOCKED,   [GUARDED] = GUARD_INSTALL,
+};
 
 // ---- UCX' hooks -----------------------------------------------------------------------------------------------------
 
@@ -35,11 +57,32 @@ static void install_hooks_of_ucx(void) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
+static unsigned char *mapped(void *where, int flags) {
+    return mmap(where, LONG, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
+}
+
+// A segment of `bytes`, attached; it goes when it is detached.
+static unsigned char *attached(void *where, size_t bytes, int flags) {
+    int segment = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
+    unsigned char *memory = segment < 0 ? MAP_FAILED : shmat(segment, where, flags);
+    if (segment >= 0)
+        shmctl(segment, IPC_RMID, NULL);
+    return memory;
+}
+
 static unsigned char *taken(enum way way, unsigned char *before) {
-    if (way == DISCARDED && before)
-        return before;
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | (before ? MAP_FIXED : 0);
-    unsigned char *memory = way == HEAP ? sbrk(LONG) : mmap(before, LONG, PROT_READ | PROT_WRITE, flags, -1, 0);
+    unsigned char *memory = before;
+    if (way == HEAP)
+        memory = sbrk(LONG);
+    else if (way == UNMAPPED)
+        memory = mapped(before, MAP_PRIVATE | (before ? MAP_FIXED : 0));
+    else if (way == DETACHED) {
+        // The first page is a part of its own, and lies apart from the message.
+        memory = attached(before ? before - BEFORE : NULL, BEFORE + LONG, 0);
+        if (memory != MAP_FAILED && mprotect(memory, PAGE, PROT_READ) == 0)
+            memory += BEFORE;
+    } else if (!before)
+        memory = mapped(NULL, way == PUNCHED ? MAP_SHARED : MAP_PRIVATE);
     if (memory == MAP_FAILED) {
         fprintf(stderr, "freed_memory: no memory\n");
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -49,14 +92,33 @@ static unsigned char *taken(enum way way, unsigned char *before) {
 
 // Returns whether its pages have gone. Of the heap only the end can go: what malloc has taken behind it stays.
 static bool given_back(enum way way, unsigned char *memory) {
+    unsigned char *other;
     switch (way) {
     case HEAP:
         return (unsigned char *)sbrk(0) == memory + LONG && sbrk(-LONG) != (void *)-1;
     case UNMAPPED:
         return munmap(memory, LONG) == 0;
+    case REPLACED:
+        return mapped(memory, MAP_PRIVATE | MAP_FIXED) == memory;
+    case COVERED:
+        other = mapped(NULL, MAP_PRIVATE);
+        return other != MAP_FAILED && mremap(other, LONG, LONG, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory;
+    case DETACHED:
+        return shmdt(memory - BEFORE) == 0;
+    case COVERED_BY_SEGMENT:
+        return attached(memory, LONG, SHM_REMAP) == memory;
     default:
-        return madvise(memory, LONG, MADV_DONTNEED) == 0;
+        return madvise(memory, LONG, advice[way]) == 0 && (way != GUARDED || madvise(memory, LONG, GUARD_REMOVE) == 0);
     }
+}
+
+// Whether the kernel knows it.
+static bool is_possible(enum way way) {
+    unsigned char *memory = mapped(NULL, way == PUNCHED ? MAP_SHARED : MAP_PRIVATE);
+    bool is = !advice[way] || (memory != MAP_FAILED && madvise(memory, LONG, advice[way]) == 0);
+    if (memory != MAP_FAILED)
+        munmap(memory, LONG);
+    return is;
 }
 
 static void exchange(unsigned char *out, unsigned char *in, int round) {
@@ -117,7 +179,11 @@ int main(int argc, char **argv) {
         install_hooks_of_ucx();
     counts_open(&taken_back, 1);
     warm_up();
-    for (enum way way = HEAP; way <= DISCARDED; way++) {
+    for (enum way way = HEAP; way < WAYS; way++) {
+        if (!is_possible(way)) {
+            check_skip(ways[way], "this kernel has no such advice");
+            continue;
+        }
         check_case("messages in memory that goes %s", ways[way]);
         rounds_of(way, rounds ? rounds : scaled(12, 4));
         check_end_case();

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Notifies Open MPI of unmapped memory that only UCX' hooks see.
+//! Notifies Open MPI of memory that has gone from below an address where its own hooks do not.
 //!
 //! Open MPI's caches keep a registration until its memory hooks report that the memory is unmapped: it patches
-//! `munmap`, `brk` and others (`opal/mca/memory/patcher`). UCX does the same as soon as its library is loaded, be it by
-//! a component of Open MPI that is not used, or because libmpi is linked with it (Debian 13). It patches `sbrk` too, by
-//! which malloc shrinks the heap, and the last patch hides earlier ones. A stale registration then refers to pages that
-//! the process no longer has, and messages would carry old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
-//! `ucm/api/ucm.h`), and forwards its events to Open MPI.
+//! `munmap`, `brk` and others (`opal/mca/memory/patcher`). What it misses in them, `hooks` reports. UCX patches the same
+//! functions, be it for a component of Open MPI that is not used, or because libmpi is linked with it (Debian 13), and
+//! `sbrk` too, by which malloc shrinks the heap; the last patch hides earlier ones. A stale registration then refers to
+//! pages that the process no longer has, and messages would carry old data. So ibex subscribes to UCX
+//! (`ucm_set_event_handler` of `ucm/api/ucm.h`), and forwards its events to Open MPI.
 //!
-//! Called by `cache`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is one load
-//! once there is nothing more to do. Threads: any. Tests: below; `hw-tests/mpi/freed_memory.c`.
+//! Called by `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is
+//! one load as long as UCX is not loaded, and otherwise makes calls of the system that do nothing. Threads: any. Tests:
+//! `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LAZY};
 
-use super::sys;
+use super::{hooks, sys};
 
 /// Where UCX has its hooks, in all its releases.
 const LIBRARY: &str = "libucm.so.0";
@@ -38,26 +39,29 @@ struct Range {
 
 const SET: &[u8] = b"ucm_set_event_handler\0";
 const UNSET: &[u8] = b"ucm_unset_event_handler\0";
+const TELL: &[u8] = b"ucm_vm_munmap\0";
 
 type Handler = unsafe extern "C" fn(c_int, *mut Range, *mut c_void);
 type SetHandler = unsafe extern "C" fn(c_int, c_int, Handler, *mut c_void) -> c_int;
 type UnsetHandler = unsafe extern "C" fn(c_int, Handler, *mut c_void);
+type Tell = unsafe extern "C" fn(*mut c_void, usize);
 
-/// Whether UCX tells ibex.
-static LISTENS: AtomicBool = AtomicBool::new(false);
-static STATE: Mutex<State> = Mutex::new(State { caches: 0, ucx: None });
+/// The address of UCX' [`Tell`] while UCX has the handler; else 0.
+static UCX: AtomicUsize = AtomicUsize::new(0);
+static STATE: Mutex<State> = Mutex::new(State { caches: 0, unset: None });
 
 struct State {
-    /// Caches that there are. With the last one the handler goes, as ibex may be unloaded then.
+    /// Caches that there are. With the last one the handler goes, as ibex may be closed then.
     caches: usize,
-    /// UCX' library, held while it has the handler.
-    ucx: Option<Library>,
+    /// Takes the handler away.
+    unset: Option<UnsetHandler>,
 }
 
 /// There is one more cache.
 pub(super) fn cache_made() {
     STATE.lock().unwrap_or_else(PoisonError::into_inner).caches += 1;
-    listen();
+    hooks::put_in_place();
+    listen_if_loaded();
 }
 
 /// There is one cache less, and nothing more to be told to it.
@@ -67,44 +71,64 @@ pub(super) fn cache_gone() {
     if state.caches > 0 {
         return;
     }
-    LISTENS.store(false, Ordering::Relaxed);
-    if let Some(ucx) = state.ucx.take() {
-        // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
-        if let Ok(unset) = unsafe { ucx.get::<UnsetHandler>(UNSET) } {
-            // SAFETY: as it was set. UCX waits for handlers that run.
-            unsafe { unset(UNMAPPED, unmapped, null_mut()) };
-        }
+    UCX.store(0, Ordering::Release);
+    if let Some(unset) = state.unset.take() {
+        // SAFETY: as it was set. UCX waits for handlers that run, and stays loaded.
+        unsafe { unset(UNMAPPED, unmapped, null_mut()) };
     }
 }
 
-/// Listens from now on if UCX has been loaded since. To be called before memory is registered.
+/// Listens from now on if UCX has been loaded since, and puts back hooks that UCX has hidden. To be called before
+/// memory is registered.
 pub fn listen() {
-    if !LISTENS.load(Ordering::Relaxed) {
+    if UCX.load(Ordering::Relaxed) == 0 {
         listen_if_loaded();
+    } else {
+        hooks::put_in_place();
     }
 }
 
 #[cold]
 fn listen_if_loaded() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
-    if state.ucx.is_none() && state.caches > 0 {
-        state.ucx = with_handler();
-        LISTENS.store(state.ucx.is_some(), Ordering::Relaxed);
+    if state.unset.is_some() || state.caches == 0 {
+        return;
     }
+    let Some((unset, tell)) = with_handler() else { return };
+    state.unset = Some(unset);
+    drop(state);
+    UCX.store(tell as usize, Ordering::Release);
+    hooks::put_in_place();
 }
 
-/// UCX where it is loaded, with the handler set.
-fn with_handler() -> Option<Library> {
+/// Sets the handler where UCX is loaded.
+fn with_handler() -> Option<(UnsetHandler, Tell)> {
     // SAFETY: nothing is loaded by this, and so nothing of it runs.
     let ucx = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
-    // What could not be taken away is not set.
-    // SAFETY: as below.
-    unsafe { ucx.get::<UnsetHandler>(UNSET) }.ok()?;
     // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let set = *unsafe { ucx.get::<SetHandler>(SET) }.ok()?;
+    // SAFETY: as above.
+    let unset = *unsafe { ucx.get::<UnsetHandler>(UNSET) }.ok()?;
+    // SAFETY: as above.
+    let tell = *unsafe { ucx.get::<Tell>(TELL) }.ok()?;
     // SAFETY: the handler lives until `cache_gone` takes it away.
     let code = unsafe { set(UNMAPPED | NO_INSTALL, PRIORITY, unmapped, null_mut()) };
-    (code == 0).then_some(ucx)
+    // UCX is not unloaded any more: its own patches jump into it, and `tell` calls it at any time.
+    std::mem::forget(ucx);
+    (code == 0).then_some((unset, tell))
+}
+
+/// Reports a range of which the pages go, to UCX too, whose own hook may be hidden. Allocates nothing.
+pub(super) fn tell(address: *mut c_void, size: usize) {
+    match UCX.load(Ordering::Acquire) {
+        0 => release(address, size),
+        ucx => {
+            // SAFETY: the address of UCX' function of this type, which stays loaded.
+            let tell = unsafe { std::mem::transmute::<usize, Tell>(ucx) };
+            // SAFETY: it hands the range to each handler, `unmapped` among them, to compare with.
+            unsafe { tell(address, size) };
+        }
+    }
 }
 
 /// UCX' handler, called where malloc may hold its lock: nothing here allocates.
@@ -113,7 +137,12 @@ unsafe extern "C" fn unmapped(_event: c_int, range: *mut Range, _argument: *mut 
     let Some(_forwarding) = Forwarding::begin() else { return };
     // SAFETY: UCX gives the event that the handler was set for, alive during this call.
     let (address, size) = unsafe { ((*range).address, (*range).size) };
-    // SAFETY: as Open MPI's own patches call it; it asks each cache to let go of what is registered there.
+    release(address, size);
+}
+
+/// Asks each cache to let go of what is registered there.
+fn release(address: *mut c_void, size: usize) {
+    // SAFETY: as Open MPI's own patches call it; the range is only compared with.
     unsafe { sys::opal_mem_hooks_release_hook(address, size, true) };
 }
 

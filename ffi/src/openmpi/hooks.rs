@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hooks of ibex' own on calls that change what is below an address where Open MPI's hooks do not report it.
+//!
+//! Open MPI's caches keep a registration until a range that it touches is reported gone. Of three calls Open MPI's hooks
+//! report too little: of `mremap` not the range that it covers (`MREMAP_FIXED`), of `madvise` not every advice that
+//! drops pages, of `shmdt` only the first part of a segment of which parts have gone or have other rights. A hook takes
+//! the place of Open MPI's, as the last patch hides earlier ones, so it reports what that reports as well
+//! (docs/registered-memory.md says who sees which call).
+//!
+//! Called by `unmapped`. Grade: setup. Threads: any may be in a hook, and malloc may hold its lock there: but for
+//! `shmdt`, which malloc does not call, nothing allocates. The hooks stay in place as long as Open MPI's, and the
+//! library that they are in is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{sys, unmapped};
+
+/// The advice after which other pages are below an address, of Linux to 6.17. Pages that an adapter uses are neither
+/// moved nor merged nor swapped, so all else leaves them where they are.
+const DROPPING: [c_int; 5] =
+    [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, MADV_DONTNEED_LOCKED, MADV_GUARD_INSTALL];
+/// Linux 5.18.
+const MADV_DONTNEED_LOCKED: c_int = 24;
+/// Linux 6.13.
+const MADV_GUARD_INSTALL: c_int = 102;
+
+/// No page is smaller.
+const PAGE: usize = 4096;
+
+/// A function of the C library that is to be hooked.
+struct Hook {
+    name: &'static CStr,
+    /// What calls are to go to, of the same type.
+    instead: *const c_void,
+    /// Calls the function so that it does nothing.
+    probe: fn(),
+    counts: &'static Counts,
+}
+
+struct Counts {
+    /// Calls that the hook has seen.
+    seen: AtomicUsize,
+    /// Times that it was put in place.
+    patched: AtomicUsize,
+}
+
+/// Times that a hook is put in place at most: what a preloaded library keeps to itself is never reached.
+const TIMES: usize = 1024;
+
+static MREMAP: Counts = Counts::new();
+static MADVISE: Counts = Counts::new();
+static SHMDT: Counts = Counts::new();
+
+impl Counts {
+    const fn new() -> Self {
+        Self { seen: AtomicUsize::new(0), patched: AtomicUsize::new(0) }
+    }
+
+    fn seen(&self) -> usize {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    fn see(&self) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn all() -> [Hook; 3] {
+    [
+        Hook { name: c"mremap", instead: mremap as *const c_void, probe: probe_mremap, counts: &MREMAP },
+        Hook { name: c"madvise", instead: madvise as *const c_void, probe: probe_madvise, counts: &MADVISE },
+        Hook { name: c"shmdt", instead: shmdt as *const c_void, probe: probe_shmdt, counts: &SHMDT },
+    ]
+}
+
+/// Puts each hook in place that calls do not reach: at first, and when others have patched the function since.
+///
+/// Nothing is patched where Open MPI patches nothing, because the user has turned its registration cache off or
+/// because it has no hooks on this processor: then registrations are not kept.
+pub(super) fn put_in_place() {
+    for hook in all() {
+        let before = hook.counts.seen();
+        (hook.probe)();
+        let is_hidden = hook.counts.seen() == before;
+        if is_hidden && hook.counts.patched.fetch_add(1, Ordering::Relaxed) < TIMES {
+            // SAFETY: the hook has the type of the function of that name, and is never unmapped.
+            let _ = unsafe { sys::ibex_patch(hook.name.as_ptr(), hook.instead) };
+        }
+    }
+}
+
+fn probe_mremap() {
+    // SAFETY: a new size of 0 is refused.
+    let _ = unsafe { libc::mremap(null_mut(), 0, 0, 0) };
+}
+
+fn probe_madvise() {
+    // SAFETY: of no bytes.
+    let _ = unsafe { libc::madvise(null_mut(), 0, libc::MADV_NORMAL) };
+}
+
+fn probe_shmdt() {
+    // SAFETY: no segment begins within a page, so this is refused.
+    let _ = unsafe { libc::shmdt(null::<c_void>().wrapping_byte_add(1)) };
+}
+
+/// In place of `mremap`; the target is garbage without `MREMAP_FIXED`, as callers leave it out.
+unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_size: usize,
+    new_size: usize,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    MREMAP.see();
+    // Of a size of 0 the mapping stays, and has a twin.
+    if old_size > 0 {
+        unmapped::tell(old, old_size);
+    }
+    if flags & libc::MREMAP_FIXED != 0 {
+        unmapped::tell(target, new_size);
+    }
+    // SAFETY: the caller's own call.
+    unsafe { libc::syscall(libc::SYS_mremap, old, old_size, new_size, flags, target) as *mut c_void }
+}
+
+/// In place of `madvise`.
+unsafe extern "C" fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
+    MADVISE.see();
+    if DROPPING.contains(&advice) {
+        unmapped::tell(start, size);
+    }
+    // SAFETY: the caller's own call.
+    unsafe { libc::syscall(libc::SYS_madvise, start, size, advice) as c_int }
+}
+
+/// In place of `shmdt`.
+unsafe extern "C" fn shmdt(segment: *const c_void) -> c_int {
+    SHMDT.see();
+    // No segment begins elsewhere, as `probe_shmdt` relies on.
+    let is_one = segment.addr().is_multiple_of(PAGE);
+    let maps = if is_one { std::fs::read_to_string("/proc/self/maps") } else { Ok(String::new()) };
+    for (start, end) in maps.unwrap_or_default().lines().filter_map(|line| part(line, segment.addr())) {
+        unmapped::tell(segment.with_addr(start).cast_mut(), end - start);
+    }
+    // SAFETY: the caller's own call.
+    unsafe { libc::syscall(libc::SYS_shmdt, segment) as c_int }
+}
+
+/// The part of the segment attached at an address that a line of `/proc/self/maps` is of: as the kernel finds it, by the
+/// place in the segment.
+fn part(line: &str, segment: usize) -> Option<(usize, usize)> {
+    let number = |text: &str| usize::from_str_radix(text, 16).ok();
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let (start, end, place) = (number(start)?, number(end)?, number(words.nth(1)?)?);
+    let is_of_it = words.nth(2)?.starts_with("/SYSV") && start.checked_sub(place) == Some(segment);
+    (is_of_it && start < end).then_some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_segment_are_found_by_their_places_in_it() {
+        let first = "7f0000000000-7f0000001000 r--s 00000000 00:01 5                          /SYSV00000000 (deleted)";
+        let later = "7f0000003000-7f0000008000 rw-s 00003000 00:01 5                          /SYSV00000000 (deleted)";
+        assert_eq!(part(first, 0x7f00_0000_0000), Some((0x7f00_0000_0000, 0x7f00_0000_1000)));
+        assert_eq!(part(later, 0x7f00_0000_0000), Some((0x7f00_0000_3000, 0x7f00_0000_8000)));
+        assert_eq!(part(later, 0x7f00_0000_3000), None);
+    }
+
+    #[test]
+    fn what_is_no_segment_is_no_part_of_one() {
+        for line in [
+            "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ",
+            "7f0000000000-7f0000001000 rw-p 00000000 00:00 0                          [heap]",
+            "7f0000000000-7f0000001000 r--s 00000000 fe:00 77                         /usr/lib/libc.so.6",
+            "7f0000000000 r--s",
+            "",
+        ] {
+            assert_eq!(part(line, 0x7f00_0000_0000), None, "{line}");
+        }
+    }
+}
