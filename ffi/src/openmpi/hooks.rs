@@ -92,8 +92,9 @@ pub(super) fn put_in_place() {
 }
 
 fn probe_mremap() {
+    // Of a page that is never there, as UCX may tell its own caches of it, and would of no bytes tell them of all.
     // SAFETY: a new size of 0 is refused.
-    let _ = unsafe { libc::mremap(null_mut(), 0, 0, 0) };
+    let _ = unsafe { libc::mremap(null_mut(), PAGE, 0, 0) };
 }
 
 fn probe_madvise() {
@@ -115,11 +116,11 @@ unsafe extern "C" fn mremap(
     target: *mut c_void,
 ) -> *mut c_void {
     MREMAP.see();
-    // Of a size of 0 the mapping stays, and has a twin.
-    if old_size > 0 {
+    // A new size of 0 is refused; of an old one of 0 the mapping stays, and has a twin.
+    if old_size > 0 && new_size > 0 {
         unmapped::tell(old, old_size);
     }
-    if flags & libc::MREMAP_FIXED != 0 {
+    if flags & libc::MREMAP_FIXED != 0 && new_size > 0 {
         unmapped::tell(target, new_size);
     }
     // SAFETY: the caller's own call.
