@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 pub enum Device {
     /// The kernel's software `RoCE` (`rdma_rxe`) in virtual machines that the fabric boots.
     SoftRoce,
-    /// Emulated adapters of this machine's processes (`hw-tests/softhca`): two of them, InfiniBand, unless configured.
+    /// Emulated adapters of this machine's processes (`softhca`): two of them, InfiniBand, unless configured.
     SoftHca,
     /// The same, with the limits and behaviours of this profile (docs/softhca.md) where the configuration says nothing
     /// else.

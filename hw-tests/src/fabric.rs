@@ -42,7 +42,7 @@ use crate::running::Running;
 use crate::vm::{self, boot};
 
 /// The configuration of the usual emulated adapters: two, so that there is something to stripe over.
-const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/softhca/two-rails.toml");
+const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../softhca/two-rails.toml");
 
 /// Nodes with an RDMA device.
 pub struct Fabric {

@@ -35,7 +35,7 @@ pub(super) fn usual() -> Device {
 pub(super) fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
     step(&format!("Opening {device}"));
     let mut options = Options::new(1);
-    options.adapters = Some(workspace.root().join("hw-tests/softhca/one-rail.toml"));
+    options.adapters = Some(workspace.root().join("softhca/one-rail.toml"));
     Fabric::open_with(device, &options)
 }
 

@@ -20,10 +20,10 @@ type NamedCommands = Vec<(String, Command)>;
 const ON_DEVICES: [(&str, &str); 2] = [("hw-tests", "device"), ("hw-tests", "engine")];
 
 /// The test targets that run programs of others. Each is run alone.
-const OF_OTHERS: [(&str, &str); 2] = [("hw-tests/softhca", "programs"), ("view", "browser")];
+const OF_OTHERS: [(&str, &str); 2] = [("softhca", "programs"), ("view", "browser")];
 
 /// The packages that are linked with an Open MPI, or with the rdma-core beside it.
-const LINKED_WITH_OPEN_MPI: [&str; 3] = ["ffi", "plugin-abi", "hw-tests/softhca"];
+const LINKED_WITH_OPEN_MPI: [&str; 3] = ["ffi", "plugin-abi", "softhca"];
 
 /// Formatting and clippy, of all packages.
 pub(super) fn lints(workspace: &Workspace, tally: &mut Tally) {

@@ -156,7 +156,7 @@ const OPENIB_NEEDS: &str = "[[device]]\n[device.behaviour]\narm_tells_of_unread 
 
 /// Two MPI programs of this repository's own tests stand for the many that run on Open MPI.
 fn openmpi() -> Vec<Case> {
-    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../mpi");
+    let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../hw-tests/mpi");
     let build = |program: &str| {
         format!("mpi=$(mktemp -d) && mpicc -O1 -o $mpi/{program} {programs}/{program}.c -lm -lpthread && ")
     };

@@ -68,7 +68,7 @@ fn steady(trace: &str) -> (Vec<&str>, Vec<&str>) {
 }
 
 fn program(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/verbs/host_memory_ratios.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/verbs/host_memory_ratios.c");
     let program = folder.join("host_memory_ratios");
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source).arg("-libverbs");
