@@ -157,17 +157,6 @@ pub(crate) fn tell(pml: &Pml) {
     }
 }
 
-/// [`give_back`] by who is outside.
-///
-/// # Safety
-/// As for [`give_back`].
-pub(crate) unsafe fn release(pml: &Pml, request: NonNull<Request>) {
-    if let Some(state) = pml.enter() {
-        // SAFETY: this function's rule.
-        unsafe { give_back(state, request) };
-    }
-}
-
 /// MPI and the PML are through with a request: it goes back, and communicator and datatype are let go. The end of the
 /// former may call the PML, which is left before.
 ///

@@ -16,7 +16,7 @@ use super::progress::leave;
 use super::receive::{self, Wanted, post};
 use super::request::{Mode, Owner, Request, RequestFunctions, Role};
 use super::send::{self, Outgoing, hold};
-use super::watch;
+use super::{peer, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -110,37 +110,42 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
     // It is active only from where nothing can fail any more.
-    match r.role {
+    let state = match r.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
             // SAFETY: filled in, and nothing of it is under way.
             unsafe { post(pml, &mut state, request) };
-            leave(pml, state);
+            state
         }
         Role::Send(Mode::Buffered) => {
             let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
             // SAFETY: MPI's arguments of when it was made.
-            let code = unsafe {
-                let id = if unwatched().is_some() { 0 } else { watch::id(request) };
-                watch::from_outside(pml, request, Event::Activate);
-                send::send_copy(pml, &outgoing, id)
+            let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
+                Ok(entered) => entered,
+                Err(code) => return code,
             };
-            if code != sys::OPAL_SUCCESS {
-                return code;
-            }
-            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: nothing of it is under way.
-            unsafe { finish(&mut state, request) };
-            leave(pml, state);
+            // SAFETY: as above; nothing of it is under way.
+            unsafe {
+                watch::request(r, Event::Activate);
+                let id = if unwatched().is_some() { 0 } else { watch::id(request) };
+                send::send_copy(pml, &mut state, &outgoing, copy, id);
+                finish(&mut state, request);
+            }
+            state
         }
         Role::Send(_) => {
+            // SAFETY: a live communicator, as the request has a reference.
+            let link = unsafe { peer::link(pml, r.comm(), r.peer) };
+            let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
             // SAFETY: filled in, and nothing of it is under way.
-            unsafe { send::begin(pml, request) };
+            unsafe { send::begin(pml, &mut state, request, link) };
+            state
         }
-    }
+    };
+    leave(pml, state);
     sys::OPAL_SUCCESS
 }
 

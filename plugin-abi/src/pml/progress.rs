@@ -508,16 +508,3 @@ unsafe fn handle(port: u8, batch: &Batch, index: usize) {
     handle_own(pml, &mut state, rail, completion);
     leave(pml, state);
 }
-
-/// Makes progress until this holds. Nothing is entered.
-pub(crate) fn until(pml: &Pml, mut holds: impl FnMut() -> bool) {
-    let mut idle = Idle::new();
-    while !holds() {
-        let Some(mut state) = pml.enter() else { return };
-        let count = poll(pml, &mut state);
-        leave_call(pml, state);
-        if count == 0 {
-            idle.nothing_happened();
-        }
-    }
-}

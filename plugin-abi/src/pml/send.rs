@@ -19,7 +19,7 @@ use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
-use super::progress::{leave, until};
+use super::progress::{Idle, leave, leave_call, poll};
 use super::request::{Mode, Owner, Request, Role, Told};
 use super::{passage, peer, protocol, returning, transmit, watch};
 use crate::runtime::exclusive::Entered;
@@ -243,30 +243,46 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
     let request = state.requests.take();
-    // SAFETY: this function's rule; just taken.
+    // SAFETY: this function's rule; just taken, this call's own.
     unsafe {
         fill(request, outgoing, Mode::Standard, Owner::WatchedCall);
         watch::set_id(request, id);
         (*request.as_ptr()).told = Told::Begun;
         protocol::begin(pml, &mut state, request, link);
+        wait(pml, state, request);
     }
-    leave(pml, state);
-    // SAFETY: this call's own.
-    unsafe { end_watched(pml, request, outgoing.tag) };
+    returning::returns(outgoing.tag);
 }
 
-/// Waits for the send of a blocking call, of which tools are told.
+/// Waits for the send of a blocking call, and gives it back.
 ///
 /// # Safety
-/// It is the call's own.
-unsafe fn end_watched(pml: &Pml, request: NonNull<Request>, tag: i32) {
-    // SAFETY: this function's rule, until it is given back.
-    until(pml, || unsafe { request.as_ref() }.is_finished());
-    // SAFETY: as above.
-    unsafe { watch::from_outside(pml, request, Event::Notify) };
+/// It was begun, and is the call's own.
+unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: NonNull<Request>) {
+    // SAFETY: this function's rule.
+    let is_finished = || unsafe { request.as_ref() }.is_finished();
+    let mut idle = Idle::new();
+    while !is_finished() {
+        let count = poll(pml, &mut state);
+        if is_finished() {
+            break;
+        }
+        leave_call(pml, state);
+        if count == 0 {
+            idle.nothing_happened();
+        }
+        // It was entered by this call before.
+        state = pml.enter().expect("nothing calls back from inside");
+    }
     // SAFETY: finished, and the call's own.
-    unsafe { finish::release(pml, request) };
-    returning::returns(tag);
+    let r = unsafe { &mut *request.as_ptr() };
+    // SAFETY: the PML is entered.
+    unsafe { watch::request(r, Event::Notify) };
+    watch::forget(r);
+    r.convertor = None;
+    // SAFETY: as above.
+    unsafe { state.requests.give_back(request) };
+    leave_call(pml, state);
 }
 
 /// # Safety
@@ -275,38 +291,20 @@ unsafe fn end_watched(pml: &Pml, request: NonNull<Request>, tag: i32) {
 unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     let is_watched = unwatched().is_none();
-    if mode == Mode::Buffered && !is_watched {
-        // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing, 0) };
-    }
     let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
-    if mode == Mode::Buffered {
-        // SAFETY: this function's rule.
-        return match unsafe { send_copy_watched(pml, outgoing, owner) } {
-            Ok(request) => {
-                // SAFETY: this call's own.
-                unsafe { end_watched(pml, request, outgoing.tag) };
-                sys::OPAL_SUCCESS
-            }
-            Err(code) => code,
-        };
-    }
     // SAFETY: this function's rule.
-    let request = match unsafe { make(pml, outgoing, mode, owner) } {
-        Ok(request) => request,
-        Err(code) => return code,
+    let begun = unsafe {
+        if mode == Mode::Buffered { buffered(pml, outgoing, owner) } else { by_request(pml, outgoing, mode, owner) }
     };
-    // SAFETY: just made.
-    unsafe { begin(pml, request) };
-    if is_watched {
+    match begun {
         // SAFETY: this call's own.
-        unsafe { end_watched(pml, request, outgoing.tag) };
-        return sys::OPAL_SUCCESS;
+        Ok((state, Some(request))) => unsafe { wait(pml, state, request) },
+        Ok((state, None)) => leave(pml, state),
+        Err(code) => return code,
     }
-    // SAFETY: as above, until it is given back.
-    until(pml, || unsafe { request.as_ref() }.is_finished());
-    // SAFETY: finished, and this call's own.
-    unsafe { finish::release(pml, request) };
+    if is_watched {
+        returning::returns(outgoing.tag);
+    }
     sys::OPAL_SUCCESS
 }
 
@@ -315,109 +313,119 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
 #[inline(never)]
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    if mode == Mode::Buffered {
-        if unwatched().is_none() {
-            // SAFETY: this function's rule; the out parameter.
-            return unsafe { send_copy_watched(pml, outgoing, Owner::Mpi) }.map_or_else(
-                |code| code,
-                |request| {
-                    // SAFETY: the out parameter.
-                    unsafe { place.write(Request::as_raw(request)) };
-                    sys::OPAL_SUCCESS
-                },
-            );
+    // SAFETY: this function's rule.
+    let begun = unsafe {
+        if mode == Mode::Buffered {
+            buffered(pml, outgoing, Owner::Mpi)
+        } else {
+            by_request(pml, outgoing, mode, Owner::Mpi)
         }
-        // SAFETY: the out parameter; Open MPI's own request, as the message is done for MPI.
-        unsafe { place.write(sys::ibex_request_empty()) };
-        // SAFETY: this function's rule.
-        return unsafe { send_copy(pml, outgoing, 0) };
-    }
-    // SAFETY: this function's rule.
-    let request = match unsafe { make(pml, outgoing, mode, Owner::Mpi) } {
-        Ok(request) => request,
-        Err(code) => return code,
     };
-    // SAFETY: the out parameter.
-    unsafe { place.write(Request::as_raw(request)) };
-    // SAFETY: just made.
-    unsafe { begin(pml, request) };
-    sys::OPAL_SUCCESS
-}
-
-/// Sends a copy of a message, in the memory that the program has attached. Tools know it by `id`.
-///
-/// # Safety
-/// MPI's arguments.
-pub(crate) unsafe fn send_copy(pml: &Pml, outgoing: &Outgoing, id: u64) -> c_int {
-    // SAFETY: this function's rule.
-    match unsafe { make(pml, outgoing, Mode::Buffered, Owner::Nobody) } {
-        Ok(request) => {
-            // SAFETY: just made.
-            unsafe {
-                watch::set_id(request, id);
-                begin(pml, request);
-            }
+    match begun {
+        Ok((state, request)) => {
+            // SAFETY: the address of what Open MPI has for ever: a request that is done.
+            let request = request.map_or_else(|| unsafe { sys::ibex_request_empty() }, Request::as_raw);
+            // SAFETY: the out parameter; nobody is told of the request while the PML is entered.
+            unsafe { place.write(request) };
+            leave(pml, state);
             sys::OPAL_SUCCESS
         }
         Err(code) => code,
     }
 }
 
-/// [`send_copy`] while a tool listens: returns a request that is done, by which the tool knows the copy.
+/// What a send returns that has begun: the right to the PML, and a request if MPI or a tool is to know it.
+type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
+
+/// Sends a message that has a request, which may be finished when this returns.
 ///
 /// # Safety
 /// MPI's arguments.
-#[cold]
-#[inline(never)]
-unsafe fn send_copy_watched(pml: &Pml, outgoing: &Outgoing, owner: Owner) -> Result<NonNull<Request>, c_int> {
+#[inline(always)]
+unsafe fn by_request<'pml>(
+    pml: &'pml Pml,
+    outgoing: &Outgoing,
+    mode: Mode,
+    owner: Owner,
+) -> Result<Begun<'pml>, c_int> {
+    // SAFETY: this function's rule.
+    let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
-    drop(state);
     // SAFETY: this function's rule; just taken.
-    unsafe { fill(request, outgoing, Mode::Buffered, owner) };
-    // SAFETY: filled in, this call's own.
-    let code = unsafe {
-        watch::from_outside(pml, request, Event::Activate);
-        send_copy(pml, outgoing, watch::id(request))
-    };
-    if code != sys::OPAL_SUCCESS {
-        // SAFETY: filled in, and never begun.
-        unsafe { finish::release(pml, request) };
-        return Err(code);
+    unsafe {
+        fill(request, outgoing, mode, owner);
+        begin(pml, &mut state, request, link);
     }
-    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
-    // SAFETY: nothing of it is under way.
-    unsafe { finish::finish(&mut state, request) };
-    leave(pml, state);
-    Ok(request)
+    Ok((state, Some(request)))
 }
 
-/// A request for a message that is about to be sent. A buffered one is of the copy, in standard mode.
+/// Sends a copy of a message, which is done for MPI then. Returns a request that is done while a tool listens, which
+/// knows the message by it.
 ///
 /// # Safety
 /// MPI's arguments.
-unsafe fn make(pml: &Pml, outgoing: &Outgoing, mode: Mode, owner: Owner) -> Result<NonNull<Request>, c_int> {
-    // First: what comes after it finds nothing to be given back.
-    let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
-    let request = state.requests.take();
-    drop(state);
-    let (mode, is_copied) = if mode == Mode::Buffered { (Mode::Standard, true) } else { (mode, false) };
-    // SAFETY: just taken, ours alone.
-    unsafe { fill(request, outgoing, mode, owner) };
-    if is_copied {
+unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> Result<Begun<'pml>, c_int> {
+    // SAFETY: this function's rule.
+    let (mut state, copy) = unsafe { copy_and_enter(pml, outgoing) }?;
+    if unwatched().is_some() {
         // SAFETY: as above.
-        let r = unsafe { &mut *request.as_ptr() };
-        // SAFETY: this function's rule.
-        match unsafe { attach(&outgoing.data, r.extent) } {
-            Ok((extent, attached)) => (r.extent, r.attached) = (extent, attached),
-            Err(code) => {
-                // SAFETY: never begun.
-                unsafe { finish::release(pml, request) };
-                return Err(code);
-            }
-        }
+        unsafe { send_copy(pml, &mut state, outgoing, copy, 0) };
+        return Ok((state, None));
     }
-    Ok(request)
+    let request = state.requests.take();
+    // SAFETY: as above; just taken; nothing of it is under way.
+    unsafe {
+        fill(request, outgoing, Mode::Buffered, owner);
+        watch::request(&mut *request.as_ptr(), Event::Activate);
+        send_copy(pml, &mut state, outgoing, copy, watch::id(request));
+        finish::finish(&mut state, request);
+    }
+    Ok((state, Some(request)))
+}
+
+/// A copy of a message in memory that the program has attached, and the way to its receiver.
+#[derive(Clone, Copy)]
+pub(crate) struct BufferedCopy {
+    extent: Extent,
+    attached: *mut u8,
+    link: Option<Link>,
+}
+
+/// Copies a message, and enters the PML to send the copy.
+///
+/// # Safety
+/// MPI's arguments.
+pub(crate) unsafe fn copy_and_enter<'pml>(
+    pml: &'pml Pml,
+    outgoing: &Outgoing,
+) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
+    // SAFETY: this function's rule.
+    let (extent, attached) = unsafe { attach(&outgoing.data, outgoing.data.extent()) }?;
+    // SAFETY: as above.
+    let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
+    let Some(state) = pml.enter() else {
+        // SAFETY: just given.
+        unsafe { sys::mca_pml_base_bsend_request_free(attached.cast()) };
+        return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
+    };
+    Ok((state, BufferedCopy { extent, attached, link }))
+}
+
+/// Sends a copy. Tools know it by `id`.
+///
+/// # Safety
+/// MPI's arguments, of which it is the copy.
+pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing, copy: BufferedCopy, id: u64) {
+    let request = state.requests.take();
+    // SAFETY: this function's rule; just taken.
+    unsafe {
+        fill(request, outgoing, Mode::Standard, Owner::Nobody);
+        let r = &mut *request.as_ptr();
+        (r.extent, r.attached) = (copy.extent, copy.attached);
+        watch::set_id(request, id);
+        begin(pml, state, request, copy.link);
+    }
 }
 
 /// Fills a request in, not begun. What MPI can hold on to has references to what it uses.
@@ -475,26 +483,20 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
     Err(sys::OPAL_ERROR)
 }
 
-/// Begins a send: posts it, or lets it wait. It may be finished, and gone, when this returns, unless a blocking call
-/// has it.
+/// Begins a send to the peer that `link` leads to: posts it, or lets it wait. It may be finished when this returns.
 ///
 /// # Safety
 /// A send of the PML's that is filled in, and the caller's alone until now.
-pub(crate) unsafe fn begin(pml: &Pml, request: NonNull<Request>) {
+pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Option<Link>) {
     // SAFETY: this function's rule.
-    let (comm, to) = unsafe { ((*request.as_ptr()).comm(), (*request.as_ptr()).peer) };
-    // SAFETY: this function's rule.
-    if unwatched().is_none() && unsafe { request.as_ref() }.attached.is_null() {
-        // SAFETY: as above.
-        unsafe { watch::from_outside(pml, request, Event::Activate) };
+    let r = unsafe { &mut *request.as_ptr() };
+    if r.attached.is_null() {
+        // SAFETY: as above; the PML is entered.
+        unsafe { watch::request(r, Event::Activate) };
     }
-    // SAFETY: MPI's arguments.
-    let link = unsafe { peer::link(pml, comm, to) };
-    let mut state = pml.enter().expect("whoever has a request to begin has entered the PML before, and left it");
     match link {
         // SAFETY: this function's rule.
-        Some(link) => unsafe { protocol::begin(pml, &mut state, request, link) },
-        None => _ = transmit::failed(&mut state),
+        Some(link) => unsafe { protocol::begin(pml, state, request, link) },
+        None => _ = transmit::failed(state),
     }
-    leave(pml, state);
 }

@@ -23,7 +23,6 @@ use ibex_ffi::openmpi::{release, sys};
 use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
-use super::instance::Pml;
 use super::request::{Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
 
@@ -58,19 +57,6 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
     if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
         // SAFETY: as above.
         unsafe { tell(listeners, request, event) };
-    }
-}
-
-/// [`request`], where nothing is entered.
-///
-/// # Safety
-/// A request of a live communicator, which this call alone uses now.
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn from_outside(pml: &Pml, mut of: NonNull<Request>, event: Event) {
-    if let Some(_state) = pml.enter() {
-        // SAFETY: this function's rule.
-        unsafe { request(of.as_mut(), event) };
     }
 }
 
