@@ -12,6 +12,17 @@
 //! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`, `arrived`,
 //! `several`, `reads` are their records. Which receive takes which message is `engine::matching`'s, what processes say to
 //! each other `engine::protocol`'s.
+//!
+//! Safety, for every unsafe block in this folder, beside the rules of the crate's head: **P1** a request is alive from
+//! when it is taken from `State::requests` until `State::requests` gets it back, which takes having entered the PML, and
+//! happens only when it is finished, or was never begun, and nothing names it any more. So who has entered the PML may
+//! follow what names one (a queue of its communicator, `State::transfers`, a chain or list of `State`, a token that the
+//! engine gives back, the call that has it), and while it is not finished its communicator and datatype live, too. **P2**
+//! the memory that a request's or a call's data describes may be read (a send) or written (a receive) until the request is
+//! finished or the call returns: MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2). **P3** `State` and
+//! what is reached by it (requests, queues and listeners of communicators, send buffers, batches) is used by who holds
+//! `Entered<State>` or a `&mut State` of it, and a `&mut Request` made from a pointer is the only one as long as it is used.
+//! **P4** the arguments of a function that Open MPI calls are valid as `pml.h` and MPI have it; libmpi has checked them.
 
 mod accept;
 mod announcing;
