@@ -24,7 +24,7 @@ use crate::runtime::listeners::{Event, Listeners};
 /// A whole message goes to a receive, of which tools are told if `TOLD`.
 ///
 /// # Safety
-/// A receive of the PML's that is matched by it; the bytes may be read.
+/// P1: a receive that is matched by it; `from` may be read for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn whole<const TOLD: bool>(
     state: &mut State,
@@ -33,21 +33,21 @@ pub(crate) unsafe fn whole<const TOLD: bool>(
     from: *const u8,
     length: usize,
 ) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is matched, and not finished; P3.
     let room = unsafe { request.as_ref() }.extent.length;
     if length > room {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: a receive that is matched by it; `from` has `length` bytes.
         return unsafe { truncated::<TOLD>(state, request, envelope, from, length) };
     }
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: this function's rule; there is room.
+    // SAFETY: P1: a receive that is matched by it, and has room; `from` has `length` bytes.
     unsafe { put::<TOLD>(state, request, &outcome, from, length) };
 }
 
 /// [`whole`] of a message that is longer than its receive.
 ///
 /// # Safety
-/// As for [`whole`].
+/// P1: a receive that is matched by it; `from` may be read for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn truncated<const TOLD: bool>(
@@ -59,16 +59,17 @@ unsafe fn truncated<const TOLD: bool>(
 ) {
     let error = sys::MPI_ERR_TRUNCATE as i32;
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
-    // SAFETY: the caller's rule.
-    let room = unsafe { request.as_ref() }.extent.length;
-    // SAFETY: the caller's rule; as much as there is room for.
-    unsafe { put::<TOLD>(state, request, &outcome, from, room) };
+    // SAFETY: P1: a receive that is matched by it; P3. `from` has more bytes than there is room for.
+    unsafe {
+        let room = request.as_ref().extent.length;
+        put::<TOLD>(state, request, &outcome, from, room);
+    }
 }
 
 /// Puts the first `wanted` bytes of a message where they belong, and ends the receive.
 ///
 /// # Safety
-/// As for [`whole`]; the receive has room for them.
+/// P1: a receive that is matched by it, and has room for `wanted` bytes, which may be read at `from`.
 #[inline(always)]
 unsafe fn put<const TOLD: bool>(
     state: &mut State,
@@ -77,31 +78,28 @@ unsafe fn put<const TOLD: bool>(
     from: *const u8,
     wanted: usize,
 ) {
-    // SAFETY: this function's rule.
-    unsafe { note(request, outcome) };
-    if TOLD {
-        // SAFETY: as above.
-        unsafe { watch::begins(&mut *request.as_ptr()) };
+    // SAFETY: P1: a receive that is not finished before all its bytes are there; P2; P3. `from` has `wanted` bytes.
+    unsafe {
+        let r = &mut *request.as_ptr();
+        note(r, outcome);
+        if TOLD {
+            watch::begins(r);
+        }
+        if !datatype::put(&r.data, r.extent, from, wanted) {
+            note_not_put(r);
+        }
+        if TOLD {
+            watch::ends(r);
+        }
+        finish(state, request);
     }
-    // SAFETY: as above.
-    let r = unsafe { request.as_ref() };
-    // SAFETY: the user's buffer (M3); this function's rule.
-    if !unsafe { datatype::put(&r.data, r.extent, from, wanted) } {
-        // SAFETY: noted above.
-        unsafe { note_not_put(request) };
-    }
-    if TOLD {
-        // SAFETY: as above.
-        unsafe { watch::ends(&mut *request.as_ptr()) };
-    }
-    // SAFETY: all its bytes are there.
-    unsafe { finish(state, request) };
 }
 
 /// [`whole`] of a blocking call's receive, as long as the message at least, to whose communicator a tool listens.
 ///
 /// # Safety
-/// As for [`whole`]; the listeners are those of the receive's communicator.
+/// P1: a blocking call's receive that is matched by it, and has room for `length` bytes, which may be read at `from`.
+/// P3: the caller has entered the PML; the listeners are those of the receive's communicator.
 #[inline(always)]
 pub(crate) unsafe fn whole_watched(
     listeners: &Listeners,
@@ -111,13 +109,13 @@ pub(crate) unsafe fn whole_watched(
     length: usize,
 ) {
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P2: it has room for `length` bytes, which `from` has; P3.
     unsafe {
-        note(request, &outcome);
         let r = &mut *request.as_ptr();
+        note(r, &outcome);
         watch::told(listeners, r, Event::XferBegin);
         if !datatype::put(&r.data, r.extent, from, length) {
-            note_not_put(request);
+            note_not_put(r);
         }
         watch::told(listeners, r, Event::XferEnd);
         watch::told(listeners, r, Event::Complete);
@@ -129,7 +127,7 @@ pub(crate) unsafe fn whole_watched(
 /// An announced message goes to a receive.
 ///
 /// # Safety
-/// A receive of the PML's that is matched by it.
+/// P1: a receive that is matched by it.
 pub(crate) unsafe fn announced(
     pml: &Pml,
     state: &mut State,
@@ -139,27 +137,28 @@ pub(crate) unsafe fn announced(
     (memory, keys): (Memory, &[PortKey]),
 ) {
     if from == Link::ONESELF {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: a receive that is matched by it.
         return unsafe { oneself::receive(state, request, envelope, sender) };
     }
-    // SAFETY: this function's rule.
-    unsafe { note_match(request, envelope, memory.length as usize) };
-    // SAFETY: as above.
-    let extent = unsafe { request.as_ref() }.extent;
+    // SAFETY: P1: a receive that is matched by it; P3.
+    let extent = unsafe {
+        note_match(request, envelope, memory.length as usize);
+        request.as_ref().extent
+    };
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
-        // SAFETY: this function's rule. No bytes are to come.
+        // SAFETY: P1: a receive that is not finished; P3. No bytes are to come.
         unsafe { watch::piece(&mut *request.as_ptr(), true, true) };
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
-        // SAFETY: nothing is to come.
+        // SAFETY: P1: a receive that is not finished, and nothing is to come.
         return unsafe { finish(state, request) };
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     unsafe { flight::begins(&mut *request.as_ptr(), sender, wanted) };
     let mut why = Reason::Gaps;
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);
-        // SAFETY: memory of one piece; this function's rule.
+        // SAFETY: P1: a receive into memory of one piece, matched, with nothing under way.
         let is_read = unsafe {
             match keys {
                 _ if from.as_local().is_some() => getting::begin(pml, state, request, message, wanted),
@@ -173,21 +172,21 @@ pub(crate) unsafe fn announced(
         why = Reason::NotRegistered;
         // By shared memory it goes as was told, read or not.
         if from.as_local().is_none() {
-            // SAFETY: this function's rule.
+            // SAFETY: P1: a receive that is not finished; P3.
             unsafe {
                 let how = (Protocol::Pieces, why);
                 watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, how)));
             }
         }
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive, matched, with nothing under way.
     unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
 }
 
 /// A message that was unexpected goes to a receive.
 ///
 /// # Safety
-/// A receive of the PML's that is matched by it.
+/// P1: a receive that is matched by it.
 pub(crate) unsafe fn unexpected(
     pml: &Pml,
     state: &mut State,
@@ -196,14 +195,14 @@ pub(crate) unsafe fn unexpected(
     message: Arrived,
 ) {
     flow::give_up(pml, state, &message);
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is matched by it.
     unsafe { arrived(pml, state, request, envelope, message) };
 }
 
 /// A message of which it is known what came goes to a receive.
 ///
 /// # Safety
-/// As for [`unexpected`].
+/// P1: a receive that is matched by it.
 pub(crate) unsafe fn arrived(
     pml: &Pml,
     state: &mut State,
@@ -212,39 +211,33 @@ pub(crate) unsafe fn arrived(
     message: Arrived,
 ) {
     let Arrived { from, body, .. } = message;
-    match body {
-        Body::Short { length, bytes } => {
-            // SAFETY: this function's rule; a copy of the bytes.
-            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), usize::from(length)) };
-        }
-        Body::Whole { bytes } => {
-            // SAFETY: this function's rule; a copy of the bytes.
-            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
-        }
-        Body::Synchronous { bytes, sender } => {
-            routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
-            // SAFETY: as above.
-            unsafe { whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) };
-        }
-        Body::Announced { sender, memory } => {
-            // SAFETY: this function's rule.
-            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &[])) };
-        }
-        Body::AnnouncedKeyed { sender, memory, keys } => {
-            // SAFETY: this function's rule.
-            unsafe { announced(pml, state, request, envelope, (from, sender), (memory, &keys)) };
+    // SAFETY: P1: a receive that is matched by it. The bytes are a copy, which lives until this returns.
+    unsafe {
+        match body {
+            Body::Short { length, bytes } => {
+                whole::<true>(state, request, envelope, bytes.as_ptr(), usize::from(length));
+            }
+            Body::Whole { bytes } => whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()),
+            Body::Synchronous { bytes, sender } => {
+                routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
+                whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len());
+            }
+            Body::Announced { sender, memory } => {
+                announced(pml, state, request, envelope, (from, sender), (memory, &[]));
+            }
+            Body::AnnouncedKeyed { sender, memory, keys } => {
+                announced(pml, state, request, envelope, (from, sender), (memory, &keys));
+            }
         }
     }
 }
 
 /// # Safety
-/// A receive of the PML's that is matched by the message.
+/// P1: a receive that is matched by the message; P3: the caller has entered the PML.
 #[inline(always)]
 unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
-    // SAFETY: this function's rule.
-    let room = unsafe { request.as_ref() }.extent.length;
-    let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
-    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
-    // SAFETY: this function's rule.
-    unsafe { note(request, &outcome) };
+    // SAFETY: P1: a receive that is not finished; P3.
+    let r = unsafe { &mut *request.as_ptr() };
+    let error = if length > r.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
+    note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
 }

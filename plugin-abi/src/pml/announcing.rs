@@ -20,7 +20,7 @@ use super::{rails, routing};
 /// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
 ///
 /// # Safety
-/// The user's buffer, until the send is finished (M3).
+/// P2, M3: the data of a send, whose registrations are put back before it is finished.
 pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
     if !pml.has_several() || extent.length < SHORTEST {
         return Vec::new();
@@ -30,7 +30,7 @@ pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: 
     let registered = links.filter(|link| rails::is_usable(pml, **link)).filter_map(|link| {
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-        // SAFETY: this function's rule.
+        // SAFETY: P2, M3: mapped until the send is finished, and put back before.
         let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
         Some((link.rail(), registered?))
     });
@@ -55,7 +55,7 @@ pub(crate) fn announce(
     // Data in one piece is not looked at.
     let data = Data { buffer: std::ptr::null_mut(), count: 0, datatype: std::ptr::null_mut() };
     let header = Header::AnnounceKeyed(of, sender.0, memory);
-    // SAFETY: bytes that live until the call returns.
+    // SAFETY: the keys live for the call; `link` is a rail's, as only rails register.
     if unsafe { routing::message(pml, state, link, &header, (&data, extent), None) } == Transmitted::Failed {
         transmit::failed(state);
     }
@@ -64,13 +64,13 @@ pub(crate) fn announce(
 /// Gives back what was registered for an announcement.
 ///
 /// # Safety
-/// The receiver has read, or will not.
+/// R3: the receiver has read, or will not.
 pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
     let Transfer::Announced { registered, others, .. } = transfer else { return };
     let home = registered.map(|registered| (home.rail(), registered));
     for (rail, registered) in home.into_iter().chain(others) {
         if let Some(rail) = pml.rails().get(rail) {
-            // SAFETY: this function's rule.
+            // SAFETY: R3: the receiver has read, or will not.
             unsafe { rail.port().memory().put_back(registered) };
         }
     }

@@ -87,7 +87,7 @@ impl Backlog {
     pub(crate) fn send_first(&mut self, shared: &SharedMemory, to: u32) -> Option<Then> {
         let queue = self.queues.get_mut(to as usize)?;
         let first = queue.front()?;
-        // SAFETY: packed, or the memory of a request that is not finished (M3).
+        // SAFETY: P2: the memory of a send that is not finished; or packed, or of no bytes.
         if !unsafe { shared.send(to, first.tag, &first.header, first.payload.extent()) } {
             return None;
         }
@@ -118,7 +118,7 @@ impl Backlog {
         bytes[before..length].copy_from_slice(encoded.as_slice());
         let tag = if is_eager { EAGER } else { OTHER };
         let header = &bytes[..length];
-        // SAFETY: packed, or the memory of a request that is not finished (M3).
+        // SAFETY: P2: the memory of a send that is not finished; or packed, or of no bytes.
         if !self.waits_for(to) && unsafe { shared.send(to, tag, header, payload.extent()) } {
             return true;
         }

@@ -105,13 +105,13 @@ impl SendBuffers {
     }
 
     /// # Safety
-    /// It was taken from here, and the adapter is through with it.
+    /// P3, R2: it was taken from here, and the adapter is through with it.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, buffer: NonNull<SendBuffer>) {
-        // SAFETY: this function's own rule.
+        // SAFETY: P3: taken from here, and ours alone.
         let is_large = unsafe { (*buffer.as_ptr()).is_large };
         let buffers = if is_large { &mut self.large } else { &mut self.eager };
-        // SAFETY: as above, and of the list that it was taken from.
+        // SAFETY: P3, R2: taken from this list, and the adapter is through with it.
         unsafe { buffers.free.give_back(buffer.as_ptr()) };
     }
 }

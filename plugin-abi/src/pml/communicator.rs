@@ -90,9 +90,14 @@ impl Communicator {
     /// `pml_add_comm` was called for it, and `pml_del_comm` was not.
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: this function's rule: put there by `context.rs`, a box that was leaked, and only changed inside
-        // cells.
+        // SAFETY: `pml_add_comm` has put it there, a box that was leaked and is only changed inside cells, and
+        // `pml_del_comm` has not taken it away.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
+    }
+
+    /// Whether there is such a rank.
+    pub(crate) fn has(&self, rank: i32) -> bool {
+        (rank as usize) < self.links.len()
     }
 
     /// How a rank is reached, as far as it is known. Ranks that there are not are unknown for ever.
@@ -110,7 +115,7 @@ impl Communicator {
         }
         // Acquire: what it points to was made before.
         let links = self.short_cuts.load(Ordering::Acquire);
-        // SAFETY: as many as there are links, of this communicator, and in bounds.
+        // SAFETY: in bounds, as there are as many as `links`, and they live as long as this.
         let link = unsafe { &*links.add(rank as usize) };
         // Acquire: as above.
         Link::from_bits(link.load(Ordering::Acquire))
@@ -128,7 +133,7 @@ impl Communicator {
         if !link.is_of_only() {
             return None;
         }
-        // SAFETY: the PML's, which outlives every communicator.
+        // SAFETY: the port is the PML's, which does not end before Open MPI's last call.
         unsafe { self.first_port.as_ref() }.enter()
     }
 
@@ -158,18 +163,18 @@ impl Communicator {
     /// Whether a receive waits.
     ///
     /// # Safety
-    /// As for [`Self::queues`].
+    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn has_posted(&self) -> bool {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         self.place().is_taken() || unsafe { self.queues() }.posted() > 0
     }
 
     /// How many receives wait, and how many messages are unexpected.
     ///
     /// # Safety
-    /// As for [`Self::queues`].
+    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
@@ -190,20 +195,19 @@ impl Communicator {
     /// # Safety
     /// A live communicator, which `pml_del_comm` is not called for while what is returned is used.
     pub(crate) unsafe fn shown_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<Shown<'call>> {
-        // SAFETY: this function's rule; put there before MPI's caller has the communicator.
-        let communicator = unsafe { (*comm).c_pml_comm };
-        // SAFETY: as for `of`; of what it is made of atomics are read.
-        let communicator = unsafe { communicator.cast::<c_void>().cast::<Communicator>().as_ref() }?;
+        // SAFETY: a live communicator, for which `pml_del_comm` is not called meanwhile: its box was put there before
+        // MPI's caller had it, and only atomics of that are read here.
+        let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }?;
         Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }
 
     /// Keeps a message that no receive was there for.
     ///
     /// # Safety
-    /// As for [`Self::queues`].
+    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
         let bytes = message.length();
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let _ = queues.insert_unexpected(envelope, message);
         self.lengths.inserted(queues.unexpected(), bytes);
@@ -212,9 +216,9 @@ impl Communicator {
     /// Takes out the first message that a receive takes.
     ///
     /// # Safety
-    /// As for [`Self::queues`].
+    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn take_unexpected(&self, pattern: Pattern) -> Option<Message<Arrived>> {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_unexpected(pattern);
         self.lengths.searched(attempts);
@@ -227,35 +231,35 @@ impl Communicator {
     /// A matched probe has taken out a message of so many bytes.
     ///
     /// # Safety
-    /// As for [`Self::queues`].
+    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn has_taken(&self, bytes: usize) {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
     /// Its queues.
     ///
     /// # Safety
-    /// The caller has entered the PML, and has no other reference to them.
+    /// P3: the caller has entered the PML, and has no other reference to them.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
-        // SAFETY: this function's rule.
+        // SAFETY: P3: the caller has no other reference.
         unsafe { &mut *self.queues.get() }
     }
 
     /// Posts a receive for which nothing unexpected has come. Returns its name.
     ///
     /// # Safety
-    /// The caller has entered the PML.
+    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         if !self.first.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.first.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: this function's rule.
+            // SAFETY: P3.
             unsafe { self.post_behind(pattern, request) }
         }
     }
@@ -263,24 +267,24 @@ impl Communicator {
     /// [`Self::post`] of a communicator that a tool listens to.
     ///
     /// # Safety
-    /// As above.
+    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post_watched(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         if self.is_watched() && !self.aside.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.aside.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: this function's rule.
+            // SAFETY: P3.
             unsafe { self.post(pattern, request) }
         }
     }
 
     /// # Safety
-    /// As above.
+    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let name = queues.insert_posted(pattern, request).bits();
         // With the one in no queue, if there is one: the most have waited so.
@@ -291,32 +295,32 @@ impl Communicator {
     /// Takes out the receive that a message goes to, if there is one: the first is older than those in the queue.
     ///
     /// # Safety
-    /// The caller has entered the PML.
+    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         unsafe { self.take_queued(envelope) }
     }
 
     /// # Safety
-    /// As above.
+    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if self.is_watched() {
             return None;
         }
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         unsafe { self.search_posted(envelope) }
     }
 
     /// # Safety
-    /// As above.
+    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_posted(envelope);
         self.lengths.searched(attempts);
@@ -329,7 +333,7 @@ impl Communicator {
     /// Whether a tool listens to it, and the receive that is in no queue takes this message.
     ///
     /// # Safety
-    /// The caller has entered the PML.
+    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn is_for_first_watched(&self, envelope: Envelope) -> bool {
         self.is_watched() && self.aside.takes(envelope)
@@ -338,24 +342,24 @@ impl Communicator {
     /// [`Self::take_posted`] of a communicator that a tool may be listening to.
     ///
     /// # Safety
-    /// The caller has entered the PML.
+    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if !self.is_watched() {
-            // SAFETY: this function's rule.
+            // SAFETY: P3.
             return unsafe { self.take_posted(envelope) };
         }
         if let Some(request) = self.aside.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: this function's rule.
+        // SAFETY: P3.
         unsafe { self.search_posted(envelope) }
     }
 
     /// A tool begins or ceases to listen to it.
     ///
     /// # Safety
-    /// The caller has entered the PML.
+    /// P3: the caller has entered the PML.
     pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
         if self.is_watched() == is_watched {
             return;
@@ -373,10 +377,10 @@ impl Communicator {
     /// is compared as well.
     ///
     /// # Safety
-    /// The caller has entered the PML; the name is the last that `post` gave this request.
+    /// P3: the caller has entered the PML; the name is the last that `post` gave this request.
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
-            // SAFETY: this function's rule.
+            // SAFETY: P3.
             let queues = unsafe { self.queues() };
             let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);
@@ -408,12 +412,12 @@ mod tests {
 
     /// The calls, by one thread.
     fn post(comm: &Communicator, pattern: Pattern, number: usize) -> u64 {
-        // SAFETY: nobody else uses it.
+        // SAFETY: P3: nobody else uses it.
         unsafe { comm.post(pattern, request(number)) }
     }
 
     fn taken(comm: &Communicator, source: i32, tag: i32) -> Option<NonNull<Request>> {
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         unsafe { comm.take_posted(Envelope::new(source, tag)) }
     }
 
@@ -436,7 +440,7 @@ mod tests {
     #[test]
     fn while_a_tool_listens_no_short_cut_is_taken_and_the_order_is_kept() {
         let comm = communicator();
-        // SAFETY: nobody else uses it.
+        // SAFETY: P3: nobody else uses it.
         let (watch, slowly) = (
             |on| unsafe { comm.set_watched(on) },
             |source, tag| unsafe { comm.take_posted_watched(Envelope::new(source, tag)) },
@@ -449,7 +453,7 @@ mod tests {
         post(&comm, any, 3);
         assert_eq!(taken(&comm, 0, 7), None);
         assert_eq!([slowly(1, 7), slowly(0, 7)], [Some(request(2)), Some(request(1))]);
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         let cancelled = |(name, number)| unsafe { comm.cancel(name, request(number)) };
         assert_eq!([(first, 1), (second, 2)].map(cancelled), [false, false]);
         watch(false);
@@ -460,27 +464,26 @@ mod tests {
         watch(false);
         post(&comm, any, 5);
         assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(4)), Some(request(5))]);
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         assert!(!unsafe { comm.cancel(name, request(4)) });
         let name = post(&comm, any, 6);
         watch(true);
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         assert!(unsafe { comm.cancel(name, request(6)) });
         assert_eq!(slowly(0, 7), None);
         // One that is posted while a tool listens and none waits is in no queue, too; those behind it are.
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         let posted = |number| unsafe { comm.post_watched(any, request(number)) };
         assert_eq!([posted(7), posted(8)].map(|name| name == FIRST), [true, false]);
-        // SAFETY: as above.
-        let (lengths, is_for_first) =
-            (unsafe { comm.lengths() }, unsafe { comm.is_for_first_watched(Envelope::new(0, 7)) });
+        // SAFETY: P3: nobody else uses it.
+        let (lengths, is_for_first) = unsafe { (comm.lengths(), comm.is_for_first_watched(Envelope::new(0, 7))) };
         assert_eq!((lengths, is_for_first), ([2, 0], true));
         watch(false);
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         assert_eq!(unsafe { comm.lengths() }, [2, 0]);
         watch(true);
         assert_eq!([slowly(0, 7), slowly(0, 7), slowly(0, 7)], [Some(request(7)), Some(request(8)), None]);
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         assert!(!unsafe { comm.is_for_first_watched(Envelope::new(0, 7)) });
     }
 
@@ -509,7 +512,7 @@ mod tests {
     #[test]
     fn whether_a_receive_waits_is_known_while_a_tool_listens() {
         let comm = communicator();
-        // SAFETY: nobody else uses it.
+        // SAFETY: P3: nobody else uses it.
         let (waits, watch) = (|| unsafe { comm.has_posted() }, |on| unsafe { comm.set_watched(on) });
         watch(true);
         assert!(!waits());
@@ -524,15 +527,15 @@ mod tests {
     fn a_receive_is_cancelled_once_and_not_after_it_was_matched() {
         let comm = communicator();
         let names = [1, 2].map(|number| post(&comm, Pattern::new(1, number as i32), number));
-        // SAFETY: nobody else uses it.
+        // SAFETY: P3: nobody else uses it.
         let cancel = |at: usize| unsafe { comm.cancel(names[at], request(at + 1)) };
         assert_eq!([cancel(0), cancel(0), cancel(1), cancel(1)], [true, false, true, false]);
         let name = post(&comm, Pattern::new(1, 1), 3);
         assert_eq!(taken(&comm, 1, 1), Some(request(3)));
-        // SAFETY: as above.
+        // SAFETY: P3: nobody else uses it.
         assert!(!unsafe { comm.cancel(name, request(3)) });
         post(&comm, Pattern::new(1, 1), 4);
-        // SAFETY: as above. Another receive has the place now.
+        // SAFETY: P3: nobody else uses it. Another receive has the place now.
         assert!(!unsafe { comm.cancel(name, request(3)) });
     }
 
@@ -573,7 +576,7 @@ mod tests {
                     }
                     _ => {
                         let place = waiting[of[one]].iter().position(|waits| *waits == one);
-                        // SAFETY: nobody else uses it.
+                        // SAFETY: P3: nobody else uses it.
                         let is_cancelled = unsafe { comms[of[one]].cancel(names[one], request(one + 1)) };
                         assert_eq!(is_cancelled, place.is_some(), "seed {seed}");
                         place.map(|place| waiting[of[one]].remove(place));

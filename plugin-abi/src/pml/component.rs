@@ -88,10 +88,9 @@ unsafe extern "C" fn register() -> c_int {
         if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: the component's first field, which never moves.
-        let version = unsafe { &raw const (*component()).pmlm_version };
-        // SAFETY: this component is being registered.
+        // SAFETY: the component's first field, which never moves; this component is being registered.
         let registered = unsafe {
+            let version = &raw const (*component()).pmlm_version;
             variables::register_pml(version)
                 .and_then(|()| super::variables::register(version))
                 .and_then(|()| variables::register_without_btl())
@@ -143,7 +142,7 @@ unsafe extern "C" fn pml_init(
         }
         let Some(tunables) = parameters() else { return null_mut() };
         let value = c_int::try_from(tunables.priority).unwrap_or(c_int::MAX);
-        // SAFETY: the out parameter, in which the best priority so far stands.
+        // SAFETY: P4: the out parameter, in which the best priority so far stands.
         if value <= unsafe { priority.read() } {
             return null_mut();
         }
@@ -160,7 +159,7 @@ unsafe extern "C" fn pml_init(
         instance::begin(pml);
         progress::fill_in();
         faces::polls_for_others(Face::Pml, true);
-        // SAFETY: the out parameter.
+        // SAFETY: P4: the out parameter.
         unsafe { priority.write(value) };
         module()
     })
@@ -200,7 +199,7 @@ unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
         listening::offer(false);
         faces::polls_for_others(Face::Pml, false);
-        // SAFETY: Open MPI's last call.
+        // SAFETY: P4: Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })

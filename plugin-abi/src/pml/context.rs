@@ -24,33 +24,35 @@ use crate::runtime::listeners;
 pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_add_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: a communicator that Open MPI has filled in.
+        // SAFETY: P4: a communicator that Open MPI has filled in.
         let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, release::context(comm)) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
-        // SAFETY: one that Open MPI has just made; `pml_del_comm` says that it goes.
+        // SAFETY: P4: just made; `pml_del_comm` says that it goes, or `is_not_followed`.
         unsafe {
             members::created(comm);
             listeners::begins(comm);
         }
-        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: just leaked; entered.
+        let Some(mut state) = pml.enter() else {
+            // SAFETY: just leaked, and nobody has it; P4.
+            unsafe { is_not_followed(comm, communicator) };
+            return sys::OPAL_ERR_OUT_OF_RESOURCE;
+        };
+        // SAFETY: P3; just leaked, and `comm` lives.
         unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
-            // SAFETY: just leaked, and nobody has it.
-            drop(unsafe { Box::from_raw(communicator.as_ptr()) });
             drop(state);
-            // SAFETY: it is still there.
-            unsafe { listeners::ends(comm) };
-            members::freed(context);
+            // SAFETY: just leaked, and nobody has it; P4.
+            unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERROR;
         };
-        // SAFETY: as above.
-        unsafe { (*comm).c_pml_comm = communicator.as_ptr().cast() };
-        // SAFETY: as above.
-        unsafe { parting::joined(pml, &mut state, comm, context) };
+        // SAFETY: P4: one that Open MPI has filled in.
+        unsafe {
+            (*comm).c_pml_comm = communicator.as_ptr().cast();
+            parting::joined(pml, &mut state, comm, context);
+        }
         for (envelope, message) in kept {
             flow::give_up(pml, &mut state, &message);
             deliver(pml, &mut state, context, envelope, message);
@@ -60,14 +62,26 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
+/// Undoes what was begun for a communicator that the PML cannot follow. Nothing is entered.
+///
+/// # Safety
+/// Open MPI's communicator lives; the PML's was leaked, and nobody has it.
+unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: NonNull<Communicator>) {
+    // SAFETY: it was leaked, and nobody has it.
+    let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
+    // SAFETY: Open MPI's communicator lives.
+    unsafe { listeners::ends(comm) };
+    members::freed(communicator.context);
+}
+
 /// `pml_del_comm`.
 pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_del_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: a communicator of Open MPI's that is still there.
+        // SAFETY: P4: a communicator of Open MPI's that is still there.
         unsafe { listeners::ends(comm) };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: a communicator of Open MPI's.
+        // SAFETY: P4: a communicator of Open MPI's that is still there.
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
         let mut was_there = None;
         if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {

@@ -43,10 +43,10 @@ impl Data {
     /// Where it is. An empty message has no gaps, and its buffer is not looked at.
     ///
     /// # Safety
-    /// The datatype is a live one of Open MPI's.
+    /// P4: the datatype is a live one of Open MPI's.
     #[inline(always)]
     pub(crate) unsafe fn extent(&self) -> Extent {
-        // SAFETY: this function's rule; fields that nobody writes once the datatype is committed.
+        // SAFETY: P4: a live datatype; fields that nobody writes once it is committed.
         let (flags, size, first) = unsafe {
             let datatype = &raw const (*self.datatype).super_;
             (u32::from((*datatype).flags), (*datatype).size, (*datatype).true_lb)
@@ -66,10 +66,10 @@ impl Convertor {
     /// One that packs. `None`: Open MPI has no memory for it.
     ///
     /// # Safety
-    /// The data may be read as long as this lives.
+    /// P2: the data may be read as long as this lives.
     pub(crate) unsafe fn packing(data: &Data) -> Option<Self> {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
-        // SAFETY: storage of its size, which is constructed by the call; a live datatype (this function's rule).
+        // SAFETY: storage of its size, which is constructed by the call; P2: the data, of a live datatype.
         let code = unsafe { sys::ibex_convertor_send(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
         // SAFETY: constructed, whatever the code.
         let convertor = Convertor(unsafe { convertor.assume_init() });
@@ -79,13 +79,13 @@ impl Convertor {
     /// One that unpacks. `None`: as above.
     ///
     /// # Safety
-    /// The data may be written as long as this lives.
+    /// P2: the data may be written as long as this lives.
     pub(crate) unsafe fn unpacking(data: &Data) -> Option<Self> {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
-        // SAFETY: as above.
+        // SAFETY: storage of its size, which is constructed by the call; P2: the data, of a live datatype.
         let code =
             unsafe { sys::ibex_convertor_receive(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
-        // SAFETY: as above.
+        // SAFETY: constructed, whatever the code.
         let convertor = Convertor(unsafe { convertor.assume_init() });
         (code == sys::OPAL_SUCCESS).then_some(convertor)
     }
@@ -93,11 +93,11 @@ impl Convertor {
     /// Packs up to `room` bytes to `to`. Returns how many: fewer where an element would be cut.
     ///
     /// # Safety
-    /// `to` may be written for `room` bytes.
+    /// It was made by [`Self::packing`]; `to` may be written for `room` bytes.
     pub(crate) unsafe fn pack(&mut self, to: *mut u8, room: usize) -> usize {
         let mut piece = sys::iovec { iov_base: to.cast(), iov_len: room };
         let (mut pieces, mut bytes) = (1, room);
-        // SAFETY: a convertor that was made to pack; one piece, writable for its length; counts that live.
+        // SAFETY: made to pack; one piece, writable for its length; counts that live.
         let code =
             unsafe { sys::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }
@@ -106,12 +106,12 @@ impl Convertor {
     /// Unpacks the next `length` bytes of the message from `from`. False: not all of them.
     ///
     /// # Safety
-    /// `from` may be read for `length` bytes.
+    /// It was made by [`Self::unpacking`]; `from` may be read for `length` bytes.
     #[must_use]
     pub(crate) unsafe fn unpack(&mut self, from: *const u8, length: usize) -> bool {
         let mut piece = sys::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
         let (mut pieces, mut bytes) = (1, length);
-        // SAFETY: a convertor that was made to unpack; one piece, which is only read; counts that live.
+        // SAFETY: made to unpack; one piece, which is only read; counts that live.
         let code =
             unsafe { sys::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         code >= 0 && bytes == length
@@ -129,15 +129,15 @@ impl Drop for Convertor {
 /// be put there.
 ///
 /// # Safety
-/// `from` may be read for `length` bytes; `extent` is that of `data`, which may be written for as many.
+/// P2: `data` may be written for `length` bytes; `extent` is its; `from` may be read for as many.
 #[must_use]
 #[inline(always)]
 pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) -> bool {
     if extent.start.is_null() {
-        // SAFETY: this function's rule.
+        // SAFETY: P2; `from` has `length` bytes.
         unsafe { put_with_gaps(data, from, length) }
     } else {
-        // SAFETY: this function's rule.
+        // SAFETY: P2; `from` has `length` bytes.
         unsafe { copy(extent.start, from, length) };
         true
     }
@@ -147,12 +147,12 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
 /// receive, and programs do it in messages to themselves.
 ///
 /// # Safety
-/// As of `copy_from`.
+/// `from` may be read for `length` bytes, and `to` written.
 #[inline(always)]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();
     if length.wrapping_sub(WORD) <= WORD {
-        // SAFETY: this function's rule: the first word and the last, which may have bytes in common.
+        // SAFETY: both have `length` bytes: the first word and the last, which may have bytes in common.
         unsafe {
             let (first, last) =
                 (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
@@ -160,44 +160,44 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
             to.add(length - WORD).cast::<u64>().write_unaligned(last);
         }
     } else {
-        // SAFETY: this function's rule.
+        // SAFETY: both have `length` bytes.
         unsafe { to.copy_from(from, length) };
     }
 }
 
+/// # Safety
+/// P2: `data` may be written for `length` bytes; `from` may be read for as many.
 #[cold]
 #[inline(never)]
 unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) -> bool {
-    // SAFETY: the caller's rule.
-    let convertor = unsafe { Convertor::unpacking(data) };
-    // SAFETY: the caller's rule.
-    convertor.is_some_and(|mut convertor| unsafe { convertor.unpack(from, length) })
+    // SAFETY: P2; made to unpack; `from` has `length` bytes.
+    unsafe { Convertor::unpacking(data).is_some_and(|mut convertor| convertor.unpack(from, length)) }
 }
 
 /// Copies the first `length` bytes of a message, all there are, to a buffer. False where they cannot be packed.
 ///
 /// # Safety
-/// `to` may be written for `length` bytes; `extent` is that of `data`, which may be read.
+/// P2: `data` may be read; `extent` is its; `to` may be written for `length` bytes, and is apart from it.
 #[inline]
 pub(crate) unsafe fn take(data: &Data, extent: Extent, to: *mut u8) -> bool {
     match NonNull::new(extent.start) {
         Some(start) => {
-            // SAFETY: this function's rule.
+            // SAFETY: P2; `to` has room for them, apart from the data.
             unsafe { to.copy_from_nonoverlapping(start.as_ptr(), extent.length) };
             true
         }
-        // SAFETY: this function's rule.
+        // SAFETY: P2; `to` has room for them.
         None => unsafe { take_with_gaps(data, extent.length, to) },
     }
 }
 
+/// # Safety
+/// P2: `data` may be read; `to` may be written for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn take_with_gaps(data: &Data, length: usize, to: *mut u8) -> bool {
-    // SAFETY: the caller's rule.
-    let convertor = unsafe { Convertor::packing(data) };
-    // SAFETY: the caller's rule.
-    convertor.is_some_and(|mut convertor| unsafe { convertor.pack(to, length) } == length)
+    // SAFETY: P2; made to pack; `to` has room for `length` bytes.
+    unsafe { Convertor::packing(data).is_some_and(|mut convertor| convertor.pack(to, length) == length) }
 }
 
 #[cfg(test)]

@@ -25,14 +25,10 @@ pub(crate) struct Outcome {
     pub(crate) error: i32,
 }
 
-/// Notes how a request will have ended, once its bytes are where they belong.
-///
-/// # Safety
-/// The request is one of the PML's that is not finished.
+/// Notes how a request that is not finished will have ended, once its bytes are where they belong.
 #[inline]
-pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
-    // SAFETY: this function's rule; only the PML writes a status before the request is finished.
-    let status = unsafe { &mut (*request.as_ptr()).base().req_status };
+pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
+    let status = &mut request.base().req_status;
     status.MPI_SOURCE = outcome.source;
     status.MPI_TAG = outcome.tag;
     status.MPI_ERROR = outcome.error;
@@ -40,16 +36,12 @@ pub(crate) unsafe fn note(request: NonNull<Request>, outcome: &Outcome) {
     status._ucount = outcome.length;
 }
 
-/// Notes that not all bytes of a receive could be put where they belong: Open MPI has no memory for a convertor, or that
-/// refuses the datatype. A lack of memory is this class of errors for all of Open MPI.
-///
-/// # Safety
-/// As for [`note`], which was called.
+/// Notes that not all bytes of a receive could be put where they belong, after [`note`]: Open MPI has no memory for a
+/// convertor, or that refuses the datatype. A lack of memory is this class of errors for all of Open MPI.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn note_not_put(request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let error = unsafe { &mut (*request.as_ptr()).base().req_status.MPI_ERROR };
+pub(crate) fn note_not_put(request: &mut Request) {
+    let error = &mut request.base().req_status.MPI_ERROR;
     // One that is truncated says so: of an element that is cut there may be none.
     if *error == sys::OPAL_SUCCESS {
         *error = sys::MPI_ERR_INTERN as i32;
@@ -59,29 +51,30 @@ pub(crate) unsafe fn note_not_put(request: NonNull<Request>) {
 /// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
 ///
 /// # Safety
-/// The request is one of the PML's, and nothing of it is under way. The PML is entered; this is the request's last use
-/// in it but by a blocking call that owns it.
+/// P1: a request that is not finished, and of which nothing is under way. This is its last use in the PML but by a
+/// blocking call that owns it.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a request that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     if r.owner == Owner::Call {
         r.set_finished(true);
     } else {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: a request of which nothing is under way, and which is not used in the PML after this.
         unsafe { finish_of_mpi(state, request) };
     }
 }
 
 /// # Safety
-/// As for [`finish`].
+/// P1: a request that is not finished, and of which nothing is under way. This is its last use in the PML but by a
+/// blocking call that owns it.
 #[inline(never)]
 unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a request that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
     if r.attached.is_null() {
-        // SAFETY: this function's rule. A copy is the end of no request.
+        // SAFETY: P1: a request that is not finished; P3. A copy is the end of no request.
         unsafe { watch::request(r, Event::Complete) };
     }
     if r.owner == Owner::WatchedCall {
@@ -90,12 +83,11 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
         return;
     }
     if let Role::Send(_) = r.role {
-        // SAFETY: the communicator is alive, as the request has a reference.
+        // SAFETY: P1: not finished, so that its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
         // Also the tag and the source: callbacks of osc/pt2pt tell by the tag of a send what it was for.
         let outcome = Outcome { source, tag: r.tag, length: r.extent.length, error: sys::OPAL_SUCCESS };
-        // SAFETY: this function's rule.
-        unsafe { note(request, &outcome) };
+        note(r, &outcome);
     }
     if !r.attached.is_null() {
         // SAFETY: memory that Open MPI gave for this message, which has gone.
@@ -104,8 +96,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     }
     r.convertor = None;
     if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
-        // SAFETY: finished, its status filled in; without a callback of its own that wakes who waits, and calls
-        // nothing.
+        // SAFETY: P1: it is not finished for MPI before this, its status filled in. Without a callback of its own that
+        // wakes who waits, and calls nothing.
         return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
@@ -114,7 +106,7 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     if first.is_null() {
         *first = request.as_ptr();
     } else {
-        // SAFETY: the last of the chain, which nobody else uses.
+        // SAFETY: P1: in state.finished; P3.
         unsafe { (**last).next = request.as_ptr() };
     }
     *last = request.as_ptr();
@@ -131,28 +123,30 @@ pub(crate) fn tell(pml: &Pml) {
     loop {
         let Some(mut state) = pml.enter() else { return };
         let Some(request) = NonNull::new(state.finished.first) else { return };
-        // SAFETY: a request of the chain, which nobody gives back before it is told of.
+        // SAFETY: P1: in state.finished, and nobody gives it back before it is told of; P3.
         let r = unsafe { &mut *request.as_ptr() };
         state.finished.first = r.next;
         // From here on who frees it gives it back himself.
         r.set_finished(true);
         let callback = r.base().req_complete_cb.take();
         if r.owner == Owner::Nobody {
-            // SAFETY: MPI has freed it, and it is off the chain.
+            // SAFETY: P1: finished, freed by MPI, and off the chain.
             unsafe { give_back(state, request) };
             continue;
         }
         drop(state);
-        // SAFETY: finished, its status filled in. It may be gone when this returns anything but 0.
+        // SAFETY: P1: its status is filled in, and only this callback frees it. It may be gone when this returns
+        // anything but 0.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(_state) = pml.enter() {
-            // SAFETY: left to be completed, so that nobody has freed it, which takes entering the PML.
-            let r = unsafe { &mut *request.as_ptr() };
-            // One that the callback has set anew is for the next time; without one this calls nothing.
-            let next = r.base().req_complete_cb.take();
-            // SAFETY: as above.
-            unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
-            r.base().req_complete_cb = next;
+            // SAFETY: P1: left to be completed, so that nobody has freed it, which takes entering the PML; P3.
+            unsafe {
+                let r = &mut *request.as_ptr();
+                // One that the callback has set anew is for the next time; without one this calls nothing.
+                let next = r.base().req_complete_cb.take();
+                sys::ibex_request_complete(Request::as_raw(request));
+                r.base().req_complete_cb = next;
+            }
         }
     }
 }
@@ -161,24 +155,24 @@ pub(crate) fn tell(pml: &Pml) {
 /// former may call the PML, which is left before.
 ///
 /// # Safety
-/// A request of this PML's that is finished, or was never begun, and that nobody uses any more.
+/// P1: a request that is finished, or was never begun, and that nothing names any more.
 #[inline]
 pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not given back before this; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let references = r.has_references.then(|| (r.comm(), r.data.datatype));
     if references.is_some() {
         r.has_references = false;
-        // SAFETY: MPI has freed it.
+        // SAFETY: P1: MPI has freed it.
         unsafe { sys::ibex_request_fini(r.base()) };
     }
     r.convertor = None;
     watch::forget(r);
-    // SAFETY: this function's rule.
+    // SAFETY: P1: finished, or never begun, and nothing names it any more.
     unsafe { state.requests.give_back(request) };
     drop(state);
     if let Some((comm, datatype)) = references {
-        // SAFETY: retained when the request was made.
+        // SAFETY: both were retained when the request was made (`has_references`).
         unsafe { sys::ibex_references_release(comm, datatype) };
     }
 }

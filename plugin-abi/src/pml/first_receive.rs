@@ -43,7 +43,7 @@ impl FirstReceive {
     #[inline(always)]
     pub(crate) fn take_for(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
-        // SAFETY: written by who has entered the PML alone, who is here; no reference to it outlives this call.
+        // SAFETY: P3: written by who has entered the PML alone, who is here; no reference to it outlives this call.
         if unsafe { &*self.pattern.as_ptr() }.takes(envelope) {
             self.clear();
             return Some(request);
@@ -54,7 +54,7 @@ impl FirstReceive {
     /// Whether there is one that takes this message.
     #[inline(always)]
     pub(crate) fn takes(&self, envelope: Envelope) -> bool {
-        // SAFETY: as in `take_for`.
+        // SAFETY: P3: written by who has entered the PML alone, who is here; no reference to it outlives this call.
         self.is_taken() && unsafe { &*self.pattern.as_ptr() }.takes(envelope)
     }
 

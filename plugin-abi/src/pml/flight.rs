@@ -22,59 +22,59 @@ const COPIED: u8 = 3;
 /// A send's message is announced under this number.
 ///
 /// # Safety
-/// A request of a live communicator.
+/// P1: a request that is not finished.
 pub(crate) unsafe fn announced(request: &mut Request, number: TransferId) {
     let bytes = request.extent.length as u64;
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished.
     unsafe { note(Kind::RendezvousBegun, SENT, request, (number, bytes)) };
 }
 
 /// Its receiver has all that it wants of it, or wants copies.
 ///
 /// # Safety
-/// As for [`announced`].
+/// P1: a request that is not finished.
 pub(crate) unsafe fn answered(request: &mut Request, number: TransferId, wants_copies: bool) {
     let bytes = request.extent.length as u64;
     let detail = if wants_copies { WANTED } else { SENT };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished.
     unsafe { note(Kind::RendezvousEnded, detail, request, (number, bytes)) };
 }
 
 /// A receive, which has noted its match, is to have so many bytes of the message that its sender calls this.
 ///
 /// # Safety
-/// As for [`announced`].
+/// P1: a request that is not finished.
 pub(crate) unsafe fn begins(request: &mut Request, number: TransferId, bytes: u64) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished.
     unsafe { note(Kind::RendezvousBegun, FETCHED, request, (number, bytes)) };
 }
 
 /// It has read them.
 ///
 /// # Safety
-/// As for [`announced`].
+/// P1: a request that is not finished.
 pub(crate) unsafe fn fetched(request: &mut Request, number: TransferId, bytes: u64) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished.
     unsafe { note(Kind::RendezvousEnded, FETCHED, request, (number, bytes)) };
 }
 
 /// They have come as copies, which do not say of which message.
 ///
 /// # Safety
-/// As for [`announced`].
+/// P1: a request that is not finished.
 pub(crate) unsafe fn copied(request: &mut Request) {
     let wanted = request.extent.length as u64;
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished.
     unsafe { note(Kind::RendezvousEnded, COPIED, request, (TransferId(0), wanted)) };
 }
 
 /// # Safety
-/// As for [`announced`].
+/// P1: a request that is not finished.
 #[cold]
 #[inline(never)]
 unsafe fn note(kind: Kind, detail: u8, request: &mut Request, (number, bytes): (TransferId, u64)) {
     let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished, so its communicator lives.
     let context = unsafe { release::context(request.comm()) };
     // A receive has a link only where it reads.
     let has_link = request.role != Role::Receive || kind == Kind::RendezvousEnded && detail == FETCHED;

@@ -97,7 +97,7 @@ fn let_go(pml: &Pml, state: &mut State) {
 pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) {
     let account = rails::account(pml, state, sender);
     state.flow.kept.pends(account, context);
-    // SAFETY: in the table, so alive; the PML is entered.
+    // SAFETY: in state.contexts, so alive; P3.
     let wants = state.contexts.get(context).is_some_and(|communicator| unsafe {
         let communicator = communicator.as_ref();
         communicator.has_posted() || communicator.queues().unexpected() == 0

@@ -21,7 +21,7 @@ use crate::runtime::guard::fence;
 /// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: it cannot.
 ///
 /// # Safety
-/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+/// P1: a receive into memory of one piece, matched, with nothing under way.
 pub(crate) unsafe fn begin(
     pml: &Pml,
     state: &mut State,
@@ -30,17 +30,17 @@ pub(crate) unsafe fn begin(
     wanted: u64,
 ) -> bool {
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = link;
     r.transfer = Transfer::Getting { sender, length: wanted };
     let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     unsafe { watch::begins(r) };
-    // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+    // SAFETY: P2: written until `done` is called, before which the receive is not finished.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
     if !is_begun {
-        // SAFETY: nothing has used it meanwhile.
+        // SAFETY: P1: a receive that is not finished, as nothing has used it meanwhile; P3.
         unsafe { (*request.as_ptr()).transfer = Transfer::None };
     }
     is_begun
@@ -58,29 +58,29 @@ unsafe extern "C" fn done(
 ) {
     fence("the end of a read", (), || {
         let (Some(pml), Some(request)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
-        // SAFETY: the request that the read was begun for, once.
+        // SAFETY: P1: the receive that the read was begun for, once.
         pml.with_state(|state| unsafe { finished(pml, state, request, status == sys::OPAL_SUCCESS) });
     });
 }
 
 /// # Safety
-/// A receive that was being read.
+/// P1: a receive that was being read.
 unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Getting { sender, length } = r.transfer else { return };
     r.transfer = Transfer::None;
     if is_read {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
             watch::ends(r);
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
-        // SAFETY: a receive that has all it wants.
+        // SAFETY: P1: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {
-        // SAFETY: matched, with nothing under way.
+        // SAFETY: P1: a receive, matched, with nothing under way.
         unsafe { pieces::ask(pml, state, request, (r.link, sender), (length, 0)) };
     }
 }

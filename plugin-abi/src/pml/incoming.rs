@@ -53,8 +53,8 @@ impl Incoming {
     /// # Safety
     /// They may be read, and stay where they are as long as what is returned is used.
     pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: this function's rule; a slot that the adapter has filled, and does not write to before it is
-        // released.
+        // SAFETY: R1: they may be read and stay where they are; the adapter has filled a slot, and does not write to it
+        // before it is released.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
@@ -77,7 +77,7 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
         return false;
     }
     let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    // SAFETY: this function's rule.
+    // SAFETY: its bytes may be read.
     unsafe { is_taken_whole(state, start, arrived.len as usize) }
 }
 
@@ -90,15 +90,15 @@ pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length:
     if length < EAGER_SIZE {
         return false;
     }
-    // SAFETY: this function's rule; bytes of any alignment.
+    // SAFETY: its bytes may be read, and are at least as many, of any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };
     let Some(communicator) = state.contexts.get(of.context) else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
-    // SAFETY: in the table, so alive; the PML is entered.
+    // SAFETY: in state.contexts, so alive; P3.
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: posted, so alive, and matched; this function's rule.
+    // SAFETY: P1: it was posted, and is matched. The bytes may be read.
     unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
@@ -119,7 +119,7 @@ const PUT_ASIDE: usize = 64;
 /// is listened to, if none is put aside before. That is to be dealt with by [`put_aside`].
 ///
 /// # Safety
-/// As for [`is_taken`].
+/// Its bytes may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_or_put_aside(
     state: &mut State,
@@ -131,22 +131,22 @@ pub(crate) unsafe fn is_taken_or_put_aside(
     if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
         return false;
     }
-    // SAFETY: this function's rule; bytes of any alignment.
+    // SAFETY: its bytes may be read, and are at least as many, of any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };
     let Some(&communicator) = state.contexts.get(of.context) else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: in the table, so alive; the PML is entered.
+    // SAFETY: in state.contexts, so alive; P3.
     if length <= PUT_ASIDE && aside.is_none() && unsafe { communicator.as_ref().is_for_first_watched(envelope) } {
         let put = aside.insert(PutAside { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: this function's rule; there is room.
+        // SAFETY: its bytes may be read; there is room.
         unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(start, length) };
         return true;
     }
-    // SAFETY: as above.
+    // SAFETY: in state.contexts, so alive; P3.
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
-    // SAFETY: posted, so alive, and matched; this function's rule.
+    // SAFETY: P1: it was posted, and is matched. The bytes may be read.
     unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
@@ -154,35 +154,34 @@ pub(crate) unsafe fn is_taken_or_put_aside(
 /// Deals with a message that was put aside.
 ///
 /// # Safety
-/// The PML was entered since.
+/// P3: the PML was entered since, without a break: the communicator is still in state.contexts.
 #[inline(always)]
 pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     let PutAside { communicator, envelope, length, .. } = *aside;
-    // SAFETY: as many as were put there.
-    let bytes = unsafe { std::slice::from_raw_parts(aside.bytes.as_ptr().cast::<u8>(), length) };
-    // SAFETY: it was in the table, so alive.
-    let communicator = unsafe { communicator.as_ref() };
-    // SAFETY: the PML is entered.
-    let listeners = unsafe { Listeners::of(communicator.comm) };
+    // SAFETY: in state.contexts, so alive; P3. As many bytes as were put there.
+    let (communicator, listeners, bytes) = unsafe {
+        let (communicator, bytes) = (communicator.as_ref(), aside.bytes.as_ptr().cast::<u8>());
+        (communicator, Listeners::of(communicator.comm), std::slice::from_raw_parts(bytes, length))
+    };
     let taken = match listeners {
-        // SAFETY: as above.
+        // SAFETY: in state.contexts, so alive; P3.
         Some(listeners) => unsafe {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
             let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
             watch::take_posted_watched(listeners, communicator, envelope, length, (how, || {}))
         },
         // Within a callback all have been taken away.
-        // SAFETY: as above.
+        // SAFETY: P3.
         None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
     };
     match (taken, listeners) {
-        // SAFETY: posted, so alive, and matched.
+        // SAFETY: P1: it was posted, and is matched; P3. The listeners are its communicator's.
         (Ok(request), Some(listeners)) if unsafe { is_of_watched_call(request, length) } => unsafe {
             accept::whole_watched(listeners, request, envelope, bytes.as_ptr(), length);
         },
-        // SAFETY: as above.
+        // SAFETY: P1: it was posted, and is matched.
         (Ok(request), _) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), length) },
-        // SAFETY: as above.
+        // SAFETY: in state.contexts, so alive.
         (Err(id), _) => unsafe {
             let message = Arrived { from: Link::UNKNOWN, id, body: copy(bytes) };
             unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
@@ -193,10 +192,10 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
 /// Whether a blocking call has the receive, and there is room for so many bytes.
 ///
 /// # Safety
-/// A request that is posted.
+/// P1: a receive that was posted; P3: the caller has entered the PML.
 #[inline(always)]
 unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let request = unsafe { request.as_ref() };
     request.owner == Owner::WatchedCall && length <= request.extent.length
 }
@@ -219,7 +218,7 @@ fn copy(bytes: &[u8]) -> Body {
 /// Its bytes may be read.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
-    // SAFETY: this function's rule.
+    // SAFETY: its bytes may be read, and stay where they are until this returns.
     let Ok((header, bytes)) = Header::decode(unsafe { incoming.bytes() }) else { return };
     let answer = || incoming.sender(pml);
     match header {
@@ -246,7 +245,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
         }
         Header::Fragment { receive, .. } => {
-            // SAFETY: the slot's bytes.
+            // SAFETY: `bytes` may be read. The number is looked up, whoever gave it.
             unsafe { pieces::received(state, TransferId(receive), bytes.as_ptr(), bytes.len()) };
         }
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
@@ -284,7 +283,7 @@ fn whole(
     let Some(communicator) = state.contexts.get(of.context).copied() else {
         return unexpected::keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
-    // SAFETY: in the table, so alive; the PML is entered.
+    // SAFETY: in state.contexts, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
     let mut from = Link::UNKNOWN;
     let of = (communicator, envelope);
@@ -293,11 +292,11 @@ fn whole(
     };
     // One that is kept is told of with the way that it came by, of several.
     let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
-    // SAFETY: as above.
+    // SAFETY: in state.contexts, so alive; P3.
     match unsafe { watch::take_posted(communicator, envelope, bytes.len(), (how, keeping)) } {
-        // SAFETY: posted, so alive, and matched.
+        // SAFETY: P1: it was posted, and is matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
-        // SAFETY: as above.
+        // SAFETY: in state.contexts, so alive.
         Err(id) => unsafe {
             unexpected::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
         },
@@ -311,14 +310,14 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let Some(communicator) = state.contexts.get(context).copied() else {
         return unexpected::keep_early(pml, state, context, (envelope, message), sender);
     };
-    // SAFETY: in the table, so alive; the PML is entered.
+    // SAFETY: in state.contexts, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
     let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
-    // SAFETY: as above.
+    // SAFETY: in state.contexts, so alive; P3.
     match unsafe { watch::take_posted(communicator, envelope, message.length(), (how, || {})) } {
-        // SAFETY: posted, so alive, and matched.
+        // SAFETY: P1: it was posted, and is matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
-        // SAFETY: as above.
+        // SAFETY: in state.contexts, so alive.
         Err(id) => unsafe {
             unexpected::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
         },

@@ -98,7 +98,7 @@ pub(crate) struct Pml {
 // state, which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before
 // others begin.
 unsafe impl Sync for Pml {}
-// SAFETY: as above.
+// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; what the others lead to is the PML's own.
 unsafe impl Send for Pml {}
 
 /// What one caller at a time may use.
@@ -135,7 +135,7 @@ pub(crate) struct State {
     pub(crate) has_more: bool,
 }
 
-// SAFETY: the pointers are to records of the PML's own, which move with it; who has entered it uses them.
+// SAFETY: the pointers are to records of the PML's own, which move with it; P3.
 unsafe impl Send for State {}
 
 /// Requests that are finished and not told of, linked through themselves.
@@ -170,7 +170,7 @@ pub(crate) fn pml() -> Option<&'static Pml> {
 /// The PML; `None` while a tool listens as well: so a short cut asks both with one question.
 #[inline]
 pub(crate) fn unwatched() -> Option<&'static Pml> {
-    // SAFETY: as above.
+    // SAFETY: a leaked box, taken back after Open MPI's last call (`end`). Acquire: what it was made with.
     unsafe { UNWATCHED.load(Ordering::Acquire).as_ref() }
 }
 
@@ -229,11 +229,11 @@ impl Rail {
     /// What was polled last.
     ///
     /// # Safety
-    /// The caller has entered the PML, and has no other reference to it.
+    /// P3: the caller has entered the PML, and has no other reference to it.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn taken(&self) -> &mut Box<Taken> {
-        // SAFETY: this function's rule.
+        // SAFETY: P3: the caller has no other reference.
         unsafe { &mut *self.taken.get() }
     }
 
@@ -265,7 +265,7 @@ impl Rail {
     /// Does not wait.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, Port>> {
-        // SAFETY: as above.
+        // SAFETY: the port's, which lives as long as this rail holds it.
         unsafe { self.entry.as_ref() }.try_enter()
     }
 }
@@ -312,7 +312,7 @@ impl Pml {
             has_failed: false,
             has_more: false,
         };
-        // SAFETY: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
+        // SAFETY: P4: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let is_alone = rails.len() == 1;
@@ -378,7 +378,7 @@ impl Pml {
     pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
         let within = self.within.load(Ordering::Relaxed);
         if !self.has_threads && !within.is_null() {
-            // SAFETY: without threads this is within the call in `within`, whose caller's reference is not used
+            // SAFETY: P3: without threads this is within the call in `within`, whose caller's reference is not used
             // meanwhile.
             return deal(unsafe { &mut *within });
         }
@@ -386,7 +386,8 @@ impl Pml {
         if let Some(mut state) = self.enter() {
             deal(&mut state);
         } else {
-            // SAFETY: this thread is inside, so it is its own call, and as above.
+            // SAFETY: P3: this thread is inside, so it is its own call in `within`, whose caller's reference is not
+            // used meanwhile.
             let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
             // A message that is dropped is one that somebody waits for.
             deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));

@@ -33,9 +33,9 @@ pub(crate) fn offer(is_chosen: bool) {
 }
 
 /// # Safety
-/// A live communicator, of which a listener is told now; the PML is entered.
+/// P3: the PML is entered; a live communicator, of which a listener is told now.
 unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: this function's rule: somebody is told of it, so it is the PML's.
+    // SAFETY: P3; it lives, and somebody is told of it, so it is the PML's.
     unsafe { Communicator::of(comm).lengths() }
 }
 
@@ -58,24 +58,25 @@ fn watch(is_watched: bool) -> bool {
 }
 
 /// # Safety
-/// A live communicator of MPI's; the PML is entered.
+/// P3: the PML is entered; a live communicator of MPI's.
 unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: this function's rule; null before `pml_add_comm` has it, which looks itself.
-    let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() };
-    if let Some(communicator) = communicator {
-        // SAFETY: it hangs at a live one, so it is alive; this function's rule.
-        unsafe { follow(communicator) };
+    // SAFETY: P3; it hangs at a live one, so it is alive; null before `pml_add_comm` has it, which looks itself.
+    unsafe {
+        if let Some(communicator) = (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() {
+            follow(communicator);
+        }
     }
 }
 
 /// Opens or closes the short cuts of a communicator, as somebody listens or not.
 ///
 /// # Safety
-/// It is alive; the PML is entered.
+/// P3: the PML is entered; it is alive.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
-    // SAFETY: this function's rule.
-    let is_listened_to = unwatched().is_none() && unsafe { Listeners::of(communicator.comm) }.is_some();
-    communicator.open_short_cut(!is_listened_to);
-    // SAFETY: as above.
-    unsafe { communicator.set_watched(is_listened_to) };
+    // SAFETY: P3; it is alive.
+    unsafe {
+        let is_listened_to = unwatched().is_none() && Listeners::of(communicator.comm).is_some();
+        communicator.open_short_cut(!is_listened_to);
+        communicator.set_watched(is_listened_to);
+    }
 }

@@ -25,16 +25,16 @@ use crate::runtime::{messages, modex};
 /// their ranks.
 ///
 /// # Safety
-/// Live processes of Open MPI's.
+/// P4: live processes of Open MPI's.
 pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_some() {
         return;
     }
     // SAFETY: BTLs are open before a PML adds processes.
     let Some(btl) = NonNull::new(unsafe { sys::ibex_shared_memory() }) else { return };
-    // SAFETY: this function's rule.
+    // SAFETY: P4: live processes of Open MPI's.
     let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
-    // SAFETY: as above.
+    // SAFETY: P4: live processes of Open MPI's.
     let name = |proc: *mut sys::ompi_proc_t| unsafe { Process::from_raw(proc.cast()) }.map(Process::name);
     let me = Process::me().map(Process::name);
     let Some(place) = local.iter().position(|proc| name(*proc) == me) else { return };
@@ -42,12 +42,12 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
         return;
     }
     let mut endpoints = vec![null_mut(); local.len()];
-    // SAFETY: as many processes as places for endpoints.
+    // SAFETY: P4: live processes, as many as places for endpoints.
     let code = unsafe { sys::ibex_bml_add(local.len(), local.as_mut_ptr(), btl.as_ptr(), endpoints.as_mut_ptr()) };
     if code != sys::OPAL_SUCCESS && endpoints.iter().all(|endpoint| endpoint.is_null()) {
         return;
     }
-    // SAFETY: the BTL and its endpoints.
+    // SAFETY: the BTL is open, and these are its endpoints.
     let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32) };
     let Some(shared) = shared else { return };
     for tag in [EAGER, OTHER] {
@@ -80,7 +80,7 @@ impl Receiver for FromSharedMemory {
         segments: *const sys::mca_btl_base_segment_t,
         count: usize,
     ) {
-        // SAFETY: this function's rule.
+        // SAFETY: Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
         unsafe { arrived(btl, tag, segments, count) };
     }
 }
@@ -88,7 +88,7 @@ impl Receiver for FromSharedMemory {
 /// A message has come. Its memory is the BTL's until this returns.
 ///
 /// # Safety
-/// That of [`Receiver::received`].
+/// Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
 #[inline(always)]
 unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
@@ -103,20 +103,24 @@ unsafe fn arrived(
             return;
         }
         if count == 1 {
-            // SAFETY: its one segment.
+            // SAFETY: the message's one segment.
             let (start, length) = unsafe { ((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize) };
             // SAFETY: bytes that the BTL has received.
             pml.with_state(|state| unsafe { deal(pml, state, tag, start, length) });
         } else {
             let mut bytes = Vec::new();
             for index in 0..count {
-                // SAFETY: one of its segments, with bytes that the BTL has received.
-                bytes.extend_from_slice(unsafe {
-                    let segment = &*segments.add(index);
-                    std::slice::from_raw_parts(segment.seg_addr.pval.cast::<u8>(), segment.seg_len as usize)
-                });
+                // SAFETY: one of the message's segments.
+                let segment = unsafe { &*segments.add(index) };
+                // The address of an empty one may be null.
+                if segment.seg_len > 0 {
+                    // SAFETY: bytes that the BTL has received.
+                    bytes.extend_from_slice(unsafe {
+                        std::slice::from_raw_parts(segment.seg_addr.pval.cast::<u8>(), segment.seg_len as usize)
+                    });
+                }
             }
-            // SAFETY: as above.
+            // SAFETY: the bytes live until this returns.
             pml.with_state(|state| unsafe { deal(pml, state, tag, bytes.as_ptr(), bytes.len()) });
         }
     });
@@ -130,25 +134,26 @@ const PLACE: usize = size_of::<u32>();
 #[inline(always)]
 unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: usize) {
     if tag == EAGER {
-        // SAFETY: this function's rule.
-        if !unsafe { incoming::is_taken_whole(state, start, length) } {
-            let incoming = Incoming { start, length, sender: Sender::Known(Link::UNKNOWN) };
-            // SAFETY: as above.
-            unsafe { incoming::message(pml, state, incoming) };
+        // SAFETY: the bytes may be read.
+        unsafe {
+            if !incoming::is_taken_whole(state, start, length) {
+                let incoming = Incoming { start, length, sender: Sender::Known(Link::UNKNOWN) };
+                incoming::message(pml, state, incoming);
+            }
         }
         return;
     }
     if length < PLACE {
         return;
     }
-    // SAFETY: as many bytes, of any alignment.
+    // SAFETY: the bytes may be read, and are at least as many, of any alignment.
     let place = u32::from_le_bytes(unsafe { start.cast::<[u8; PLACE]>().read() });
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
     let sender = Sender::Known(Link::local(place));
     let incoming = Incoming { start: start.wrapping_add(PLACE), length: length - PLACE, sender };
-    // SAFETY: this function's rule.
+    // SAFETY: the bytes may be read.
     unsafe { incoming::message(pml, state, incoming) };
 }
 
@@ -168,9 +173,9 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             count += 1;
             match then {
                 Then::Nothing => {}
-                // SAFETY: a send whose whole message it was.
+                // SAFETY: P1: a send whose whole message it was, not finished before it has gone.
                 Then::Finish(request) => unsafe { resume::message_sent(pml, state, request) },
-                // SAFETY: a piece of this request's.
+                // SAFETY: P1: a send whose piece it was.
                 Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
             }
         }
@@ -181,13 +186,13 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
 /// These processes are gone: the BTLs let go of those that were added.
 ///
 /// # Safety
-/// As for [`add`].
+/// P4: live processes of Open MPI's.
 pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_none() {
         return;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P4: live processes of Open MPI's.
     let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
-    // SAFETY: processes that were added.
+    // SAFETY: P4: processes that were added.
     unsafe { sys::ibex_bml_remove(local.len(), local.as_mut_ptr()) };
 }

@@ -52,27 +52,27 @@ fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
 /// A communicator is there. Before any event of its messages.
 ///
 /// # Safety
-/// One that Open MPI has filled in.
+/// P4: one that Open MPI has filled in.
 pub(crate) unsafe fn created(comm: *mut sys::ompi_communicator_t) {
     if events::interest().has(CommunicatorCreated::TYPE) {
-        // SAFETY: this function's rule.
+        // SAFETY: P4: filled in.
         unsafe { tell_created(comm) };
     }
 }
 
 /// # Safety
-/// As for [`created`].
+/// P4: one that Open MPI has filled in.
 #[cold]
 #[inline(never)]
 unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: this function's rule.
+    // SAFETY: P4: filled in.
     let (context, rank, is_inter) =
         unsafe { (release::context(comm), (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
     for side in 0..=u32::from(is_inter) {
         let is_remote = side as i32;
-        // SAFETY: as above.
+        // SAFETY: P4: filled in.
         let size = unsafe { sys::ibex_comm_members(comm, is_remote) };
-        // SAFETY: a rank of the group.
+        // SAFETY: P4: filled in; a rank of the group.
         let member = |rank| unsafe { sys::ibex_comm_member(comm, is_remote, rank) };
         let members = (0..size).map(member).map(|name| ((name >> 32) as u32, name as u32));
         for Run { first, count, process, stride, job } in runs(members) {

@@ -44,7 +44,7 @@ pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    // SAFETY: this function's rule.
+    // SAFETY: its bytes may be read, and stay where they are until this returns.
     let bytes = unsafe { message.bytes() };
     if let Ok((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(pml, state, by, (segment, count));
@@ -54,7 +54,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
         if end.is_some() || is_there(pml, rail, immediate) {
             count(state, rail, immediate);
         }
-        // SAFETY: this function's rule.
+        // SAFETY: its bytes may be read.
         return unsafe { incoming::message(pml, state, message) };
     }
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
@@ -62,7 +62,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
     if !merging.arrived(rail) {
         return merging.hold(rail, Held { bytes: bytes.into(), by });
     }
-    // SAFETY: this function's rule.
+    // SAFETY: its bytes may be read.
     unsafe { incoming::message(pml, state, message) };
     release(pml, state, peer);
 }

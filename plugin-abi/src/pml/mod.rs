@@ -17,7 +17,8 @@
 //! when it is taken from `State::requests` until `State::requests` gets it back, which takes having entered the PML, and
 //! happens only when it is finished, or was never begun, and nothing names it any more. So who has entered the PML may
 //! follow what names one (a queue of its communicator, `State::transfers`, a chain or list of `State`, a token that the
-//! engine gives back, the call that has it), and while it is not finished its communicator and datatype live, too. **P2**
+//! engine gives back, the call that has it), and while it is not finished its communicator and datatype live, too, as do the
+//! communicators in `State::contexts`. **P2**
 //! the memory that a request's or a call's data describes may be read (a send) or written (a receive) until the request is
 //! finished or the call returns: MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2). **P3** `State` and
 //! what is reached by it (requests, queues and listeners of communicators, send buffers, batches) is used by who holds

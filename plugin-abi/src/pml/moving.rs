@@ -187,7 +187,7 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
     match message {
         Unposted::Bytes { bytes, length, token } => queue(pml, to, (bytes, length), token),
         Unposted::Spans { spans, token } => match token::record(token) {
-            // SAFETY: the engine gives a message back once, and it was the PML's, so filled.
+            // SAFETY: R2: the engine gives a message back once, and it was the PML's, so filled, and ours alone.
             Some(Record::Buffer(buffer)) => unsafe {
                 send_buffer_again(pml, state, (from, to), buffer, spans[0].len())
             },
@@ -199,7 +199,7 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
 /// Sends what is in a buffer of another port's, and gives that back.
 ///
 /// # Safety
-/// The buffer is filled so far, of the first link's port, and ours alone.
+/// R2: the buffer is filled so far, of the first link's port, and ours alone.
 pub(crate) unsafe fn send_buffer_again(
     pml: &Pml,
     state: &mut State,
@@ -207,16 +207,17 @@ pub(crate) unsafe fn send_buffer_again(
     buffer: NonNull<SendBuffer>,
     length: u32,
 ) -> bool {
-    // SAFETY: this function's rule.
-    let (start, content) = unsafe { ((*buffer.as_ptr()).start(), (*buffer.as_ptr()).content) };
-    // SAFETY: this function's rule.
-    let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
+    // SAFETY: P3, R1, R2: the buffer is filled so far, and ours alone.
+    let (content, bytes) = unsafe {
+        let buffer = &*buffer.as_ptr();
+        (buffer.content, std::slice::from_raw_parts(buffer.start(), length as usize))
+    };
     let is_sent = match content {
         Content::Piece(request) => send_piece_again(pml, to, bytes, request),
         Content::Message(request) => queue(pml, to, (bytes.into(), length), token::sent(request)),
         Content::Silent => queue(pml, to, (bytes.into(), length), Token(0)),
     };
-    // SAFETY: this function's rule.
+    // SAFETY: P3, R2: it is of the first link's port, and ours alone.
     unsafe { state.buffers[from.rail()].give_back(buffer) };
     is_sent
 }

@@ -91,11 +91,14 @@ type Place = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
 /// Calls the former function, and says whose end its caller was told of. Without one, which cannot be, all has failed.
+///
+/// # Safety
+/// P4: an array of so many requests of MPI's.
 unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
-    // SAFETY: the caller's array of so many requests. Looked at before, as those that are done are gone afterwards.
+    // SAFETY: P4: an array of so many requests. Looked at before, as those that are done are gone afterwards.
     let is_programs = unsafe { returning::has_programs(count, requests) };
     let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
-    // SAFETY: the caller's array of so many requests.
+    // SAFETY: P4: an array of so many requests.
     fence("the end of a wait", (), || unsafe { notify(count, requests) });
     if is_programs {
         fence("the end of a wait", (), serving::serve);
@@ -104,25 +107,25 @@ unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_requ
 }
 
 /// # Safety
-/// An array of so many requests of MPI's.
+/// P4: an array of so many requests of MPI's.
 unsafe fn notify(count: usize, requests: Place) {
     let Some(pml) = pml() else { return };
     let Some(_state) = pml.enter() else { return };
     for index in 0..count {
-        // SAFETY: this function's rule.
+        // SAFETY: P4: so many requests.
         let Some(mut request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-        // SAFETY: a live request of the PML's, which is entered.
+        // SAFETY: P1: MPI has it; P3.
         let request = unsafe { request.as_mut() };
         if request.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
             request.is_to_notify = false;
-            // SAFETY: as above.
+            // SAFETY: P3; its communicator lives, as a persistent request has a reference.
             unsafe { watch::request(request, Event::Notify) };
         }
     }
 }
 
 unsafe extern "C" fn test(place: Place, completed: *mut c_int, status: Status) -> c_int {
-    // SAFETY: MPI's arguments, handed on.
+    // SAFETY: P4, handed on.
     unsafe { after(1, place, |former| Some((former.req_test?)(place, completed, status))) }
 }
 
@@ -133,12 +136,12 @@ unsafe extern "C" fn test_any(
     completed: *mut c_int,
     status: Status,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe { after(count, requests, |former| Some((former.req_test_any?)(count, requests, index, completed, status))) }
 }
 
 unsafe extern "C" fn test_all(count: usize, requests: Place, completed: *mut c_int, statuses: Status) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe { after(count, requests, |former| Some((former.req_test_all?)(count, requests, completed, statuses))) }
 }
 
@@ -149,24 +152,24 @@ unsafe extern "C" fn test_some(
     indices: *mut c_int,
     statuses: Status,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe {
         after(count, requests, |former| Some((former.req_test_some?)(count, requests, outcount, indices, statuses)))
     }
 }
 
 unsafe extern "C" fn wait(place: Place, status: Status) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe { after(1, place, |former| Some((former.req_wait?)(place, status))) }
 }
 
 unsafe extern "C" fn wait_any(count: usize, requests: Place, index: *mut c_int, status: Status) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe { after(count, requests, |former| Some((former.req_wait_any?)(count, requests, index, status))) }
 }
 
 unsafe extern "C" fn wait_all(count: usize, requests: Place, statuses: Status) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe { after(count, requests, |former| Some((former.req_wait_all?)(count, requests, statuses))) }
 }
 
@@ -177,7 +180,7 @@ unsafe extern "C" fn wait_some(
     indices: *mut c_int,
     statuses: Status,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: P4, handed on.
     unsafe {
         after(count, requests, |former| Some((former.req_wait_some?)(count, requests, outcount, indices, statuses)))
     }

@@ -29,28 +29,28 @@ const PIECE: usize = 32 * 1024;
 /// Sends a message to this process.
 ///
 /// # Safety
-/// A send of the PML's that is filled in, and the caller's alone until now.
+/// P1: a send that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = Link::ONESELF;
-    // SAFETY: a live communicator.
+    // SAFETY: P1: not finished, so its communicator lives; MPI's call has it, so it is the PML's still (P4).
     let communicator = unsafe { Communicator::of(r.comm()) };
     let envelope = Envelope::new(communicator.rank, r.tag);
     // Before its message arrives, which is at once.
-    // SAFETY: a live communicator, as the request is on it; the PML is entered.
+    // SAFETY: P1: not finished; P3.
     unsafe { watch::begins_by(r, |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
-    // SAFETY: a live communicator, as the request is on it; the PML is entered.
+    // SAFETY: P3; the communicator lives, as the request is of it.
     let id = match unsafe { watch::take_posted(communicator, envelope, r.extent.length, told) } {
-        // SAFETY: matched by this message, which nothing was done with.
+        // SAFETY: P1: a receive that was posted, matched by this message, which nothing was done with.
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,
     };
     let longest = pml.rails().first().map_or(0, |rail| rail.eager_limit - MAX_SIZE);
     let is_copied = r.role == Role::Send(Mode::Standard) && r.extent.length <= longest;
     let body = if is_copied {
-        // SAFETY: the user's buffer, which is his until the send is finished (M3).
+        // SAFETY: P2.
         let Some(body) = (unsafe { copied(&r.data, r.extent) }) else {
             transmit::cannot_pack(state, r.extent.length);
             return;
@@ -62,11 +62,11 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         Body::Announced { sender: state.transfers.begin(request), memory }
     };
     let message = Arrived { from: Link::ONESELF, id, body };
-    // SAFETY: as above.
-    unsafe { unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF)) };
-    if is_copied {
-        // SAFETY: not finished, and all of it is kept.
-        unsafe {
+    // SAFETY: P1: not finished, so its communicator lives; P3.
+    unsafe {
+        unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
+        if is_copied {
+            // All of it is kept, and nothing names the request.
             watch::ends(&mut *request.as_ptr());
             finish(state, request);
         }
@@ -76,30 +76,31 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
 /// A message that was kept where it is meets its receive.
 ///
 /// # Safety
-/// A receive of the PML's that is matched by it.
+/// P1: a receive that is matched by it.
 pub(crate) unsafe fn receive(state: &mut State, receive: NonNull<Request>, envelope: Envelope, sender: TransferId) {
     let Some(send) = state.transfers.end(sender) else { return };
-    // SAFETY: a transfer's request is alive.
-    unsafe { (*send.as_ptr()).transfer = Transfer::None };
-    // SAFETY: as above; this function's rule.
-    unsafe { meet(state, send, receive, envelope) };
+    // SAFETY: P1: in `state.transfers` until now, and a receive that it matches; P3.
+    unsafe {
+        (*send.as_ptr()).transfer = Transfer::None;
+        meet(state, send, receive, envelope);
+    }
 }
 
 /// Copies a message to its receive, and finishes both.
 ///
 /// # Safety
-/// A send and a receive of the PML's, the latter matched by the former, and nothing of them under way.
+/// P1: a send and a receive, the latter matched by the former, and nothing of them under way.
 unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Request>, envelope: Envelope) {
-    // SAFETY: this function's rule; two requests.
+    // SAFETY: P1: not finished; P3: two requests.
     let (s, r) = unsafe { (&mut *send.as_ptr(), &mut *receive.as_ptr()) };
     let (length, room) = (s.extent.length, r.extent.length);
     let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
-    // SAFETY: this function's rule. The buffers are the user's, and his until the requests are finished (M3).
+    // SAFETY: P1: not finished; P2; P3.
     unsafe {
-        note(receive, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
+        note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
         watch::begins(r);
         if !copy((&s.data, s.extent), (&r.data, r.extent), length.min(room)) {
-            note_not_put(receive);
+            note_not_put(r);
         }
         watch::ends(s);
         watch::ends(r);
@@ -111,42 +112,42 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
 /// What is kept of a short message. `None`: it cannot be packed.
 ///
 /// # Safety
-/// `extent` is that of the data, which may be read.
+/// P2: the data may be read; `extent` is its.
 unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
     let mut short = [0; SHORT];
     if extent.length <= SHORT {
         let body = |bytes| Body::Short { length: extent.length as u8, bytes };
-        // SAFETY: at least as long as the message; this function's rule.
+        // SAFETY: P2; `short` is at least as long as the message.
         return unsafe { datatype::take(data, extent, short.as_mut_ptr()) }.then(|| body(short));
     }
     let mut bytes = vec![0; extent.length].into_boxed_slice();
-    // SAFETY: as long as the message; this function's rule.
+    // SAFETY: P2; `bytes` is as long as the message.
     unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) }.then_some(Body::Whole { bytes })
 }
 
 /// Copies the first `length` bytes of a message. False: not all of them.
 ///
 /// # Safety
-/// The extents are those of the data, of which the first may be read for so many bytes, and the second written.
+/// P2: the first data may be read for so many bytes, and the second written; the extents are theirs.
 unsafe fn copy((from, from_extent): (&Data, Extent), (to, to_extent): (&Data, Extent), length: usize) -> bool {
     if !from_extent.start.is_null() {
-        // SAFETY: this function's rule.
+        // SAFETY: P2.
         return unsafe { datatype::put(to, to_extent, from_extent.start, length) };
     }
-    // SAFETY: as above.
+    // SAFETY: P2.
     let Some(mut packing) = (unsafe { Convertor::packing(from) }) else { return false };
     if !to_extent.start.is_null() {
-        // SAFETY: as above.
+        // SAFETY: P2; made to pack.
         return unsafe { packing.pack(to_extent.start, length) } == length;
     }
-    // SAFETY: as above.
+    // SAFETY: P2.
     let Some(mut unpacking) = (unsafe { Convertor::unpacking(to) }) else { return false };
     let mut piece = vec![0; length.min(PIECE)];
     let mut left = length;
     while left > 0 {
-        // SAFETY: a buffer of at least so many bytes.
+        // SAFETY: made to pack; `piece` is of at least so many bytes.
         let packed = unsafe { packing.pack(piece.as_mut_ptr(), left.min(PIECE)) };
-        // SAFETY: just filled so far; in order, as the convertor needs it.
+        // SAFETY: made to unpack; `piece` was just filled so far. In order, as the convertor needs it.
         if packed == 0 || !unsafe { unpacking.unpack(piece.as_ptr(), packed) } {
             return false;
         }

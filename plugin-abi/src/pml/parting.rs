@@ -30,13 +30,13 @@ pub(crate) fn add(pml: &Pml, process: Process) {
 /// A communicator is there.
 ///
 /// # Safety
-/// One that Open MPI has filled in.
+/// P4: one that Open MPI has filled in.
 pub(crate) unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_communicator_t, context: u32) {
     if !state.foreign.is_met {
         return;
     }
     let Some(me) = Process::me().map(|me| modex::from_openmpi(me.name())) else { return };
-    // SAFETY: this function's rule; ranks of its peers.
+    // SAFETY: P4: a communicator that Open MPI has filled in; ranks of its peers.
     let names =
         unsafe { 0..sys::ibex_comm_members(comm, 1) }.map(|rank| unsafe { sys::ibex_comm_member(comm, 1, rank) });
     let names = names.map(|name| PeerName { job: (name >> 32) as u32, rank: name as u32 });

@@ -9,8 +9,6 @@
 
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, Memory};
-use ibex_ffi::openmpi::process::Process;
-use ibex_ffi::openmpi::sys;
 
 use super::arrived::{Arrived, Body};
 use super::communicator::Communicator;
@@ -69,16 +67,16 @@ fn inline_of(rail: Option<&Rail>) -> usize {
 /// is in the specification, so that nothing is kept for it.
 ///
 /// # Safety
-/// The PML is entered, and somebody listens to this event of the specification's communicator, which is alive.
+/// P3: the PML is entered; somebody listens to this event of the specification's communicator, which is alive.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     let Some(pml) = pml() else { return };
-    // SAFETY: this function's rule.
+    // SAFETY: the specification's communicator is alive.
     let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
     let how = at_once((EAGER_SIZE, spec.bytes as usize), false, false, inline_of(pml.rails().get(link.rail())));
     let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
-    // SAFETY: this function's rule.
+    // SAFETY: P3.
     unsafe { listeners.tell_protocol(id, &mut told) };
 }
 
@@ -96,7 +94,7 @@ fn header_of(request: &Request) -> usize {
     if request.role != Role::Send(Mode::Synchronous) {
         return EAGER_SIZE;
     }
-    // SAFETY: a request of a live communicator.
+    // SAFETY: P1: its caller's is not finished, so its communicator lives; somebody listens to it, so it is the PML's.
     let communicator = unsafe { Communicator::of(request.comm()) };
     synchronous(communicator.context, communicator.rank, request.tag)
 }
@@ -220,13 +218,13 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     if link != Link::UNKNOWN {
         return Some(link.unmarked());
     }
-    // SAFETY: a live communicator; a rank of its peers, whose message has come.
+    // SAFETY: the communicator is alive.
     let known = unsafe { peer::known(state, communicator.comm, envelope.source()) };
     if known.is_some() || pml.has_several() {
         return known;
     }
-    // SAFETY: as above.
-    let process = unsafe { Process::from_raw(sys::ibex_comm_peer(communicator.comm, envelope.source())) }?;
+    // SAFETY: the communicator is alive.
+    let process = unsafe { peer::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
     let link = *rails::links_to(pml, name).ok()?.first()?;
     state.peers.insert(name, link);

@@ -17,16 +17,16 @@ use crate::runtime::{messages, modex};
 /// The way to a rank of a communicator's peers; `None` where no port of this process reaches it.
 ///
 /// # Safety
-/// `comm` is a live communicator, to which the PML was told of.
+/// P4, or P1 of a request on it: `comm` is a live communicator, which the PML was told of.
 #[inline]
 pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: this function's rule.
+    // SAFETY: `comm` is a live communicator, which the PML was told of.
     let communicator = unsafe { Communicator::of(comm) };
     let link = communicator.link(rank);
     if link != Link::UNKNOWN {
         return Some(link.unmarked());
     }
-    // SAFETY: this function's rule.
+    // SAFETY: `comm` is a live communicator, which the PML was told of.
     let link = unsafe { find(pml, comm, rank) }?;
     pml.enter()?.flow.holders.note(link, communicator.context, rank);
     communicator.set_found(rank, link);
@@ -36,20 +36,29 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
 /// The way to a rank, if that was looked for, or is by shared memory. For who has entered the PML.
 ///
 /// # Safety
-/// As for [`link`].
+/// `comm` is a live communicator, which the PML was told of.
 pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: this function's rule; a rank of its peers.
-    let process = unsafe { Process::from_raw(sys::ibex_comm_peer(comm, rank)) }?;
+    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    let process = unsafe { process(comm, rank) }?;
     state.peers.get(&modex::from_openmpi(process.name())).copied()
 }
 
+/// The process with a rank of a communicator's peers. `None`: it has no such rank, as a message of a broken peer may say.
+///
 /// # Safety
-/// As for [`link`].
+/// `comm` is a live communicator, which the PML was told of.
+pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
+    // SAFETY: `comm` is a live communicator, which the PML was told of, and has such a rank.
+    unsafe { if Communicator::of(comm).has(rank) { Process::from_raw(sys::ibex_comm_peer(comm, rank)) } else { None } }
+}
+
+/// # Safety
+/// `comm` is a live communicator, which the PML was told of.
 #[cold]
 #[inline(never)]
 unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: this function's rule; a rank of its peers, as Open MPI has checked or its own code gives.
-    let process = unsafe { Process::from_raw(sys::ibex_comm_peer(comm, rank)) }?;
+    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    let process = unsafe { process(comm, rank) }?;
     let peer = modex::from_openmpi(process.name());
     if let Some(link) = pml.enter()?.peers.get(&peer) {
         return Some(*link);

@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn pml_isend_init(
     fence("pml_isend_init", sys::OPAL_ERROR, || {
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        // SAFETY: P1: just taken; P4; `place` is the out parameter.
         unsafe {
             send::fill(request, &outgoing, Mode::of(mode), Owner::Mpi);
             make_persistent(request);
@@ -64,10 +64,10 @@ pub(crate) unsafe extern "C" fn pml_irecv_init(
     fence("pml_irecv_init", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: MPI's arguments, which libmpi has checked; just taken; the out parameter.
+        // SAFETY: P1: just taken; P4; `place` is the out parameter.
         unsafe {
             receive::fill(request, &wanted, Owner::Mpi);
-            hold(request);
+            hold(&mut *request.as_ptr());
             make_persistent(request);
             place.write(Request::as_raw(request));
         }
@@ -80,9 +80,9 @@ fn take() -> Option<NonNull<Request>> {
 }
 
 /// # Safety
-/// A request that is filled in, the caller's alone.
+/// P1: a request that is filled in, the caller's alone.
 unsafe fn make_persistent(request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: filled in, the caller's alone.
     unsafe { sys::ibex_request_persist((*request.as_ptr()).base()) };
 }
 
@@ -90,9 +90,9 @@ unsafe fn make_persistent(request: NonNull<Request>) {
 pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys::ompi_request_t) -> c_int {
     fence("pml_start", sys::OPAL_ERROR, || {
         for index in 0..count {
-            // SAFETY: `count` requests of MPI's.
+            // SAFETY: P4: `count` requests.
             let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-            // SAFETY: a persistent request that is inactive, as MPI requires.
+            // SAFETY: P4: a persistent request that is inactive, as MPI requires.
             let code = unsafe { start(request) };
             if code != sys::OPAL_SUCCESS {
                 return code;
@@ -103,10 +103,10 @@ pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys:
 }
 
 /// # Safety
-/// A persistent request that is not active.
+/// P4: a persistent request that is not active.
 unsafe fn start(request: NonNull<Request>) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: MPI has it, inactive. P3 does not cover this, as the PML is not entered; but nothing else names it.
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
     // It is active only from where nothing can fail any more.
@@ -114,19 +114,19 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: filled in, and nothing of it is under way.
+            // SAFETY: P1: filled in, and nothing of it is under way; P3.
             unsafe { post(pml, &mut state, request) };
             state
         }
         Role::Send(Mode::Buffered) => {
             let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
-            // SAFETY: MPI's arguments of when it was made.
+            // SAFETY: P4: the arguments of when it was made, whose communicator and datatype it has references to.
             let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
                 Ok(entered) => entered,
                 Err(code) => return code,
             };
             activate(r);
-            // SAFETY: as above; nothing of it is under way.
+            // SAFETY: P1: nothing of it is under way; P3; P4: the arguments of when it was made, and their copy.
             unsafe {
                 watch::request(r, Event::Activate);
                 let id = if unwatched().is_some() { 0 } else { watch::id(request) };
@@ -136,11 +136,11 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
             state
         }
         Role::Send(_) => {
-            // SAFETY: a live communicator, as the request has a reference.
+            // SAFETY: P4: a rank of a communicator that lives, as the request has a reference.
             let link = unsafe { peer::link(pml, r.comm(), r.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: filled in, and nothing of it is under way.
+            // SAFETY: P1: filled in, and nothing of it is under way; P3.
             unsafe { send::begin(pml, &mut state, request, link) };
             state
         }
@@ -161,21 +161,21 @@ fn activate(request: &mut Request) {
 /// `req_free`: MPI is through with a request, whatever its state.
 unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int {
     fence("freeing a request", sys::OPAL_ERROR, || {
-        // SAFETY: a request of MPI's.
+        // SAFETY: P4: the place of a request.
         let request = unsafe { Request::from_raw(place.read()) };
-        // SAFETY: the out parameter.
+        // SAFETY: P4: the out parameter.
         unsafe { place.write(sys::ibex_request_null()) };
         let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
         let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: the PML's; entered, so that nobody completes it meanwhile.
+        // SAFETY: P1: MPI has had it until now; P3, so that nobody completes it meanwhile.
         let r = unsafe { &mut *request.as_ptr() };
         // It may be freed by its callback, which is called before it is complete.
         if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
             if !r.base().req_persistent {
-                // SAFETY: as above. Its caller knows that it is done.
+                // SAFETY: P3; its communicator lives, as it has a reference. Its caller knows that it is done.
                 unsafe { watch::request(r, Event::Notify) };
             }
-            // SAFETY: finished, and MPI frees it.
+            // SAFETY: P1: finished, or was never begun, and MPI frees it.
             unsafe { finish::give_back(state, request) };
         } else {
             r.owner = Owner::Nobody;
@@ -187,15 +187,16 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
 /// `req_cancel`. A receive that nothing has come for is cancelled; anything else goes on.
 unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_int) -> c_int {
     fence("cancelling a request", sys::OPAL_ERROR, || {
-        // SAFETY: a request of MPI's.
+        // SAFETY: P4: a request.
         let (Some(request), Some(pml)) = (unsafe { Request::from_raw(request) }, pml()) else {
             return sys::OPAL_SUCCESS;
         };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: the PML's.
-        if unsafe { (*request.as_ptr()).role } == Role::Receive {
-            // SAFETY: a receive, posted or not any more.
-            unsafe { receive::cancel(&mut state, request) };
+        // SAFETY: P1: MPI has it, posted or not any more; P3.
+        unsafe {
+            if (*request.as_ptr()).role == Role::Receive {
+                receive::cancel(&mut state, request);
+            }
         }
         leave(pml, state);
         sys::OPAL_SUCCESS
@@ -218,14 +219,12 @@ mod tests {
         let data = Data { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
         let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
         let request = take().expect("the PML is there, and nobody is inside");
-        // SAFETY: what MPI would give; just taken.
-        let code = unsafe {
+        // SAFETY: P1: just taken, and the PML is there until the end of the test; P4: what MPI would give.
+        let (code, of_mpi) = unsafe {
             send::fill(request, &outgoing, Mode::Buffered, Owner::Mpi);
             make_persistent(request);
-            start(request)
+            (start(request), (*request.as_ptr()).base())
         };
-        // SAFETY: as above; the PML is there until the end of the test.
-        let of_mpi = unsafe { (*request.as_ptr()).base() };
         assert_eq!(code, sys::OMPI_ERR_BUFFER, "no buffer is attached");
         assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));
         // SAFETY: no other test has the PML of the process.

@@ -30,7 +30,7 @@ const MOST: u32 = 4;
 /// read them, as a number ([`super::passage::code`]), where they could be read.
 ///
 /// # Safety
-/// A receive of the PML's, matched, with nothing under way.
+/// P1: a receive, matched, with nothing under way.
 pub(crate) unsafe fn ask(
     pml: &Pml,
     state: &mut State,
@@ -39,7 +39,7 @@ pub(crate) unsafe fn ask(
     (wanted, why): (u64, u32),
 ) {
     let receiver = state.transfers.begin(request);
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
@@ -49,41 +49,41 @@ pub(crate) unsafe fn ask(
 /// A piece has come for a receive.
 ///
 /// # Safety
-/// The number was given by this process; the bytes may be read.
+/// The number was given by this process; `from` may be read for `length` bytes.
 pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *const u8, length: usize) {
     let Some(request) = state.transfers.get(receiver) else { return };
-    // SAFETY: a transfer's request is alive.
+    // SAFETY: P1: in state.transfers; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
-    // SAFETY: under way.
+    // SAFETY: P1: a receive that is not finished; P3.
     unsafe { watch::piece(r, offset == 0, is_complete) };
     if r.extent.start.is_null() {
         // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
         if offset == 0 {
-            // SAFETY: the user's buffer, from the receive on (M3).
+            // SAFETY: P2.
             r.convertor = unsafe { Convertor::unpacking(&r.data) };
         }
-        // SAFETY: this function's rule.
+        // SAFETY: `from` has at least `length` bytes.
         let is_put = r.convertor.as_mut().is_some_and(|convertor| unsafe { convertor.unpack(from, length as usize) });
         if !is_put {
             r.convertor = None;
-            // SAFETY: noted when it was matched.
-            unsafe { note_not_put(request) };
+            note_not_put(r);
         }
     } else {
-        // SAFETY: within the user's buffer, as no more is wanted than it has room for; this function's rule.
+        // SAFETY: P2: no more is wanted than there is room for; `from` has at least `length` bytes.
         unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
     }
     if is_complete {
         state.transfers.end(id);
-        // SAFETY: not finished.
-        unsafe { flight::copied(r) };
-        r.transfer = Transfer::None;
-        r.convertor = None;
-        // SAFETY: a receive that has all it wants.
-        unsafe { finish(state, request) };
+        // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
+        unsafe {
+            flight::copied(r);
+            r.transfer = Transfer::None;
+            r.convertor = None;
+            finish(state, request);
+        }
     }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn wanted(
     (asked, why): (u64, u32),
 ) {
     let Some(request) = state.transfers.get(sender) else { return };
-    // SAFETY: a transfer's request is alive.
+    // SAFETY: P1: in state.transfers; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let length = r.extent.length as u64;
     if !matches!(r.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
@@ -104,20 +104,20 @@ pub(crate) fn wanted(
         return;
     }
     state.transfers.end(sender);
-    // SAFETY: a send that is not finished.
+    // SAFETY: P1: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
-    // SAFETY: as above.
+    // SAFETY: P1: a send that is not finished.
     unsafe { flight::answered(r, sender, true) };
     let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         let link = r.link;
-        // SAFETY: a send that is not finished.
+        // SAFETY: P1: a send that is not finished; P3.
         unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
-    // SAFETY: the receiver will not read.
+    // SAFETY: R3: the receiver will not read.
     unsafe { announcing::put_back(pml, r.link, announced) };
-    // SAFETY: a send under way.
+    // SAFETY: P1: a send whose pieces are wanted, and which does not wait for a buffer.
     unsafe { send(pml, state, request) };
     resume::answered(pml, state, counted);
 }
@@ -125,12 +125,12 @@ pub(crate) fn wanted(
 /// Sends as many pieces as may be under way now. One that finds no buffer waits for one, in [`State::starved`].
 ///
 /// # Safety
-/// A send of the PML's whose pieces are wanted, and which does not wait for a buffer.
+/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
 unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a send that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     if let Some(to) = r.link.as_local() {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: its pieces are wanted, and it does not wait for a buffer.
         return unsafe { send_locally(pml, state, request, to) };
     }
     while let Transfer::Sending { state: sending, receiver, is_starved } = &mut r.transfer {
@@ -144,42 +144,40 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
                 *is_starved = true;
                 state.starved.push_back(request);
             } else {
-                // SAFETY: this function's rule.
+                // SAFETY: P1: its pieces are wanted, and it does not wait for a buffer.
                 unsafe { send_unregistered(pml, state, request, (link, rail)) };
             }
             return;
         };
-        // SAFETY: just taken: ours alone, as long as a receive slot (R2).
-        let start = unsafe { (*buffer.as_ptr()).start() };
         let header = Header::Fragment { receive: receiver.0, offset }.encode();
         let header = header.as_slice();
-        // SAFETY: as above.
-        unsafe { start.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
         let room = rail.receive_size - header.len();
-        // SAFETY: as above, behind the header; the user's buffer until the send is finished (M3).
+        // SAFETY: P2; P3, R2: the buffer was just taken, so ours alone, and is as long as a receive slot.
         let length = unsafe {
+            let start = (*buffer.as_ptr()).start();
+            start.copy_from_nonoverlapping(header.as_ptr(), header.len());
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
         if length == 0 {
-            // SAFETY: just taken.
+            // SAFETY: P3, R2: just taken from there, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
             transmit::cannot_pack(state, r.extent.length);
             return;
         }
         sending.sent(length as u64);
         let is_last = sending.is_all();
-        // SAFETY: filled, ours alone.
+        // SAFETY: P3, R2: the buffer is of this port, filled so far, and ours alone.
         let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
         transmit::note(pml, rail, &mut port, link, sent);
         drop(port);
-        // SAFETY: refused, so ours alone.
+        // SAFETY: R2: the buffer was refused, so ours alone; it is filled so far, and of the port of `link`.
         let is_refused =
             sent == Transmitted::Failed && !unsafe { goes_on(pml, state, link, buffer, header.len() + length) };
         if is_refused {
             transmit::failed(state);
             return;
         }
-        // SAFETY: under way.
+        // SAFETY: P1: a send that is not finished; P3.
         unsafe { watch::piece(r, offset == 0, is_last) };
     }
 }
@@ -187,10 +185,10 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
 /// Sends a piece from ordinary memory, one at a time: the port can register no buffer.
 ///
 /// # Safety
-/// As for [`send`].
+/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
 #[cold]
 unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a send that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer else { return };
     let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
@@ -200,7 +198,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     bytes[..header.len()].copy_from_slice(header);
     let room = &mut bytes[header.len()..];
     let room = (room.as_mut_ptr(), room.len());
-    // SAFETY: the room; the user's buffer until the send is finished (M3).
+    // SAFETY: P2; the room is ours.
     let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
     if length == 0 {
         transmit::cannot_pack(state, r.extent.length);
@@ -212,29 +210,29 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
         transmit::failed(state);
         return;
     }
-    // SAFETY: under way.
+    // SAFETY: P1: a send that is not finished; P3.
     unsafe { watch::piece(r, offset == 0, is_last) };
 }
 
 /// The port that was to send a piece has failed. True: another one has it.
 ///
 /// # Safety
-/// The buffer is filled so far, of that port, and ours alone.
+/// R2: the buffer is filled so far, of that port, and ours alone.
 unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<SendBuffer>, length: usize) -> bool {
     if !moving::goes_on(pml, state, failed) {
         return false;
     }
     let home = rails::route(pml, state, failed);
-    // SAFETY: this function's rule.
+    // SAFETY: R2: the buffer is filled so far, of the failed link's port, and ours alone.
     unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
 }
 
 /// [`send`] by shared memory: a piece is gone when it is sent, and only those that find no room are under way.
 ///
 /// # Safety
-/// As for [`send`].
+/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
 unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a send that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Some(shared) = pml.shared_memory() else { return };
     let room = shared.room();
@@ -244,13 +242,13 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         let (length, payload) = if r.extent.start.is_null() {
             let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
             let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
-            // SAFETY: the user's buffer until the send is finished (M3); as much room.
+            // SAFETY: P2; `place` is ours.
             let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
             bytes.truncate(length);
             (length, Payload::Packed(bytes))
         } else {
             let length = (r.extent.length - offset as usize).min(room);
-            // SAFETY: within the message.
+            // SAFETY: within the message, which has more than `offset` bytes.
             let start = unsafe { r.extent.start.add(offset as usize) };
             (length, Payload::InPlace(Extent { start, length }))
         };
@@ -261,12 +259,12 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         sending.sent(length as u64);
         let is_last = sending.is_all();
         let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
-        // SAFETY: under way.
+        // SAFETY: P1: a send that is not finished; P3.
         unsafe { watch::piece(r, offset == 0, is_last) };
         if is_done {
             r.transfer = Transfer::None;
             r.convertor = None;
-            // SAFETY: all is sent, and nothing waits.
+            // SAFETY: P1: all is sent, and nothing waits.
             return unsafe { finish(state, request) };
         }
     }
@@ -276,7 +274,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
 /// many.
 ///
 /// # Safety
-/// The data may be read, the room written.
+/// P2: of a send, from `offset` on; `to` may be written for `room` bytes.
 unsafe fn pack(
     convertor: &mut Option<Convertor>,
     start: *mut u8,
@@ -286,14 +284,14 @@ unsafe fn pack(
 ) -> usize {
     if start.is_null() {
         if convertor.is_none() {
-            // SAFETY: this function's rule.
+            // SAFETY: P2.
             *convertor = unsafe { Convertor::packing(data) };
         }
-        // SAFETY: this function's rule.
+        // SAFETY: `to` may be written for `room` bytes.
         return convertor.as_mut().map_or(0, |convertor| unsafe { convertor.pack(to, room) });
     }
     let length = (total - offset as usize).min(room);
-    // SAFETY: this function's rule; within the message.
+    // SAFETY: P2: within the message; `to` may be written for `room` bytes.
     unsafe { to.copy_from_nonoverlapping(start.add(offset as usize), length) };
     length
 }
@@ -301,18 +299,18 @@ unsafe fn pack(
 /// The adapter is through with a piece, whose buffer is free: others can go, first those that waited for one.
 ///
 /// # Safety
-/// The piece was of this request.
+/// P1: the piece was of this send.
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a send with a piece under way is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Sending { state: sending, is_starved, .. } = &mut r.transfer else { return };
     if sending.done() {
         r.transfer = Transfer::None;
         r.convertor = None;
-        // SAFETY: all is sent, and nothing waits for a buffer.
+        // SAFETY: P1: all is sent, and nothing waits for a buffer.
         unsafe { finish(state, request) };
     } else if state.starved.is_empty() {
-        // SAFETY: pieces are wanted, and it does not wait.
+        // SAFETY: P1: pieces are wanted, and it does not wait for a buffer.
         unsafe { send(pml, state, request) };
     } else if !*is_starved && sending.next_offset().is_some() {
         *is_starved = true;
@@ -329,13 +327,13 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
             return;
         }
         let Some(request) = state.starved.pop_front() else { return };
-        // SAFETY: a request is alive as long as its pieces are wanted.
-        let transfer = unsafe { &mut (*request.as_ptr()).transfer };
-        if let Transfer::Sending { is_starved, .. } = transfer {
-            *is_starved = false;
+        // SAFETY: P1: it was in state.starved, so its pieces are wanted, and now it does not wait for a buffer; P3.
+        unsafe {
+            if let Transfer::Sending { is_starved, .. } = &mut (*request.as_ptr()).transfer {
+                *is_starved = false;
+            }
+            send(pml, state, request);
         }
-        // SAFETY: as above; it was taken out.
-        unsafe { send(pml, state, request) };
     }
 }
 
@@ -384,10 +382,10 @@ mod tests {
         let receiver = state.transfers.begin(NonNull::from(&mut *receive));
         receive.transfer = Transfer::Gathering { id: receiver, state: gathering };
         let piece = [1; LENGTH];
-        // SAFETY: bytes of the test's own.
+        // SAFETY: P1: the receive lives until the end of the test; `piece` has 40 bytes.
         unsafe { received(&mut state, receiver, piece.as_ptr(), 40) };
         assert!(!receive.is_finished());
-        // SAFETY: as above.
+        // SAFETY: P1: the receive lives until the end of the test; `piece` has 40 bytes.
         unsafe { received(&mut state, receiver, piece.as_ptr(), 40) };
         assert!(receive.is_finished());
         assert_eq!(receive.base().req_status.MPI_ERROR, sys::MPI_ERR_INTERN as i32);

@@ -31,7 +31,7 @@ impl Probed {
     /// Looks once. `takes`: a message that is found is taken out.
     ///
     /// # Safety
-    /// A live communicator.
+    /// P4: a live communicator.
     unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
@@ -42,29 +42,29 @@ impl Probed {
                 let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
                 Some((message, length))
             };
-            // SAFETY: this function's rule; the PML is entered.
-            unsafe { watch::probe(probed, search) }.map(|(message, length)| {
-                // SAFETY: as above.
-                unsafe {
+            // SAFETY: P3; P4: the communicator.
+            unsafe {
+                watch::probe(probed, search).map(|(message, length)| {
                     Communicator::of(self.comm).has_taken(length);
                     watch::taken(self.comm, message.envelope, message.message);
-                }
-                Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
-            })
+                    Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
+                })
+            }
         } else {
             let search = |queues: &mut Queues| {
                 let message = queues.probe(pattern).found?;
                 Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
             };
-            // SAFETY: as above.
+            // SAFETY: P3; P4: the communicator.
             unsafe { watch::probe(probed, search) }
         };
         // What a matched probe takes out is not answered yet, and nobody looks for more where the queue is empty.
-        // SAFETY: this function's rule; the PML is entered.
-        let communicator = unsafe { Communicator::of(self.comm) };
-        // SAFETY: as above.
-        if found.is_none() || takes && unsafe { communicator.queues() }.unexpected() == 0 {
-            flow::found_nothing(pml, &mut state, communicator.context);
+        // SAFETY: P3; P4: the communicator.
+        unsafe {
+            let communicator = Communicator::of(self.comm);
+            if found.is_none() || takes && communicator.queues().unexpected() == 0 {
+                flow::found_nothing(pml, &mut state, communicator.context);
+            }
         }
         leave(pml, state);
         found
@@ -73,11 +73,11 @@ impl Probed {
     /// Looks until there is one.
     ///
     /// # Safety
-    /// As for [`Self::look`].
+    /// P4: a live communicator.
     unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
         let mut idle = Idle::new();
         loop {
-            // SAFETY: this function's rule.
+            // SAFETY: P4: the communicator.
             if let Some(found) = unsafe { self.look(pml, takes) } {
                 return found;
             }
@@ -88,7 +88,7 @@ impl Probed {
 
 impl Found {
     /// # Safety
-    /// `status` is null or MPI's.
+    /// P4: `status` is null or MPI's.
     unsafe fn say(&self, status: *mut sys::ompi_status_public_t) {
         let found = sys::ompi_status_public_t {
             MPI_SOURCE: self.envelope.source(),
@@ -97,7 +97,7 @@ impl Found {
             _cancelled: 0,
             _ucount: self.length,
         };
-        // SAFETY: this function's rule.
+        // SAFETY: P4: `status` is null or MPI's.
         unsafe { say(status, &found) };
     }
 }
@@ -110,9 +110,9 @@ impl Handle {
     /// `None`: Open MPI has no memory for it.
     ///
     /// # Safety
-    /// A live communicator.
+    /// P4: a live communicator.
     unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
-        // SAFETY: from Open MPI's list; this function's rule.
+        // SAFETY: P4: the communicator. The message is from Open MPI's list.
         NonNull::new(unsafe { sys::ibex_message_alloc(comm) }).map(Handle)
     }
 
@@ -149,17 +149,16 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
 ) -> c_int {
     fence("pml_iprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: MPI's arguments.
-        let found = unsafe { Probed { from, tag, comm }.look(pml, false) };
-        // SAFETY: the out parameter.
-        unsafe { matched.write(c_int::from(found.is_some())) };
-        match found {
-            // SAFETY: MPI's status.
-            Some(found) => unsafe { found.say(status) },
-            // SAFETY: nothing is entered.
-            None => unsafe {
-                sys::opal_progress();
-            },
+        // SAFETY: P4; without a message nothing is entered.
+        unsafe {
+            let found = Probed { from, tag, comm }.look(pml, false);
+            matched.write(c_int::from(found.is_some()));
+            match found {
+                Some(found) => found.say(status),
+                None => {
+                    sys::opal_progress();
+                }
+            }
         }
         sys::OPAL_SUCCESS
     })
@@ -174,7 +173,7 @@ pub(crate) unsafe extern "C" fn pml_probe(
 ) -> c_int {
     fence("pml_probe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: MPI's arguments.
+        // SAFETY: P4.
         unsafe { Probed { from, tag, comm }.wait(pml, false).say(status) };
         sys::OPAL_SUCCESS
     })
@@ -191,12 +190,10 @@ pub(crate) unsafe extern "C" fn pml_improbe(
 ) -> c_int {
     fence("pml_improbe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: MPI's arguments.
-        let Some(handle) = (unsafe { Handle::new(comm) }) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: as above.
-        let found = unsafe { Probed { from, tag, comm }.look(pml, true) };
-        // SAFETY: the out parameters, MPI's status; without one nothing is entered.
+        // SAFETY: P4; without a message nothing is entered.
         unsafe {
+            let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            let found = Probed { from, tag, comm }.look(pml, true);
             matched.write(c_int::from(found.is_some()));
             if let Some(found) = found {
                 message.write(handle.hold(&found));
@@ -220,12 +217,10 @@ pub(crate) unsafe extern "C" fn pml_mprobe(
 ) -> c_int {
     fence("pml_mprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: MPI's arguments.
-        let Some(handle) = (unsafe { Handle::new(comm) }) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: as above.
-        let found = unsafe { Probed { from, tag, comm }.wait(pml, true) };
-        // SAFETY: the out parameters.
+        // SAFETY: P4.
         unsafe {
+            let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+            let found = Probed { from, tag, comm }.wait(pml, true);
             message.write(handle.hold(&found));
             found.say(status);
         }

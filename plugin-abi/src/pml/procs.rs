@@ -20,7 +20,7 @@ use crate::runtime::modex;
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
         for index in 0..count {
-            // SAFETY: `count` processes, which live until MPI_Finalize.
+            // SAFETY: P4: `count` processes, which live until MPI_Finalize.
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             if !choice::is_same(process) {
                 return sys::OPAL_ERR_UNREACH;
@@ -29,14 +29,14 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
                 parting::add(pml, process);
             }
         }
-        // SAFETY: `count` processes; says who has chosen otherwise. The name is not kept.
+        // SAFETY: P4: `count` processes; says who has chosen otherwise. The name is not kept.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) };
         if code != sys::OPAL_SUCCESS {
             choice::say_of_rank_0();
             return code;
         }
         if let Some(pml) = pml() {
-            // SAFETY: `count` processes, which live until MPI_Finalize.
+            // SAFETY: P4: `count` processes, which live until MPI_Finalize.
             unsafe { local::add(pml, std::slice::from_raw_parts(procs, count)) };
         }
         sys::OPAL_SUCCESS
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
     fence("pml_del_procs", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_SUCCESS };
         for index in 0..count {
-            // SAFETY: `count` processes, which live until MPI_Finalize.
+            // SAFETY: P4: `count` processes, which live until MPI_Finalize.
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
                 }
             }
         }
-        // SAFETY: `count` processes, which live until MPI_Finalize.
+        // SAFETY: P4: `count` processes, which live until MPI_Finalize.
         unsafe { local::remove(pml, std::slice::from_raw_parts(procs, count)) };
         sys::OPAL_SUCCESS
     })

@@ -163,7 +163,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     rail: &Rail,
 ) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
-    // SAFETY: the PML is entered, and nothing that is called with it from here uses the batch.
+    // SAFETY: P3: the PML is entered, and nothing that is called with it from here uses the batch.
     let taken = unsafe { rail.taken() };
     let mut aside = None;
     let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
@@ -174,7 +174,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(aside) = &aside {
         drop(port);
-        // SAFETY: the PML is entered.
+        // SAFETY: P3: the PML is entered.
         unsafe { incoming::put_aside(pml, state, aside) };
         if reported == 0 {
             return done;
@@ -208,13 +208,13 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
         if TOLD {
-            // SAFETY: as below.
+            // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
             return unsafe { incoming::is_taken_or_put_aside(self.state, arrived, self.aside) };
         }
         if SEVERAL && !merging::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }
-        // SAFETY: the bytes are in a receive slot that is not posted before the poll returns (R2).
+        // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
         if SEVERAL && is_taken {
             merging::count(self.state, self.rail, arrived.immediate);
@@ -234,7 +234,7 @@ impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
         if let (Some(buffer), [buffers]) = (token::as_buffer(token), &mut *self.buffers) {
-            // SAFETY: the engine gives a token back once, and this is one of a buffer, which was sent.
+            // SAFETY: P3; the engine gives a token back once, and this is one of a buffer, which was sent.
             return unsafe {
                 let is_silent = (*buffer.as_ptr()).content == Content::Silent;
                 if is_silent {
@@ -289,7 +289,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let start = std::ptr::with_exposed_provenance(addr as usize);
             let by = ByRail { rail, immediate, qp_num };
             let incoming = Incoming { start, length: len as usize, sender: Sender::ByRail(by) };
-            // SAFETY: the bytes are in a receive slot that is not posted before the batch is released (R2).
+            // SAFETY: R2: the bytes are in a receive slot that is not posted before the batch is released.
             unsafe {
                 if pml.has_several() {
                     merging::message(pml, state, incoming, by);
@@ -328,17 +328,15 @@ fn handle_request(
     if RecordKind::of(token).face() != Face::Pml {
         return false;
     }
-    match token::record(token) {
-        // SAFETY: the engine gives a token back once, and it was one of the PML's.
-        Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
-        Some(Record::Read(request)) => {
-            // SAFETY: as above.
-            unsafe { reading::read_done(pml, state, request, rail, outcome) };
+    // SAFETY: P1: the engine gives a token back once, and it was one of the PML's, of this rail.
+    unsafe {
+        match token::record(token) {
+            Some(Record::Buffer(buffer)) => sent(pml, state, rail, buffer, outcome),
+            Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
+            Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
+            Some(Record::Sent(_)) => _ = transmit::failed(state),
+            None => {}
         }
-        // SAFETY: as above, of a send.
-        Some(Record::Sent(request)) if outcome.is_ok() => unsafe { sent_without_buffer(pml, state, request) },
-        Some(Record::Sent(_)) => _ = transmit::failed(state),
-        None => {}
     }
     true
 }
@@ -346,14 +344,14 @@ fn handle_request(
 /// A message in ordinary memory has gone: all of a request's, or a piece of it.
 ///
 /// # Safety
-/// It was of this request's, which is a send.
+/// P1: it was of this request's, which is a send that is not finished.
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    match unsafe { &(*request.as_ptr()).transfer } {
-        // SAFETY: a piece of it.
-        Transfer::Sending { .. } => unsafe { pieces::piece_done(pml, state, request) },
-        // SAFETY: its whole message.
-        _ => unsafe { resume::message_sent(pml, state, request) },
+    // SAFETY: P1: a send that is not finished; a piece of it has gone, or its whole message.
+    unsafe {
+        match &(*request.as_ptr()).transfer {
+            Transfer::Sending { .. } => pieces::piece_done(pml, state, request),
+            _ => resume::message_sent(pml, state, request),
+        }
     }
 }
 
@@ -362,19 +360,21 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
 /// # Safety
 /// It is one of the PML's, of this rail, and was sent.
 unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBuffer>, outcome: Result<(), Failed>) {
-    // SAFETY: this function's rule.
-    let content = unsafe { (*buffer.as_ptr()).content };
-    // SAFETY: as above.
-    unsafe { state.buffers[rail].give_back(buffer) };
+    // SAFETY: P3: one of the PML's, of this rail, which is given back here.
+    let content = unsafe {
+        let content = (*buffer.as_ptr()).content;
+        state.buffers[rail].give_back(buffer);
+        content
+    };
     if outcome.is_err() {
         transmit::failed(state);
         return;
     }
     match content {
         Content::Silent => {}
-        // SAFETY: a send whose whole message it was.
+        // SAFETY: P1: a send that is not finished, whose whole message it was.
         Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
-        // SAFETY: a piece of this request's.
+        // SAFETY: P1: a send that is not finished, of which it was a piece.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
     }
 }

@@ -29,34 +29,34 @@ fn match_of(communicator: &Communicator, tag: i32) -> Match {
 /// Begins a send to a peer that is found.
 ///
 /// # Safety
-/// A send of the PML's that is filled in, and the caller's alone until now.
+/// P1: a send that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     if link == Link::ONESELF {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: filled in, and the caller's alone.
         return unsafe { oneself::send(pml, state, request) };
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = rails::route(pml, state, link);
-    // SAFETY: a live communicator.
+    // SAFETY: P1: not finished, so its communicator lives; MPI's call has it, so it is the PML's still (P4).
     let communicator = unsafe { Communicator::of(r.comm()) };
     // A link that is marked is unmarked by the first message that goes freely again, one that has moved noted.
     let is_noted = communicator.link(r.peer) == rails::in_communicator(pml, r.link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: filled in, and the caller's alone.
     unsafe { go(pml, state, request, way) };
 }
 
 /// Sends a message in the way that flow control has for it, or has it pend.
 ///
 /// # Safety
-/// As for [`begin`]; the request knows its link.
+/// P1: a send that is filled in, and the caller's alone until now; it knows its link; its communicator is the PML's.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let link = r.link;
-    // SAFETY: a live communicator.
+    // SAFETY: P1: not finished, so its communicator lives; it is the PML's.
     let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
@@ -65,12 +65,12 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         return flow::pend(pml, state, link, of.context, request);
     }
     match way {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: filled in, and the caller's alone.
         Way::Announced { counted } => unsafe {
             return announce(pml, state, request, (of, is_long, counted), Reason::HeldBack);
         },
         // Nobody hears of a synchronous one that waits for the port, so that it must not.
-        // SAFETY: this function's rule.
+        // SAFETY: P1: filled in, and the caller's alone.
         Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
             return announce(pml, state, request, (of, is_long, false), Reason::Synchronous);
         },
@@ -78,27 +78,27 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     }
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);
-    // SAFETY: this function's rule; its bytes are handed on here.
+    // SAFETY: P1: not finished; P3. Its bytes are handed on here.
     unsafe { watch::begins(r) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
-        // SAFETY: this function's rule.
+        // SAFETY: P1: not finished.
         unsafe { flight::announced(r, sender) };
         r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let header = Header::Synchronous(of, sender.0);
-        // SAFETY: the user's buffer, until the send is finished. The receiver's answer finishes it.
+        // SAFETY: P2, until the send is finished. The receiver's answer finishes it.
         unsafe { routing::message(pml, state, link, &header, data, None) }
     } else {
-        // SAFETY: as above.
+        // SAFETY: P2, until the send is finished.
         unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
     if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
         let waits = transmitted == Transmitted::Waits;
-        // SAFETY: not finished.
+        // SAFETY: P1: not finished; P3.
         unsafe { watch::ends_by(&mut *request.as_ptr(), |r| Some(passage::sent(pml, state, r, waits))) };
     }
     match transmitted {
-        // SAFETY: all of it is with the adapter.
+        // SAFETY: P1: all of it is with the adapter, and nothing names the request.
         Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
         Transmitted::Waits if !is_synchronous => flow::waits(pml, state, link, extent.length),
         Transmitted::Posted | Transmitted::Waits => {}
@@ -118,7 +118,7 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 /// is quicker sent as a copy; `why` it is announced is said then.
 ///
 /// # Safety
-/// As for [`begin`].
+/// P1: a send that is filled in, and the caller's alone until now; it knows its link.
 #[inline(never)]
 unsafe fn announce(
     pml: &Pml,
@@ -128,16 +128,16 @@ unsafe fn announce(
     why: Reason,
 ) {
     let sender = state.transfers.begin(request);
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: as above.
+    // SAFETY: P1: not finished.
     unsafe { flight::announced(r, sender) };
     let rail = pml.rails().get(r.link.rail());
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
     let address = start.expose_provenance() as u64;
     let registered = NonNull::new(start).filter(|_| is_long).zip(rail).and_then(|(start, rail)| {
-        // SAFETY: the user's buffer, until the send is finished (M3).
+        // SAFETY: P2, until the send is finished; so M3.
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
     let why = match (is_long, start.is_null()) {
@@ -152,16 +152,16 @@ unsafe fn announce(
         None => Memory { key: passage::code(why), address: 0, length: length as u64 },
     };
     let others = match registered {
-        // SAFETY: as above.
+        // SAFETY: P2, until the send is finished; so M3.
         Some(_) => unsafe { announcing::register(pml, state, r.link, r.extent) },
         None => Vec::new(),
     };
     let link = r.link;
     if memory.address != 0 {
-        // SAFETY: this function's rule. From here on it may be read.
+        // SAFETY: P1: not finished; P3. From here on it may be read.
         unsafe { watch::begins_by(r, |_| passage::announced(pml, link, (memory, why))) };
     } else {
-        // SAFETY: this function's rule. Copies of it are sent.
+        // SAFETY: P1: not finished; P3. Copies of it are sent.
         unsafe { watch::goes(r, |_| passage::announced(pml, link, (memory, why))) };
     }
     match registered {

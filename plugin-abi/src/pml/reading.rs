@@ -28,7 +28,7 @@ const MOST: u32 = 4;
 /// be registered.
 ///
 /// # Safety
-/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+/// P1: a receive into memory of one piece, matched, with nothing under way.
 pub(crate) unsafe fn begin(
     pml: &Pml,
     state: &mut State,
@@ -37,35 +37,36 @@ pub(crate) unsafe fn begin(
     wanted: u64,
 ) -> bool {
     let Some(rail) = pml.rails().get(link.rail()) else { return false };
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
-    // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+    // SAFETY: P2, M3: mapped until the receive is finished, and put back before.
     let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) };
     let Some(registered) = registered else { return false };
     r.link = link;
     let reading = Reading::new(wanted, rail.read_limit, MOST);
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
-    // SAFETY: this function's rule.
-    unsafe { watch::begins_by(r, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1))) };
-    // SAFETY: being read.
-    unsafe { post(rail, state, request) };
+    // SAFETY: P1: a receive that is not finished, and is being read from here on; P3.
+    unsafe {
+        watch::begins_by(r, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1)));
+        post(rail, state, request);
+    }
     true
 }
 
 /// Posts as many reads as may be under way.
 ///
 /// # Safety
-/// A receive of the PML's that is being read.
+/// P1: a receive that is being read, by this rail.
 unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
     let Some(mut port) = rail.enter() else { return };
     while let Some(part) = reading.next_part() {
         let (to, from) = ((r.extent.start, registered.lkey()), RemoteSpan { addr: from.address, rkey: from.key });
-        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
-        // R2).
+        // SAFETY: R3: within what is registered under that key until the last read is done; R2, P2: the adapter's till
+        // then.
         if !unsafe { transmit::read(&mut port, r.link, part, to, from, request) } {
             transmit::failed(state);
             return;
@@ -76,7 +77,7 @@ unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
 /// A read is done.
 ///
 /// # Safety
-/// It was one of this request's.
+/// P1: it was a read of this receive.
 pub(crate) unsafe fn read_done(
     pml: &Pml,
     state: &mut State,
@@ -84,10 +85,10 @@ pub(crate) unsafe fn read_done(
     rail: usize,
     outcome: Result<(), Failed>,
 ) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     if let Transfer::Striped(_) = r.transfer {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: it was a read of this receive, which is read by several ports.
         return unsafe { striped::read_done(pml, state, request, rail, outcome) };
     }
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
@@ -98,39 +99,40 @@ pub(crate) unsafe fn read_done(
     } else if is_last {
         let (sender, registered, length) = (*sender, *registered, reading.length());
         r.transfer = Transfer::None;
-        // SAFETY: no read of it is under way.
+        // SAFETY: R3: no read of it is under way.
         unsafe { rail.port().memory().put_back(registered) };
-        // SAFETY: not finished.
+        // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
             watch::ends(r);
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
-        // SAFETY: a receive that has all it wants.
+        // SAFETY: P1: a receive that has all it wants.
         unsafe { finish(state, request) };
     } else {
-        // SAFETY: under way.
-        unsafe { watch::piece(r, false, false) };
-        // SAFETY: being read.
-        unsafe { post(rail, state, request) };
+        // SAFETY: P1: a receive that is being read; P3.
+        unsafe {
+            watch::piece(r, false, false);
+            post(rail, state, request);
+        }
     }
 }
 
 /// The receiver has what it wants of a message that this process announced, or has matched it.
 pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let Some(request) = state.transfers.end(sender) else { return };
-    // SAFETY: a transfer's request is alive.
+    // SAFETY: P1: in state.transfers until now; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: a send that is not finished.
+    // SAFETY: P1: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
-    // SAFETY: not finished. Of one that was sent whole tools have been told.
-    unsafe { watch::ends_by(r, |r| passage::was_read(pml, r, &transfer)) };
-    // SAFETY: the receiver has read.
-    unsafe { announcing::put_back(pml, r.link, transfer) };
-    // SAFETY: not finished.
-    unsafe { flight::answered(r, sender, false) };
-    // SAFETY: a send that is through.
-    unsafe { finish(state, request) };
+    // SAFETY: P1: a send that is not finished, and is through; P3; R3: the receiver has read.
+    unsafe {
+        // Of one that was sent whole tools have been told.
+        watch::ends_by(r, |r| passage::was_read(pml, r, &transfer));
+        announcing::put_back(pml, r.link, transfer);
+        flight::answered(r, sender, false);
+        finish(state, request);
+    }
     resume::answered(pml, state, counted);
 }

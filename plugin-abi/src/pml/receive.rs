@@ -47,10 +47,10 @@ pub(crate) unsafe extern "C" fn pml_recv(
     fence("pml_recv", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
-            // SAFETY: MPI's arguments.
+            // SAFETY: P4.
             return unsafe { recv_watched(buffer, count, datatype, from, tag, comm, status) };
         };
-        // SAFETY: MPI's arguments, which libmpi has checked.
+        // SAFETY: P4.
         unsafe { receive::<false>(pml, &wanted, status) }
     })
 }
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
 /// [`pml_recv`] while a tool listens.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn recv_watched(
@@ -72,7 +72,7 @@ unsafe extern "C" fn recv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: this function's rule.
+    // SAFETY: P4.
     let code = unsafe { receive::<true>(pml, &wanted, status) };
     returning::returns(tag);
     code
@@ -81,13 +81,13 @@ unsafe extern "C" fn recv_watched(
 /// A blocking receive, to whose communicator a tool may be listening if `WATCHED`.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 #[inline(always)]
 unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
-    // SAFETY: this function's rule; just taken; the PML is entered; a blocking call's own.
+    // SAFETY: P1: just taken, this call's own; P3; P4.
     unsafe {
         fill(request, wanted, Owner::Call);
         let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
@@ -106,15 +106,16 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
 /// Tools know a receive from now on.
 ///
 /// # Safety
-/// A receive that is filled in, the caller's alone.
+/// P1: a receive that is filled in with `wanted`, the caller's alone; P4.
 #[inline(always)]
 unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    let of = (watch::RECEIVE, r.extent.length);
-    // SAFETY: as above.
-    let spec = unsafe { watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of) };
-    watch::introduce(r, watch::name(), spec);
+    // SAFETY: P1: the caller's alone; P4: the communicator.
+    unsafe {
+        let r = &mut *request.as_ptr();
+        let of = (watch::RECEIVE, r.extent.length);
+        let spec = watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of);
+        watch::introduce(r, watch::name(), spec);
+    }
 }
 
 /// `pml_irecv`.
@@ -130,10 +131,10 @@ pub(crate) unsafe extern "C" fn pml_irecv(
     fence("pml_irecv", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
-            // SAFETY: MPI's arguments.
+            // SAFETY: P4; `place` is the out parameter.
             return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
         };
-        // SAFETY: MPI's arguments, which libmpi has checked; the out parameter.
+        // SAFETY: P4; `place` is the out parameter.
         unsafe { receive_nonblocking::<false>(pml, &wanted, place) }
     })
 }
@@ -141,7 +142,7 @@ pub(crate) unsafe extern "C" fn pml_irecv(
 /// [`pml_irecv`] while a tool listens.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4; `place` is the out parameter.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn irecv_watched(
@@ -155,14 +156,14 @@ unsafe extern "C" fn irecv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: this function's rule.
+    // SAFETY: P4; `place` is the out parameter.
     unsafe { receive_nonblocking::<true>(pml, &wanted, place) }
 }
 
 /// A receive that MPI holds, to whose communicator a tool may be listening if `WATCHED`.
 ///
 /// # Safety
-/// MPI's arguments; `place` is the out parameter.
+/// P4; `place` is the out parameter.
 #[inline(always)]
 unsafe fn receive_nonblocking<const WATCHED: bool>(
     pml: &Pml,
@@ -172,10 +173,10 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
-    // SAFETY: this function's rule; just taken. Nobody else sees it while the PML is entered.
+    // SAFETY: P1: just taken; P3: nobody else sees it while the PML is entered; P4; `place` is the out parameter.
     unsafe {
         fill(request, wanted, Owner::Mpi);
-        hold(request);
+        hold(&mut *request.as_ptr());
         place.write(Request::as_raw(request));
         let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
         let posting = match listeners {
@@ -203,20 +204,20 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
 ) -> c_int {
     fence("pml_mrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: MPI's arguments, which libmpi has checked.
+        // SAFETY: P4: a message of a matched probe.
         let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let request = state.requests.take();
-        // SAFETY: as above; just taken.
-        unsafe { fill(request, &wanted, Owner::WatchedCall) };
-        // SAFETY: just filled in.
-        unsafe { take(pml, &mut state, request, handle) };
-        // SAFETY: a blocking call's own.
-        let error = unsafe { wait::<true>(pml, state, request, true, status) };
-        // SAFETY: the message's reference; nothing is entered, and the request is given back.
-        unsafe { sys::ibex_communicator_release(wanted.comm) };
-        error
+        // SAFETY: P1: just taken, this call's own; P3; P4; the message has a reference to the communicator.
+        unsafe {
+            fill(request, &wanted, Owner::WatchedCall);
+            take(pml, &mut state, request, handle);
+            let error = wait::<true>(pml, state, request, true, status);
+            // That reference; nothing is entered, and the request is given back.
+            sys::ibex_communicator_release(wanted.comm);
+            error
+        }
     })
 }
 
@@ -230,15 +231,15 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 ) -> c_int {
     fence("pml_imrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: MPI's arguments, which libmpi has checked.
+        // SAFETY: P4: a message of a matched probe.
         let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let request = state.requests.take();
-        // SAFETY: as above; just taken; the out parameter.
+        // SAFETY: P1: just taken; P3; P4, also `place`; the message has a reference to the communicator.
         unsafe {
             fill(request, &wanted, Owner::Mpi);
-            hold(request);
+            hold(&mut *request.as_ptr());
             place.write(Request::as_raw(request));
             take(pml, &mut state, request, handle);
         }
@@ -253,9 +254,9 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 /// reference to the communicator is the caller's, to be released when the receive has ended or has one of its own.
 ///
 /// # Safety
-/// `message` is a handle of a message that `probe` made.
+/// P4: `message` is a handle of a message that `probe` made.
 unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
-    // SAFETY: this function's rule.
+    // SAFETY: P4: a handle of a message that `probe` made.
     unsafe {
         let given = message.read();
         let (comm, bits) = ((*given).comm, (*given).req_ptr.addr() as u64);
@@ -268,14 +269,14 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
 /// Fills a request in, not posted.
 ///
 /// # Safety
-/// MPI's arguments; the request is the caller's alone.
+/// P1: the request is the caller's alone; P4.
 #[inline(always)]
 pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Owner) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone.
     let r = unsafe { &mut *request.as_ptr() };
     r.role = Role::Receive;
     r.owner = owner;
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the datatype.
     r.extent = unsafe { wanted.data.extent() };
     // What only a request that MPI holds is asked for, or a convertor.
     if owner != Owner::Call || r.extent.start.is_null() {
@@ -288,24 +289,22 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
 /// Posts a receive: it has its message at once, or waits. It may be finished when this returns.
 ///
 /// # Safety
-/// A receive of the PML's that is filled in, and the caller's alone until now.
+/// P1: a receive that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let (peer, tag, comm) = unsafe { ((*request.as_ptr()).peer, (*request.as_ptr()).tag, (*request.as_ptr()).comm()) };
-    let pattern = Pattern::new(peer, tag);
-    // SAFETY: as above; the PML is entered.
-    let posting = match unsafe { Listeners::of(comm) } {
-        // SAFETY: as above.
-        None => unsafe { post_as(pml, state, request, pattern) },
-        // SAFETY: as above.
-        Some(listeners) => unsafe {
-            watch::id(request);
-            post_watched(pml, state, request, pattern, listeners)
-        },
-    };
-    if let Posting::Waits(name) = posting {
-        // SAFETY: as above; nobody else sees it while the PML is entered.
-        unsafe { (*request.as_ptr()).posted = name };
+    // SAFETY: P1: filled in, and the caller's alone; P3: nobody else sees it while the PML is entered.
+    unsafe {
+        let (peer, tag, comm) = ((*request.as_ptr()).peer, (*request.as_ptr()).tag, (*request.as_ptr()).comm());
+        let pattern = Pattern::new(peer, tag);
+        let posting = match Listeners::of(comm) {
+            None => post_as(pml, state, request, pattern),
+            Some(listeners) => {
+                watch::id(request);
+                post_watched(pml, state, request, pattern, listeners)
+            }
+        };
+        if let Posting::Waits(name) = posting {
+            (*request.as_ptr()).posted = name;
+        }
     }
 }
 
@@ -338,22 +337,21 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 }
 
 /// # Safety
-/// As for [`post`].
+/// P1: a receive as for [`post`].
 #[inline(always)]
 unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
-    // SAFETY: this function's rule; a live communicator.
-    let communicator = unsafe { Communicator::of((*request.as_ptr()).comm()) };
-    // SAFETY: the PML is entered.
-    if unsafe { communicator.queues() }.unexpected() > 0 {
-        // SAFETY: this function's rule.
-        return unsafe { post_after_search(pml, state, request, communicator, pattern) };
+    // SAFETY: P1: the caller's alone, of a communicator that lives; P3.
+    unsafe {
+        let communicator = Communicator::of((*request.as_ptr()).comm());
+        if communicator.queues().unexpected() > 0 {
+            return post_after_search(pml, state, request, communicator, pattern);
+        }
+        Posting::Waits(communicator.post(pattern, request))
     }
-    // SAFETY: the PML is entered.
-    Posting::Waits(unsafe { communicator.post(pattern, request) })
 }
 
 /// # Safety
-/// As for [`post`].
+/// P1: a receive as for [`post`], of this communicator.
 #[inline(never)]
 unsafe fn post_after_search(
     pml: &Pml,
@@ -362,22 +360,21 @@ unsafe fn post_after_search(
     communicator: &Communicator,
     pattern: Pattern,
 ) -> Posting {
-    // SAFETY: the PML is entered.
-    let found = unsafe { communicator.take_unexpected(pattern) };
-    let Some(message) = found else {
-        flow::found_nothing(pml, state, communicator.context);
-        // SAFETY: the PML is entered.
-        return Posting::Waits(unsafe { communicator.post(pattern, request) });
-    };
-    // SAFETY: matched.
-    unsafe { accept::unexpected(pml, state, request, message.envelope, message.message) };
+    // SAFETY: P1: a receive of this communicator; P3.
+    unsafe {
+        let Some(message) = communicator.take_unexpected(pattern) else {
+            flow::found_nothing(pml, state, communicator.context);
+            return Posting::Waits(communicator.post(pattern, request));
+        };
+        accept::unexpected(pml, state, request, message.envelope, message.message);
+    }
     Posting::Matched
 }
 
 /// [`post_as`] of a receive to whose communicator a tool listens, and which has a number.
 ///
 /// # Safety
-/// As for [`post`].
+/// P1: a receive as for [`post`], of the communicator of these listeners.
 #[inline(always)]
 unsafe fn post_watched(
     pml: &Pml,
@@ -386,7 +383,7 @@ unsafe fn post_watched(
     pattern: Pattern,
     listeners: &Listeners,
 ) -> Posting {
-    // SAFETY: this function's rule; the PML is entered.
+    // SAFETY: P1: the caller's alone, of a communicator that lives; P3.
     unsafe {
         let r = &mut *request.as_ptr();
         let communicator = Communicator::of(r.comm());
@@ -411,27 +408,26 @@ unsafe fn post_watched(
 /// Gives a receive the message of a matched probe.
 ///
 /// # Safety
-/// As for [`post`].
+/// P1: a receive as for [`post`].
 unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
-    // SAFETY: this function's rule.
-    let comm = unsafe { (*request.as_ptr()).comm() };
-    // SAFETY: a live communicator; the PML is entered.
-    let queues = unsafe { Communicator::of(comm).queues() };
-    match queues.take(handle) {
-        // SAFETY: matched.
-        Some(message) => unsafe {
-            let r = &mut *request.as_ptr();
-            (r.peer, r.tag) = (message.envelope.source(), message.envelope.tag());
-            watch::request(r, Event::Activate);
-            let communicator = Communicator::of(comm);
-            watch::match_probed(r, &message, |receive, found| {
-                passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
-            });
-            accept::unexpected(pml, state, request, message.envelope, message.message);
-        },
-        // Received before, which MPI forbids.
-        // SAFETY: nothing of it is under way.
-        None => unsafe { finish(state, request) },
+    // SAFETY: P1: the caller's alone, of a communicator that lives, with nothing under way; P3.
+    unsafe {
+        let comm = (*request.as_ptr()).comm();
+        let queues = Communicator::of(comm).queues();
+        match queues.take(handle) {
+            Some(message) => {
+                let r = &mut *request.as_ptr();
+                (r.peer, r.tag) = (message.envelope.source(), message.envelope.tag());
+                watch::request(r, Event::Activate);
+                let communicator = Communicator::of(comm);
+                watch::match_probed(r, &message, |receive, found| {
+                    passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+                });
+                accept::unexpected(pml, state, request, message.envelope, message.message);
+            }
+            // Received before, which MPI forbids.
+            None => finish(state, request),
+        }
     }
 }
 
@@ -439,7 +435,7 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
 /// ended.
 ///
 /// # Safety
-/// The receive is the caller's own; `status` is MPI's.
+/// P1: the receive is the call's own, and its communicator lives; P4: `status` is MPI's.
 #[inline(always)]
 unsafe fn wait<'pml, const TOLD: bool>(
     pml: &'pml Pml,
@@ -448,7 +444,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
     is_matched: bool,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the call's own; P3.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
     if !(is_matched && is_finished()) {
         let mut idle = Idle::new();
@@ -468,23 +464,21 @@ unsafe fn wait<'pml, const TOLD: bool>(
             }
         }
     }
-    // SAFETY: this function's rule.
-    let ended = unsafe { &(*request.as_ptr()).base().req_status };
-    let error = ended.MPI_ERROR;
-    // SAFETY: this function's rule.
-    unsafe { say(status, ended) };
-    if TOLD {
-        // SAFETY: this function's rule.
-        let r = unsafe { &mut *request.as_ptr() };
-        // SAFETY: the PML is entered.
-        if let Some(listeners) = unsafe { Listeners::of(r.comm()) } {
-            // SAFETY: as above.
-            unsafe { watch::told(listeners, r, Event::Notify) };
+    // SAFETY: P1: finished, and the call's own; P3; its communicator lives; P4: `status`.
+    let error = unsafe {
+        let ended = &(*request.as_ptr()).base().req_status;
+        let error = ended.MPI_ERROR;
+        say(status, ended);
+        if TOLD {
+            let r = &mut *request.as_ptr();
+            if let Some(listeners) = Listeners::of(r.comm()) {
+                watch::told(listeners, r, Event::Notify);
+            }
+            watch::forget(r);
         }
-        watch::forget(r);
-    }
-    // SAFETY: finished, and the caller's own.
-    unsafe { state.requests.give_back(request) };
+        state.requests.give_back(request);
+        error
+    };
     leave_call(pml, state);
     error
 }
@@ -492,9 +486,9 @@ unsafe fn wait<'pml, const TOLD: bool>(
 /// Fills a status in, but for the error, which a call of one message leaves as it was.
 ///
 /// # Safety
-/// `status` is null or MPI's.
+/// P4: `status` is null or MPI's.
 pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::ompi_status_public_t) {
-    // SAFETY: this function's rule.
+    // SAFETY: P4: null or MPI's.
     if let Some(status) = unsafe { status.as_mut() } {
         status.MPI_SOURCE = ended.MPI_SOURCE;
         status.MPI_TAG = ended.MPI_TAG;
@@ -506,22 +500,23 @@ pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::om
 /// Takes a receive back that nothing has come for: it ends as cancelled.
 ///
 /// # Safety
-/// A receive of the PML's that was posted.
+/// P1: a receive that MPI has, posted or not any more.
 pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: MPI has it; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: the communicator is alive, as the request has a reference.
+    // SAFETY: the communicator lives, as the request has a reference.
     if unsafe { (*r.comm()).c_pml_comm.is_null() } {
         return;
     }
-    // SAFETY: as above; the PML is entered.
+    // SAFETY: P3; the communicator is the PML's still. One that was matched at once has a name of an earlier use of the
+    // request, which is compared as well.
     if unsafe { Communicator::of(r.comm()).cancel(r.posted, request) } {
         let outcome =
             finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
-        // SAFETY: it is in no queue any more.
+        // SAFETY: P1: in no queue any more, and not finished; P3.
         unsafe {
             watch::request(r, Event::RemovePosted);
-            finish::note(request, &outcome);
+            finish::note(r, &outcome);
             r.base().req_status._cancelled = 1;
             finish(state, request);
         }

@@ -165,10 +165,10 @@ impl Requests {
     }
 
     /// # Safety
-    /// The request was taken from here, is finished, and nobody uses it any more.
+    /// P1: the request was taken from here, is finished, or was never begun, and nothing names it any more.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, request: NonNull<Request>) {
-        // SAFETY: this function's own rule.
+        // SAFETY: P1: taken from here, and nothing names it any more.
         unsafe { self.free.give_back(request.as_ptr()) };
     }
 
@@ -215,10 +215,10 @@ impl Request {
     /// The request behind Open MPI's pointer; `None` where it is another's.
     ///
     /// # Safety
-    /// `raw` is a live request of Open MPI's.
+    /// P4: `raw` is a live request of Open MPI's.
     pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<NonNull<Request>> {
         let raw = NonNull::new(raw)?;
-        // SAFETY: this function's rule.
+        // SAFETY: P4: a live request of Open MPI's.
         let of_pml = unsafe { (*raw.as_ptr()).req_type } == sys::OMPI_REQUEST_PML;
         of_pml.then(|| raw.cast())
     }

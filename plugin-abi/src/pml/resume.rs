@@ -20,16 +20,16 @@ use super::{flow, passage, protocol, rails, watch};
 /// Lets sends go that pended, as far as they may.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
-        // SAFETY: it pended until now.
+        // SAFETY: P1: a send that pended until now.
         unsafe { go_on(pml, state, request, way) };
     }
     flow::tell(pml, state, account, context);
 }
 
 /// # Safety
-/// A send that pended, and was not begun.
+/// P1: a send that pended, and was not begun.
 unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
-    // SAFETY: this function's rule; the request has a reference to its communicator.
+    // SAFETY: P1: a send that is not finished, so that Open MPI's communicator is alive; P3.
     unsafe {
         if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
             // MPI ends, and nobody waits for it.
@@ -45,19 +45,19 @@ unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Wa
 /// The message of a send that waited for the port has gone: the send is finished, and others may go.
 ///
 /// # Safety
-/// A send of the PML's of which nothing else is under way.
+/// P1: a send of which nothing else is under way.
 pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let (link, length) = unsafe { ((*request.as_ptr()).link, (*request.as_ptr()).extent.length) };
-    // SAFETY: as above.
-    unsafe {
+    // SAFETY: P1: a send that is not finished, and of which nothing is under way; P3.
+    let (link, length) = unsafe {
+        let of = ((*request.as_ptr()).link, (*request.as_ptr()).extent.length);
         watch::ends_by(&mut *request.as_ptr(), |r| Some(passage::sent(pml, state, r, true)));
         finish(state, request);
-    }
+        of
+    };
     let account = rails::account(pml, state, link);
     if state.flow.outgoing.went(account, length as u64 + RECORD) {
         while let Some((request, way)) = state.flow.outgoing.next_to(account) {
-            // SAFETY: it pended until now.
+            // SAFETY: P1: a send that pended until now.
             unsafe { go_on(pml, state, request, way) };
         }
     }
@@ -66,12 +66,12 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
 /// To whom and in which communicator a send goes, if it was announced and is counted.
 ///
 /// # Safety
-/// A send of the PML's that is not finished.
+/// P1: a send that is not finished.
 pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
     if !matches!(request.transfer, Transfer::Announced { counted: true, .. }) {
         return None;
     }
-    // SAFETY: this function's rule; Open MPI's communicator is there, also when the PML's has gone.
+    // SAFETY: P1: not finished, so that Open MPI's communicator is there, also when the PML's has gone.
     Some((request.link, unsafe { release::context(request.comm()) }))
 }
 
@@ -110,7 +110,7 @@ fn mark(pml: &Pml, state: &mut State, account: Account) {
         let Some(communicator) = state.contexts.get(context) else { continue };
         // Its home may have been another one when it was found.
         for link in &links {
-            // SAFETY: in the table, so alive.
+            // SAFETY: in state.contexts, so alive; P3.
             unsafe { communicator.as_ref() }.mark(rank, *link);
         }
     }

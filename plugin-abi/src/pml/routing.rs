@@ -42,7 +42,7 @@ pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header)
 /// `None`: nobody hears of it.
 ///
 /// # Safety
-/// `extent` is that of the data, which may be read for the call.
+/// `extent` is that of the data, which may be read for the call; by shared memory, P2: until its send is finished.
 pub(crate) unsafe fn message(
     pml: &Pml,
     state: &mut State,
@@ -52,13 +52,13 @@ pub(crate) unsafe fn message(
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
     if let Some(to) = link.as_local() {
-        // SAFETY: this function's rule.
+        // SAFETY: P2: by shared memory the data may be read until its send is finished.
         return unsafe { locally(pml, state, to, header, (data, extent), request) };
     }
     let header = header.encode();
     loop {
         let link = rails::route(pml, state, link);
-        // SAFETY: this function's rule.
+        // SAFETY: the data may be read for the call.
         let transmitted = unsafe { transmit::message_by(pml, state, link, header.as_slice(), (data, extent), request) };
         if transmitted != Transmitted::Failed || !moving::goes_on(pml, state, link) {
             return transmitted;
@@ -70,7 +70,7 @@ pub(crate) unsafe fn message(
 /// gone or is acknowledged.
 ///
 /// # Safety
-/// As for [`message`].
+/// P2: `extent` is that of the data, which may be read until its send is finished.
 #[inline(never)]
 unsafe fn locally(
     pml: &Pml,
@@ -82,7 +82,7 @@ unsafe fn locally(
 ) -> Transmitted {
     let payload = if extent.start.is_null() {
         let mut bytes = vec![0; extent.length];
-        // SAFETY: as long as the message; this function's rule.
+        // SAFETY: P2; as long as the message.
         if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
             return transmit::cannot_pack(state, extent.length);
         }

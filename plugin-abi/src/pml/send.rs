@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn pml_send(
 ) -> c_int {
     fence("pml_send", sys::OPAL_ERROR, || {
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
-        // SAFETY: MPI's arguments, which libmpi has checked.
+        // SAFETY: P4.
         unsafe {
             let extent = outgoing.data.extent();
             let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
 ) -> c_int {
     fence("pml_isend", sys::OPAL_ERROR, || {
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
-        // SAFETY: MPI's arguments, which libmpi has checked.
+        // SAFETY: P4.
         unsafe {
             let extent = outgoing.data.extent();
             let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
@@ -101,21 +101,21 @@ pub(crate) unsafe extern "C" fn pml_isend(
 /// `BLOCKING`, may go a short way as well while a tool listens to it.
 ///
 /// # Safety
-/// MPI's arguments; `extent` is the data's.
+/// P4; `extent` is the data's.
 #[inline(always)]
 unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
         return false;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.short_cut(outgoing.to);
     let Some(mut port) = communicator.enter_first(link) else {
-        // SAFETY: this function's rule.
+        // SAFETY: P4; `extent` is the data's.
         return unsafe { at_once_otherwise::<BLOCKING>(outgoing, extent) };
     };
     let header = communicator.sender.header(outgoing.tag);
-    // SAFETY: this function's rule.
+    // SAFETY: P2.
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
@@ -124,22 +124,22 @@ unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> 
 /// there looks for its way.
 ///
 /// # Safety
-/// As for [`at_once`].
+/// P4; `extent` is the data's.
 #[inline(never)]
 unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.short_cut(outgoing.to);
-    // SAFETY: as above.
+    // SAFETY: P4; `extent` is the data's.
     if BLOCKING && link == Link::UNKNOWN && unsafe { told_at_once(outgoing, extent, communicator) } {
         return true;
     }
     let header = communicator.sender.header(outgoing.tag);
     let Some(to) = link.as_local() else {
-        // SAFETY: this function's rule.
+        // SAFETY: P2.
         return unsafe { transmit::at_once(link, &header, extent) };
     };
-    // SAFETY: this function's rule.
+    // SAFETY: P2.
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
@@ -147,13 +147,13 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
 /// What is with the adapter in a copy is done for MPI, and needs no request.
 ///
 /// # Safety
-/// As for [`at_once`].
+/// P4; `extent` is the data's.
 #[inline(never)]
 unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
         return false;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
     let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
@@ -164,7 +164,7 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let Some(mut state) = pml.enter() else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let header = communicator.sender.header(outgoing.tag);
-    // SAFETY: this function's rule.
+    // SAFETY: P2.
     unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
 }
 
@@ -172,7 +172,7 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
 /// communicator. What tools know of it is on the stack; it has a request if it cannot go at once.
 ///
 /// # Safety
-/// As for [`at_once`].
+/// P4; `extent` is the data's.
 #[inline(always)]
 unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Communicator) -> bool {
     let link = communicator.link(outgoing.to);
@@ -182,13 +182,13 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
-    // SAFETY: this function's rule; the PML is entered.
+    // SAFETY: P3; P4: the communicator.
     let Some(listeners) = (unsafe { Listeners::of(outgoing.comm) }) else { return false };
     let (id, of) = (watch::name(), (watch::SEND, extent.length));
-    // SAFETY: as above.
+    // SAFETY: P4: the communicator.
     let mut spec = unsafe { watch::spec(outgoing.comm, &outgoing.data, (outgoing.to, outgoing.tag), of) };
     let mut tell = |event| {
-        // SAFETY: as above.
+        // SAFETY: P3.
         unsafe { listeners.tell(event, id, &mut spec) };
     };
     tell(Event::Activate);
@@ -196,20 +196,21 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let header = communicator.sender.header(outgoing.tag);
     // No listener is called while the port is entered.
     let is_posted = rail.enter().is_some_and(|mut port| {
-        // SAFETY: this function's rule.
+        // SAFETY: P2.
         unsafe {
             transmit::inline(&mut port, link, &header, extent)
                 || copied_apart(&mut state, &mut port, link, &header, extent)
         }
     });
     if is_posted {
-        // SAFETY: as above.
-        if unsafe { listeners.wants(Event::Protocol) } {
-            // SAFETY: as above.
-            unsafe { passage::tell_at_once(listeners, id, &spec) };
+        // SAFETY: P3; P4: the communicator.
+        unsafe {
+            if listeners.wants(Event::Protocol) {
+                passage::tell_at_once(listeners, id, &spec);
+            }
         }
         let mut tell = |event| {
-            // SAFETY: as above.
+            // SAFETY: P3.
             unsafe { listeners.tell(event, id, &mut spec) };
         };
         tell(Event::XferEnd);
@@ -218,7 +219,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         leave(pml, state);
         returning::returns(outgoing.tag);
     } else {
-        // SAFETY: this function's rule.
+        // SAFETY: P4.
         unsafe { begun(pml, state, outgoing, (id, link)) };
     }
     true
@@ -227,10 +228,10 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
 /// [`transmit::copied`], where it need not be a part of its caller.
 ///
 /// # Safety
-/// The data may be read for the call.
+/// P2: the data may be read for the call.
 #[inline(never)]
 unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: this function's rule.
+    // SAFETY: P2.
     unsafe { transmit::copied(state, port, link, header, extent) }
 }
 
@@ -238,12 +239,12 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
 /// begins: the adapter does not take it now.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 #[cold]
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
     let request = state.requests.take();
-    // SAFETY: this function's rule; just taken, this call's own.
+    // SAFETY: P1: just taken, this call's own; P3; P4.
     unsafe {
         fill(request, outgoing, Mode::Standard, Owner::WatchedCall);
         watch::set_id(request, id);
@@ -257,9 +258,9 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
 /// Waits for the send of a blocking call, and gives it back.
 ///
 /// # Safety
-/// It was begun, and is the call's own.
+/// P1: it was begun, and is the call's own; its communicator lives.
 unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the call's own; P3.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
     let mut idle = Idle::new();
     while !is_finished() {
@@ -274,30 +275,30 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: N
         // It was entered by this call before.
         state = pml.enter().expect("nothing calls back from inside");
     }
-    // SAFETY: finished, and the call's own.
-    let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: the PML is entered.
-    unsafe { watch::request(r, Event::Notify) };
-    watch::forget(r);
-    r.convertor = None;
-    // SAFETY: as above.
-    unsafe { state.requests.give_back(request) };
+    // SAFETY: P1: finished, and the call's own; P3; its communicator lives.
+    unsafe {
+        let r = &mut *request.as_ptr();
+        watch::request(r, Event::Notify);
+        watch::forget(r);
+        r.convertor = None;
+        state.requests.give_back(request);
+    }
     leave_call(pml, state);
 }
 
 /// # Safety
-/// MPI's arguments.
+/// P4.
 #[inline(never)]
 unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     let is_watched = unwatched().is_none();
     let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
-    // SAFETY: this function's rule.
+    // SAFETY: P4.
     let begun = unsafe {
         if mode == Mode::Buffered { buffered(pml, outgoing, owner) } else { by_request(pml, outgoing, mode, owner) }
     };
     match begun {
-        // SAFETY: this call's own.
+        // SAFETY: P1: begun, and this call's own; P4: its communicator.
         Ok((state, Some(request))) => unsafe { wait(pml, state, request) },
         Ok((state, None)) => leave(pml, state),
         Err(code) => return code,
@@ -309,11 +310,11 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
 }
 
 /// # Safety
-/// MPI's arguments; `place` is the out parameter.
+/// P4; `place` is the out parameter.
 #[inline(never)]
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: this function's rule.
+    // SAFETY: P4.
     let begun = unsafe {
         if mode == Mode::Buffered {
             buffered(pml, outgoing, Owner::Mpi)
@@ -323,10 +324,9 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     };
     match begun {
         Ok((state, request)) => {
-            // SAFETY: the address of what Open MPI has for ever: a request that is done.
-            let request = request.map_or_else(|| unsafe { sys::ibex_request_empty() }, Request::as_raw);
-            // SAFETY: the out parameter; nobody is told of the request while the PML is entered.
-            unsafe { place.write(request) };
+            // SAFETY: P4; `place` is the out parameter; nobody is told of the request while the PML is entered. Without
+            // one it is the address of what Open MPI has for ever: a request that is done.
+            unsafe { place.write(request.map_or_else(|| sys::ibex_request_empty(), Request::as_raw)) };
             leave(pml, state);
             sys::OPAL_SUCCESS
         }
@@ -340,7 +340,7 @@ type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
 /// Sends a message that has a request, which may be finished when this returns.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 #[inline(always)]
 unsafe fn by_request<'pml>(
     pml: &'pml Pml,
@@ -348,11 +348,11 @@ unsafe fn by_request<'pml>(
     mode: Mode,
     owner: Owner,
 ) -> Result<Begun<'pml>, c_int> {
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the communicator, and a rank of it.
     let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
-    // SAFETY: this function's rule; just taken.
+    // SAFETY: P1: just taken; P4.
     unsafe {
         fill(request, outgoing, mode, owner);
         begin(pml, &mut state, request, link);
@@ -364,17 +364,17 @@ unsafe fn by_request<'pml>(
 /// knows the message by it.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> Result<Begun<'pml>, c_int> {
-    // SAFETY: this function's rule.
+    // SAFETY: P4.
     let (mut state, copy) = unsafe { copy_and_enter(pml, outgoing) }?;
     if unwatched().is_some() {
-        // SAFETY: as above.
+        // SAFETY: P4, of which it is the copy.
         unsafe { send_copy(pml, &mut state, outgoing, copy, 0) };
         return Ok((state, None));
     }
     let request = state.requests.take();
-    // SAFETY: as above; just taken; nothing of it is under way.
+    // SAFETY: P1: just taken, and nothing of it is under way; P3; P4.
     unsafe {
         fill(request, outgoing, Mode::Buffered, owner);
         watch::request(&mut *request.as_ptr(), Event::Activate);
@@ -395,17 +395,16 @@ pub(crate) struct BufferedCopy {
 /// Copies a message, and enters the PML to send the copy.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4.
 pub(crate) unsafe fn copy_and_enter<'pml>(
     pml: &'pml Pml,
     outgoing: &Outgoing,
 ) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
-    // SAFETY: this function's rule.
-    let (extent, attached) = unsafe { attach(&outgoing.data, outgoing.data.extent()) }?;
-    // SAFETY: as above.
-    let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
+    // SAFETY: P4.
+    let ((extent, attached), link) =
+        unsafe { (attach(&outgoing.data, outgoing.data.extent())?, peer::link(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
-        // SAFETY: just given.
+        // SAFETY: memory that `attach` has just given.
         unsafe { sys::mca_pml_base_bsend_request_free(attached.cast()) };
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
@@ -415,10 +414,10 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
 /// Sends a copy. Tools know it by `id`.
 ///
 /// # Safety
-/// MPI's arguments, of which it is the copy.
+/// P4, of which it is the copy.
 pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing, copy: BufferedCopy, id: u64) {
     let request = state.requests.take();
-    // SAFETY: this function's rule; just taken.
+    // SAFETY: P1: just taken; P3; P4.
     unsafe {
         fill(request, outgoing, Mode::Standard, Owner::Nobody);
         let r = &mut *request.as_ptr();
@@ -431,9 +430,9 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
 /// Fills a request in, not begun. What MPI can hold on to has references to what it uses.
 ///
 /// # Safety
-/// MPI's arguments; the request is the caller's alone.
+/// P1: the request is the caller's alone; P4.
 pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: Mode, owner: Owner) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone.
     let r = unsafe { &mut *request.as_ptr() };
     r.role = Role::Send(mode);
     r.owner = owner;
@@ -444,41 +443,39 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
     if !owner.is_call() {
-        // SAFETY: a live request, communicator and datatype.
-        unsafe { hold(request) };
+        // SAFETY: P4: communicator and datatype live.
+        unsafe { hold(r) };
     }
-    // SAFETY: this function's rule.
+    // SAFETY: P4: the datatype.
     r.extent = unsafe { outgoing.data.extent() };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
 ///
 /// # Safety
-/// A request that is filled in, the caller's alone.
-pub(crate) unsafe fn hold(request: NonNull<Request>) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    r.has_references = true;
-    let (comm, datatype) = (r.comm(), r.data.datatype);
-    // SAFETY: live ones of MPI's.
-    unsafe { sys::ibex_request_hold(r.base(), comm, datatype) };
+/// A request that is filled in; its communicator and datatype live.
+pub(crate) unsafe fn hold(request: &mut Request) {
+    request.has_references = true;
+    let (comm, datatype) = (request.comm(), request.data.datatype);
+    // SAFETY: communicator and datatype live.
+    unsafe { sys::ibex_request_hold(request.base(), comm, datatype) };
 }
 
 /// Packs a message into memory that the program has attached. Returns where it is, and what is to be given back.
 ///
 /// # Safety
-/// MPI's arguments.
+/// P4; `extent` is the data's.
 pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
     // SAFETY: asks for memory of that length, or at least a byte.
     let place = unsafe { sys::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
     if place.is_null() {
         return Err(sys::OMPI_ERR_BUFFER);
     }
-    // SAFETY: as long as the message; this function's rule.
+    // SAFETY: P2; `place` is as long as the message, and apart from it.
     if unsafe { datatype::take(data, extent, place) } {
         return Ok((Extent { start: place, length: extent.length }, place));
     }
-    // SAFETY: just given.
+    // SAFETY: memory that was just given.
     unsafe { sys::mca_pml_base_bsend_request_free(place.cast()) };
     Err(sys::OPAL_ERROR)
 }
@@ -486,17 +483,17 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 /// Begins a send to the peer that `link` leads to: posts it, or lets it wait. It may be finished when this returns.
 ///
 /// # Safety
-/// A send of the PML's that is filled in, and the caller's alone until now.
+/// P1: a send that is filled in, and the caller's alone until now.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Option<Link>) {
-    // SAFETY: this function's rule.
-    let r = unsafe { &mut *request.as_ptr() };
-    if r.attached.is_null() {
-        // SAFETY: as above; the PML is entered.
-        unsafe { watch::request(r, Event::Activate) };
-    }
-    match link {
-        // SAFETY: this function's rule.
-        Some(link) => unsafe { protocol::begin(pml, state, request, link) },
-        None => _ = transmit::failed(state),
+    // SAFETY: P1: filled in, and the caller's alone; P3.
+    unsafe {
+        let r = &mut *request.as_ptr();
+        if r.attached.is_null() {
+            watch::request(r, Event::Activate);
+        }
+        match link {
+            Some(link) => protocol::begin(pml, state, request, link),
+            None => _ = transmit::failed(state),
+        }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct SharedMemory {
 
 // SAFETY: the pointers are Open MPI's, of a BTL that is open longer than any PML, and which any thread may use.
 unsafe impl Sync for SharedMemory {}
-// SAFETY: as above.
+// SAFETY: the pointers are Open MPI's, and what they lead to is bound to no thread.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
@@ -87,7 +87,7 @@ impl SharedMemory {
         endpoints: &[*mut sys::mca_btl_base_endpoint_t],
         me: u32,
     ) -> Option<Self> {
-        // SAFETY: this function's rule; fields that are not written any more.
+        // SAFETY: the BTL is open; fields that are not written any more.
         let module = unsafe { btl.as_ref() };
         let longest = module.btl_max_send_size;
         let peer = |endpoint: &*mut _| Peer { endpoint: *endpoint, is_held_up: AtomicBool::new(false) };
@@ -98,7 +98,7 @@ impl SharedMemory {
         Some(SharedMemory {
             btl,
             sendi: module.btl_sendi?,
-            // SAFETY: its component, which lives as long.
+            // SAFETY: the BTL's component, which lives as long.
             progress: unsafe { (*module.btl_component).btl_progress },
             peers: endpoints.iter().map(peer).collect(),
             me,
@@ -140,22 +140,22 @@ impl SharedMemory {
             return false;
         }
         if data.length > SHORT {
-            // SAFETY: this function's rule.
+            // SAFETY: the data may be read for the call.
             return unsafe { self.send(to, EAGER, header, data) };
         }
         let mut bytes = MaybeUninit::<[u8; EAGER_SIZE + SHORT]>::uninit();
         let start = bytes.as_mut_ptr().cast::<u8>();
-        // SAFETY: room for a header and that much data; this function's rule.
+        // SAFETY: there is room for a header and that much data, which may be read for the call.
         unsafe {
             start.cast::<[u8; EAGER_SIZE]>().write(*header);
             datatype::copy(start.add(EAGER_SIZE), data.start, data.length);
         }
-        // SAFETY: bytes that were just written, and no more; without data there is nothing to convert.
+        // SAFETY: `btl.h`: bytes that were just written, and no more; without data there is nothing to convert.
         unsafe { self.sendi(peer, null_mut(), start.cast(), EAGER_SIZE + data.length, EAGER) }
     }
 
     /// # Safety
-    /// A BTL takes this.
+    /// `btl.h`: a header of `size` bytes, and a convertor or null, that a BTL's `btl_sendi` takes.
     #[inline]
     unsafe fn sendi(
         &self,
@@ -167,7 +167,7 @@ impl SharedMemory {
     ) -> bool {
         const FLAGS: u32 = sys::MCA_BTL_DES_FLAGS_PRIORITY | sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
         let btl = self.btl.as_ptr();
-        // SAFETY: this function's rule.
+        // SAFETY: `btl.h`: the BTL's own function and endpoint; a `btl_sendi` takes this header and convertor.
         let code =
             unsafe { (self.sendi)(btl, peer.endpoint, convertor, header, size, 0, NO_ORDER, FLAGS, tag, null_mut()) };
         code == sys::OPAL_SUCCESS
@@ -181,11 +181,11 @@ impl SharedMemory {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         let header_start = header.as_ptr().cast_mut().cast();
         if data.length == 0 {
-            // SAFETY: bytes that are only read; without data there is nothing to convert.
+            // SAFETY: `btl.h`: bytes that are only read; without data there is nothing to convert.
             return unsafe { self.sendi(peer, null_mut(), header_start, header.len(), tag) };
         }
         let btl = self.btl.as_ptr();
-        // SAFETY: as above; this function's rule.
+        // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read, and the data may be read for the call.
         let code = unsafe {
             sys::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.start.cast(), data.length)
         };
@@ -218,14 +218,14 @@ impl SharedMemory {
         done: sys::mca_btl_base_rdma_completion_fn_t,
         data: *mut c_void,
     ) -> bool {
-        // SAFETY: fields that are not written any more.
+        // SAFETY: the BTL is open; fields that are not written any more.
         let (get, limit) = unsafe { (self.btl.as_ref().btl_get, self.btl.as_ref().btl_get_limit) };
         let (Some(get), Some(peer)) = (get, self.peers.get(from as usize)) else { return false };
         if length > limit || !self.reads() {
             return false;
         }
         let (btl, order) = (self.btl.as_ptr(), c_int::from(NO_ORDER));
-        // SAFETY: this function's rule; a BTL that needs no handles of the memory (`new`).
+        // SAFETY: the memory may be written until `done` is called; a BTL that needs no handles of the memory (`new`).
         let code = unsafe {
             get(
                 btl,

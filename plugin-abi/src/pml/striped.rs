@@ -38,7 +38,7 @@ const READS: u64 = 4;
 /// False: none can, or its memory cannot be registered.
 ///
 /// # Safety
-/// A receive of the PML's into memory of one piece, matched, with nothing under way.
+/// P1: a receive into memory of one piece, matched, with nothing under way.
 pub(crate) unsafe fn begin(
     pml: &Pml,
     state: &mut State,
@@ -46,12 +46,12 @@ pub(crate) unsafe fn begin(
     (link, sender, memory): (Link, TransferId, Memory),
     (keys, wanted): (&[PortKey], u64),
 ) -> bool {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
     let lanes = ways(pml, state, link, keys, wanted).into_iter().filter_map(|(link, key)| {
         let rail = pml.rails().get(link.rail())?;
-        // SAFETY: the user's buffer, which is his until the receive is finished (M3).
+        // SAFETY: P2, M3: mapped until the receive is finished, and put back before.
         let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) };
         Some(Lane { link, key, registered: registered? })
     });
@@ -68,10 +68,11 @@ pub(crate) unsafe fn begin(
     let striping = Striping::new(wanted, &weights, MOST);
     let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
     r.transfer = Transfer::Striped(Box::new(reads));
-    // SAFETY: this function's rule.
-    unsafe { watch::begins_by(r, |r| read_by(pml, r)) };
-    // SAFETY: being read.
-    unsafe { post(pml, state, request) };
+    // SAFETY: P1: a receive that is not finished, and is read by several ports from here on; P3.
+    unsafe {
+        watch::begins_by(r, |r| read_by(pml, r));
+        post(pml, state, request);
+    }
     true
 }
 
@@ -107,21 +108,21 @@ fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64)
 /// Posts as many reads as may be under way, on every lane.
 ///
 /// # Safety
-/// A receive of the PML's that is being read by several ports.
+/// P1: a receive that is being read by several ports.
 unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Striped(reads) = &mut r.transfer else { return };
     let Reads { state: striping, lanes, address, .. } = &mut **reads;
     let mut at = 0;
     while let Some(lane) = lanes.get(at) {
-        // SAFETY: being read, to where its data starts, from where the sender has announced it.
+        // SAFETY: P1: a receive that is being read, into where its data starts, from where the sender has announced it.
         let is_posted = unsafe { post_on(pml, striping, (at, lane), r.extent.start, *address, request) };
         // What a lane could not take is left to the others, those before included.
         at = if is_posted { at + 1 } else { 0 };
     }
     if striping.is_stuck() && !striping.is_under_way() {
-        // SAFETY: no read is under way.
+        // SAFETY: P1: a receive that is being read by several ports, and no read is under way.
         unsafe { ask_for_copies(pml, state, request) };
     }
 }
@@ -129,12 +130,12 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
 /// No port is left that could read: the sender is to send copies instead, of all of it.
 ///
 /// # Safety
-/// As for [`read_done`], and no read is under way.
+/// P1: a receive that is being read by several ports, and no read is under way.
 #[cold]
 unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive of which no read is under way; P3.
     if let Some(reads) = unsafe { take(pml, request) } {
-        // SAFETY: this function's rule; nothing is under way.
+        // SAFETY: P1: a receive, matched, with nothing under way; P3.
         unsafe {
             let (from, why) = (reads.from, Reason::Adapter);
             watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, (Protocol::Pieces, why))));
@@ -146,14 +147,14 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
 /// Takes the reads of a message, whose memory is given back.
 ///
 /// # Safety
-/// As for [`ask_for_copies`].
+/// P1: a receive of which no read is under way any more; P3: the caller has entered the PML.
 unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Box<Reads>> {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Striped(reads) = std::mem::replace(&mut r.transfer, Transfer::None) else { return None };
     for lane in &reads.lanes {
         if let Some(rail) = pml.rails().get(lane.link.rail()) {
-            // SAFETY: no read is under way.
+            // SAFETY: R3: no read is under way.
             unsafe { rail.port().memory().put_back(lane.registered) };
         }
     }
@@ -163,7 +164,7 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Box<Reads>> {
 /// Posts on one lane. False: it has failed.
 ///
 /// # Safety
-/// A receive that is being read by several ports, of which this is a lane: what its parts are of is at `start`,
+/// P1: a receive that is being read by several ports, of which this is a lane: what its parts are of is at `start`,
 /// registered with the lane's port.
 unsafe fn post_on(
     pml: &Pml,
@@ -176,8 +177,8 @@ unsafe fn post_on(
     let Some(mut port) = pml.rails().get(lane.link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = striping.next_part(at) {
         let (to, from) = ((start, lane.registered.lkey()), RemoteSpan { addr: address, rkey: lane.key });
-        // SAFETY: within what is registered under that key until the last read is done (R3), and the adapter's (M3,
-        // R2).
+        // SAFETY: R3: within what is registered under that key until the last read is done; R2, P2: the adapter's till
+        // then.
         if !unsafe { transmit::read(&mut port, lane.link, part, to, from, request) } {
             striping.refused(at);
             return false;
@@ -189,7 +190,7 @@ unsafe fn post_on(
 /// A read by this rail is done, or has failed.
 ///
 /// # Safety
-/// It was one of this request's, which is read by several ports.
+/// P1: it was a read of this receive, which is read by several ports.
 pub(crate) unsafe fn read_done(
     pml: &Pml,
     state: &mut State,
@@ -197,7 +198,7 @@ pub(crate) unsafe fn read_done(
     rail: usize,
     outcome: Result<(), Failed>,
 ) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Striped(reads) = &mut r.transfer else { return };
     let Some(at) = reads.lanes.iter().position(|lane| lane.link.rail() == rail) else { return };
@@ -209,30 +210,30 @@ pub(crate) unsafe fn read_done(
             return;
         }
     } else if reads.state.done(at) {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: a receive that is read by several ports, and this was the last read.
         return unsafe { end(pml, state, request) };
     } else {
-        // SAFETY: under way.
+        // SAFETY: P1: a receive that is not finished; P3.
         unsafe { watch::piece(r, false, false) };
     }
-    // SAFETY: being read.
+    // SAFETY: P1: a receive that is being read by several ports.
     unsafe { post(pml, state, request) };
 }
 
 /// All has been read.
 ///
 /// # Safety
-/// As for [`read_done`].
+/// P1: a receive that was read by several ports, and no read is under way any more.
 unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: this function's rule; all that was under way is done.
+    // SAFETY: P1: a receive of which no read is under way any more; P3.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
-    // SAFETY: not finished.
+    // SAFETY: P1: a receive that is not finished; P3.
     unsafe {
         watch::ends(&mut *request.as_ptr());
         flight::fetched(&mut *request.as_ptr(), reads.sender, reads.state.length());
     }
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
-    // SAFETY: a receive that has all it wants.
+    // SAFETY: P1: a receive that has all it wants.
     unsafe { finish(state, request) };
 }

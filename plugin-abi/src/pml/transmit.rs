@@ -41,7 +41,7 @@ pub(crate) enum Transmitted {
 /// The data may be read for the call.
 #[inline(always)]
 pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: this function's rule; a span of no bytes is not read.
+    // SAFETY: P2: the data may be read for the call; a span of no bytes is not read.
     let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
     port.send_inline(link.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
 }
@@ -49,10 +49,10 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: 
 /// [`inline`], where it need not be a part of its caller.
 ///
 /// # Safety
-/// As for [`inline`].
+/// The data may be read for the call.
 #[inline(never)]
 pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
-    // SAFETY: this function's rule.
+    // SAFETY: the data may be read for the call.
     unsafe { inline(port, link, header, extent) }
 }
 
@@ -70,7 +70,7 @@ pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool 
     if !rail.sent(&mut port, link.to()).is_home {
         return false;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: the data may be read for the call.
     if !unsafe { inline(&mut port, link, header, extent) } {
         return false;
     }
@@ -112,8 +112,8 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
 /// take it.
 ///
 /// # Safety
-/// The part is within what is registered at `to` and under `lkey`, until the read is done (R3); it is the adapter's
-/// till then (M3, R2).
+/// R3: the part is within what is registered at `to` and under `lkey`, until the read is done; R2, P2: it is the
+/// adapter's till then.
 pub(crate) unsafe fn read(
     port: &mut Port,
     link: Link,
@@ -123,7 +123,8 @@ pub(crate) unsafe fn read(
     request: NonNull<Request>,
 ) -> bool {
     let addr = to.wrapping_add(offset as usize).expose_provenance() as u64;
-    // SAFETY: this function's rule.
+    // SAFETY: R3: the part is within what is registered at `to` under `lkey` until the read is done; R2, P2: the
+    // adapter's till then.
     let local = unsafe { LocalSpan::new(addr, length, lkey) };
     let remote = RemoteSpan { addr: from.addr.wrapping_add(offset), rkey: from.rkey };
     port.get(link.to(), local, remote, token::read(request)).is_ok()
@@ -152,33 +153,31 @@ pub(crate) unsafe fn message_by(
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     let is_contiguous = !extent.start.is_null();
-    // SAFETY: this function's rule.
+    // SAFETY: the data may be read for the call.
     if is_contiguous && unsafe { inline_apart(&mut port, link, header, extent) } {
         note(pml, rail, &mut port, link, Transmitted::Posted);
         return Transmitted::Posted;
     }
     let length = header.len() + extent.length;
     if let Some(buffer) = state.buffers[link.rail()].take(&mut port, length) {
-        // SAFETY: a buffer that is ours alone, of at least that length (R2).
-        let start = unsafe { (*buffer.as_ptr()).start() };
-        // SAFETY: as above; this function's rule.
-        if !unsafe { fill(start, header, data, extent) } {
-            // SAFETY: just taken.
+        // SAFETY: P3, R2: the buffer was just taken, so ours alone, of at least that length; the data may be read.
+        if !unsafe { fill((*buffer.as_ptr()).start(), header, data, extent) } {
+            // SAFETY: P3, R2: just taken from there, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
             return cannot_pack(state, extent.length);
         }
         let content = request.map_or(Content::Silent, Content::Message);
-        // SAFETY: filled, and ours alone.
+        // SAFETY: P3, R2: the buffer is of this port, filled so far, and ours alone.
         let transmitted = unsafe { send(&mut port, link, buffer, length, content) };
         note(pml, rail, &mut port, link, transmitted);
         if transmitted == Transmitted::Failed {
-            // SAFETY: refused, so that the adapter has not seen it.
+            // SAFETY: P3, R2: refused, so that the adapter has not seen it.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
         }
         return transmitted;
     }
     let mut bytes = vec![0; length];
-    // SAFETY: as long as header and data; this function's rule.
+    // SAFETY: as long as header and data; the data may be read.
     if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
         return cannot_pack(state, extent.length);
     }
@@ -197,18 +196,18 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
     let length = header.len() + extent.length;
     let buffers = &mut state.buffers[link.rail()];
     let Some(buffer) = buffers.take(port, length) else { return false };
-    // SAFETY: a buffer that is ours alone, of at least that length (R2).
-    let b = unsafe { &mut *buffer.as_ptr() };
-    // SAFETY: as above; this function's rule.
-    unsafe {
+    // SAFETY: P3, R2: the buffer was just taken, so ours alone, of at least that length; the data may be read.
+    let b = unsafe {
+        let b = &mut *buffer.as_ptr();
         b.start().copy_from_nonoverlapping(header.as_ptr(), header.len());
         b.start().add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
-    }
+        b
+    };
     b.content = Content::Silent;
     let is_posted =
         port.send(link.to(), Tag::PML.0, &[b.filled(length)], token::buffer(buffer), false) == Ok(Sent::Posted);
     if !is_posted {
-        // SAFETY: refused, so that the adapter has not seen it.
+        // SAFETY: P3, R2: refused, so that the adapter has not seen it.
         unsafe { buffers.give_back(buffer) };
     }
     is_posted
@@ -217,7 +216,7 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
 /// Sends the first `length` bytes of a buffer. Posted, its content is silent unless it is a piece.
 ///
 /// # Safety
-/// The buffer is of this port, filled so far, and ours alone.
+/// P3, R2: the buffer is of this port, filled so far, and ours alone.
 pub(crate) unsafe fn send(
     port: &mut Port,
     link: Link,
@@ -225,7 +224,7 @@ pub(crate) unsafe fn send(
     length: usize,
     content: Content,
 ) -> Transmitted {
-    // SAFETY: this function's rule.
+    // SAFETY: P3, R2: the buffer is ours alone.
     let b = unsafe { &mut *buffer.as_ptr() };
     let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
     let is_piece = matches!(content, Content::Piece(_));
@@ -248,10 +247,11 @@ pub(crate) unsafe fn send(
 /// # Safety
 /// `to` may be written for both together; `extent` is that of the data, which may be read.
 unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool {
-    // SAFETY: this function's rule.
-    unsafe { to.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
-    // SAFETY: this function's rule, behind the header.
-    unsafe { datatype::take(data, extent, to.add(header.len())) }
+    // SAFETY: `to` may be written for both together; the data may be read.
+    unsafe {
+        to.copy_from_nonoverlapping(header.as_ptr(), header.len());
+        datatype::take(data, extent, to.add(header.len()))
+    }
 }
 
 /// A peer is lost.

@@ -25,11 +25,11 @@ pub(crate) unsafe fn insert(
     sender: impl FnOnce() -> Option<Link>,
 ) {
     flow::keep(pml, state, &message, |state| match sender()? {
-        // SAFETY: this function's rule.
+        // SAFETY: the communicator is alive.
         Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
-    // SAFETY: this function's rule; the PML is entered.
+    // SAFETY: the communicator is alive; P3.
     unsafe {
         watch::insert_unexpected(communicator, envelope, message);
         if communicator.has_posted() {

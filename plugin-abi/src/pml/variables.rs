@@ -113,7 +113,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };
-        // SAFETY: this function's rule; both functions are callable from any thread and take the index back.
+        // SAFETY: `component` is being registered; both functions are callable from any thread and take the index back.
         unsafe { variable::performance(component, &variable) }?;
     }
     Ok(())
@@ -124,13 +124,13 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
 /// # Safety
 /// One that was registered here.
 unsafe fn row(variable: *const sys::mca_base_pvar_t) -> Option<&'static Row> {
-    // SAFETY: this function's rule.
+    // SAFETY: registered here.
     ROWS.get(unsafe { (*variable).ctx }.addr())
 }
 
 /// Calls this with what a communicator shows; 0 where this face does not have it.
 fn of_shown(object: *mut c_void, call: impl FnOnce(&Shown) -> u64) -> u64 {
-    // SAFETY: alive while this is called, with what the PML keeps of it.
+    // SAFETY: `while_live` keeps it alive while this is called, with what the PML keeps of it.
     let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.as_ref().map(call));
     value.flatten().unwrap_or(0)
 }
@@ -138,16 +138,16 @@ fn of_shown(object: *mut c_void, call: impl FnOnce(&Shown) -> u64) -> u64 {
 /// `mca_base_get_value_fn_t`: the value of a variable of a communicator.
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes the variable that was registered.
+        // SAFETY: P4: Open MPI passes the variable that was registered.
         let Some(row) = (unsafe { row(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
         let read = of_shown(object, |shown| match row.value {
             Value::Level(of) => shown.now(of),
-            // SAFETY: with the arguments of this call.
+            // SAFETY: P4: with the arguments of this call.
             Value::Most(of) => match unsafe { variable::wanted_of_watermark(variable, value) } {
                 Wanted::First => shown.most_ever(of),
                 Wanted::Most => shown.most(of),
                 Wanted::Reset => {
-                    // SAFETY: as above.
+                    // SAFETY: P4: with the arguments of this call.
                     unsafe { variable::raise_watermarks(variable, object, shown.begin_anew(of)) };
                     shown.now(of)
                 }
@@ -155,7 +155,7 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
             Value::Messages => shown.messages(),
             Value::Attempts => shown.attempts(),
         });
-        // SAFETY: room for one value of the registered type.
+        // SAFETY: P4: room for one value of the registered type.
         unsafe {
             match row.value.width() {
                 Width::Unsigned => value.cast::<u32>().write_unaligned(read as u32),
@@ -169,10 +169,10 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
 /// `mca_base_set_value_fn_t` of a watermark: what it was before does not count for the handle that is written.
 unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes the variable that was registered.
+        // SAFETY: P4: Open MPI passes the variable that was registered.
         if let Some(Row { value: Value::Most(of), .. }) = unsafe { row(variable) } {
             let most = of_shown(object, |shown| shown.begin_anew(*of));
-            // SAFETY: with the arguments of this call.
+            // SAFETY: P4: with the arguments of this call.
             unsafe { variable::raise_watermarks(variable, object, most) };
         }
         sys::OPAL_SUCCESS

@@ -50,44 +50,47 @@ fn saturated(count: usize) -> c_int {
 /// Something happens to a request.
 ///
 /// # Safety
-/// A request of a live communicator; the PML is entered.
+/// P3: the PML is entered; the request's communicator lives.
 #[inline(always)]
 pub(crate) unsafe fn request(request: &mut Request, event: Event) {
-    // SAFETY: this function's rule.
-    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
-        // SAFETY: as above.
-        unsafe { tell(listeners, request, event) };
+    // SAFETY: P3; its communicator lives.
+    unsafe {
+        if let Some(listeners) = Listeners::of(request.comm()) {
+            tell(listeners, request, event);
+        }
     }
 }
 
 /// # Safety
-/// As for [`request`]; the listeners are the communicator's.
+/// P3: the PML is entered; the request's communicator lives, and the listeners are its.
 #[cold]
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
-    // A blocking call that began before anybody listened has not noted what its caller asked for.
-    // SAFETY: the PML is entered.
-    if unsafe { listeners.wants(event) } && request.owner != Owner::Call {
-        if request.id == 0 {
-            introduce_itself(request, name());
+    // SAFETY: P3.
+    unsafe {
+        // A blocking call that began before anybody listened has not noted what its caller asked for.
+        if listeners.wants(event) && request.owner != Owner::Call {
+            if request.id == 0 {
+                introduce_itself(request, name());
+            }
+            listeners.tell(event, request.id, &mut request.spec);
         }
-        // SAFETY: as above.
-        unsafe { listeners.tell(event, request.id, &mut request.spec) };
     }
 }
 
 /// [`request`], with the listeners of its communicator at hand, of a request that most often has a number.
 ///
 /// # Safety
-/// As for [`request`].
+/// P3: the PML is entered; the request's communicator lives, and the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
-    if request.id == 0 {
-        // SAFETY: this function's rule.
-        return unsafe { tell(listeners, request, event) };
+    // SAFETY: P3; its communicator lives, and the listeners are its.
+    unsafe {
+        if request.id == 0 {
+            return tell(listeners, request, event);
+        }
+        listeners.tell(event, request.id, &mut request.spec);
     }
-    // SAFETY: as above.
-    unsafe { listeners.tell(event, request.id, &mut request.spec) };
 }
 
 /// Gives a request the number by which tools know it from now on, and notes what they are told of it.
@@ -102,7 +105,7 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.role == Role::Receive { RECEIVE } else { SEND };
     let (envelope, length) = ((request.peer, request.tag), request.extent.length);
-    // SAFETY: a request of a live communicator.
+    // SAFETY: its communicator lives, as all that call this require of their callers.
     let spec = unsafe { spec(request.comm(), &request.data, envelope, (operation, length)) };
     (request.id, request.spec) = (id, spec);
 }
@@ -110,7 +113,7 @@ fn introduce_itself(request: &mut Request, id: u64) {
 /// What is known of a request, of so many bytes: [`SEND`] or [`RECEIVE`].
 ///
 /// # Safety
-/// A live communicator.
+/// `comm` is a live communicator.
 #[inline(always)]
 pub(crate) unsafe fn spec(
     comm: *mut sys::ompi_communicator_t,
@@ -119,7 +122,7 @@ pub(crate) unsafe fn spec(
     (operation, length): (c_int, usize),
 ) -> Spec {
     let (buf, count, datatype) = (data.buffer, saturated(data.count), data.datatype);
-    // SAFETY: the caller's request is of a live communicator.
+    // SAFETY: `comm` lives.
     let context = unsafe { release::context(comm) };
     Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
@@ -127,7 +130,7 @@ pub(crate) unsafe fn spec(
 /// What is known of a message that has arrived: bytes from a sender.
 ///
 /// # Safety
-/// A live communicator.
+/// `comm` is a live communicator.
 #[inline(always)]
 unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
     Spec {
@@ -139,7 +142,7 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
         peer: envelope.source(),
         tag: envelope.tag(),
         operation: RECEIVE,
-        // SAFETY: this function's rule.
+        // SAFETY: `comm` lives.
         context: unsafe { release::context(comm) },
         bytes: length as u64,
         stamp: 0,
@@ -149,9 +152,9 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
 /// The number by which tools know a request.
 ///
 /// # Safety
-/// The request is the caller's alone.
+/// P1: the request is the caller's alone, and its communicator lives.
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: the caller's alone.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
         introduce_itself(request, name());
@@ -162,10 +165,10 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
 /// Tools know a request that is about to be sent by this number: it is a copy of another's message.
 ///
 /// # Safety
-/// As for [`id`].
+/// P1: the request is the caller's alone, and its communicator lives.
 pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
     if id != 0 {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: the caller's alone.
         introduce_itself(unsafe { request.as_mut() }, id);
     }
 }
@@ -181,22 +184,22 @@ pub(crate) fn forget(request: &mut Request) {
 /// nothing is told notes nothing, as it gives its request back as it is.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn begins(of: &mut Request) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished; P3.
     unsafe { begins_by(of, |_| None) };
 }
 
 /// [`begins`], where it is known now how the bytes go, if `how` says so.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn begins_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
-        // SAFETY: this function's rule.
+        // SAFETY: P1: not finished; P3.
         unsafe { request_by(of, Event::XferBegin, how) };
     }
 }
@@ -204,22 +207,22 @@ pub(crate) unsafe fn begins_by(of: &mut Request, how: impl FnOnce(&Request) -> O
 /// The last bytes have gone to the adapter, or are where they belong.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn ends(of: &mut Request) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished; P3.
     unsafe { ends_by(of, |_| None) };
 }
 
 /// [`ends`], where it is known now how the bytes have gone, if `how` says so.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn ends_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
-        // SAFETY: this function's rule.
+        // SAFETY: P1: not finished; P3.
         unsafe { request_by(of, Event::XferEnd, how) };
     }
 }
@@ -228,13 +231,12 @@ pub(crate) unsafe fn ends_by(of: &mut Request, how: impl FnOnce(&Request) -> Opt
 /// nobody listens to the communicator.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline(always)]
 unsafe fn request_by(request: &mut Request, event: Event, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: this function's rule.
-    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
-        // SAFETY: as above.
-        unsafe {
+    // SAFETY: P1: not finished; P3.
+    unsafe {
+        if let Some(listeners) = Listeners::of(request.comm()) {
             goes_as(listeners, request, how);
             tell(listeners, request, event);
         }
@@ -244,21 +246,22 @@ unsafe fn request_by(request: &mut Request, event: Event, how: impl FnOnce(&Requ
 /// It is known how the bytes of a request's message go, if `how` says so.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: this function's rule.
-    if let Some(listeners) = unsafe { Listeners::of(request.comm()) } {
-        // SAFETY: as above.
-        unsafe { goes_as(listeners, request, how) };
+    // SAFETY: P1: not finished; P3.
+    unsafe {
+        if let Some(listeners) = Listeners::of(request.comm()) {
+            goes_as(listeners, request, how);
+        }
     }
 }
 
 /// # Safety
-/// As for [`request`]; the listeners are the communicator's.
+/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: this function's rule.
+    // SAFETY: P3.
     if unsafe { listeners.wants(Event::Protocol) } && request.owner != Owner::Call {
         cold_path();
         let Some(passage) = how(request) else { return };
@@ -266,13 +269,13 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
             Role::Receive => request.base().req_status._ucount,
             Role::Send(_) => request.extent.length,
         };
-        // SAFETY: as above.
+        // SAFETY: P1: not finished; P3.
         unsafe { tell_passage(listeners, request, bytes, passage) };
     }
 }
 
 /// # Safety
-/// As for [`request`]; the listeners are the communicator's.
+/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
@@ -282,7 +285,7 @@ unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usiz
     let (of, message) = request.message;
     let message = if of == request.id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
-    // SAFETY: this function's rule.
+    // SAFETY: P3.
     unsafe { listeners.tell_protocol(request.id, &mut told) };
 }
 
@@ -290,7 +293,7 @@ unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usiz
 /// now.
 ///
 /// # Safety
-/// As for [`request`]; the listeners are the communicator's.
+/// P1: a receive that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 unsafe fn has_message(
@@ -307,7 +310,7 @@ unsafe fn has_message(
     }
     receive.message = (receive.id, id);
     if let Some(passage) = how(receive) {
-        // SAFETY: this function's rule.
+        // SAFETY: P1: not finished; P3.
         unsafe { tell_passage(listeners, receive, length, passage) };
     }
 }
@@ -315,10 +318,10 @@ unsafe fn has_message(
 /// A piece has gone to the adapter, or is where it belongs.
 ///
 /// # Safety
-/// As for [`request`].
+/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
-    // SAFETY: this function's rule.
+    // SAFETY: P1: not finished; P3.
     unsafe {
         if is_first && of.told == Told::Nothing {
             begins(of);
@@ -336,7 +339,7 @@ pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
 /// where there is no receive.
 ///
 /// # Safety
-/// The communicator is in the table; the PML is entered.
+/// P3: the PML is entered; the communicator is in the table, so alive.
 #[inline]
 pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
@@ -344,17 +347,17 @@ pub(crate) unsafe fn take_posted(
     length: usize,
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
-    // SAFETY: this function's rule.
-    match unsafe { Listeners::of(communicator.comm) } {
-        // SAFETY: this function's rule.
-        None => unsafe { communicator.take_posted(envelope) }.ok_or(0),
-        // SAFETY: as above.
-        Some(listeners) => unsafe { take_posted_watched(listeners, communicator, envelope, length, (how, kept)) },
+    // SAFETY: P3; the communicator lives.
+    unsafe {
+        match Listeners::of(communicator.comm) {
+            None => communicator.take_posted(envelope).ok_or(0),
+            Some(listeners) => take_posted_watched(listeners, communicator, envelope, length, (how, kept)),
+        }
     }
 }
 
 /// # Safety
-/// As for [`take_posted`].
+/// P3: the PML is entered; the communicator is in the table, so alive, and the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
@@ -365,10 +368,9 @@ pub(crate) unsafe fn take_posted_watched(
 ) -> Result<NonNull<Request>, u64> {
     let id = names(2);
     let search = id + 2;
-    // SAFETY: this function's rule.
-    let mut spec = unsafe { spec_of_message(communicator.comm, envelope, length) };
-    // SAFETY: this function's rule; a request that is posted is alive.
+    // SAFETY: P1: a posted receive of this communicator; P3; the communicator lives.
     unsafe {
+        let mut spec = spec_of_message(communicator.comm, envelope, length);
         listeners.tell(Event::Arrived, id, &mut spec);
         listeners.tell(Event::SearchPostedBegin, search, &mut spec);
         let found = communicator.take_posted_watched(envelope);
@@ -391,32 +393,33 @@ pub(crate) unsafe fn take_posted_watched(
 /// Keeps a message that no receive was there for.
 ///
 /// # Safety
-/// As for [`take_posted`].
+/// P3: the PML is entered; the communicator is in the table, so alive.
 pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
-    // SAFETY: this function's rule.
-    unsafe { communicator.insert_unexpected(envelope, message) };
-    // SAFETY: as above.
-    unsafe { tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length)) };
+    // SAFETY: P3; the communicator lives.
+    unsafe {
+        communicator.insert_unexpected(envelope, message);
+        tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
+    }
 }
 
 /// # Safety
-/// As for [`take_posted`].
+/// P3: the PML is entered; the communicator is in the table, so alive.
 #[inline]
 unsafe fn tell_of_message(
     communicator: &Communicator,
     event: Event,
     (id, envelope, length): (u64, Envelope, usize),
 ) -> u64 {
-    // SAFETY: this function's rule.
-    if let Some(listeners) = unsafe { Listeners::of(communicator.comm) } {
-        // One that arrived when nobody listened has no number yet.
-        let id = if id == 0 { name() } else { id };
-        // SAFETY: as above.
-        let mut spec = unsafe { spec_of_message(communicator.comm, envelope, length) };
-        // SAFETY: as above.
-        unsafe { listeners.tell(event, id, &mut spec) };
-        return id;
+    // SAFETY: P3; the communicator lives.
+    unsafe {
+        if let Some(listeners) = Listeners::of(communicator.comm) {
+            // One that arrived when nobody listened has no number yet.
+            let id = if id == 0 { name() } else { id };
+            let mut spec = spec_of_message(communicator.comm, envelope, length);
+            listeners.tell(event, id, &mut spec);
+            return id;
+        }
     }
     id
 }
@@ -425,7 +428,8 @@ unsafe fn tell_of_message(
 /// now.
 ///
 /// # Safety
-/// As for [`take_posted`]; the request is a receive on this communicator.
+/// P1: a receive of this communicator, not finished; P3: the PML is entered; the communicator is in the table, and the
+/// listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn take_unexpected(
     listeners: &Listeners,
@@ -435,7 +439,7 @@ pub(crate) unsafe fn take_unexpected(
     how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = name();
-    // SAFETY: this function's rule.
+    // SAFETY: P1: a receive of this communicator, not finished; P3.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
         let is_any = communicator.queues().unexpected() > 0;
@@ -463,23 +467,15 @@ pub(crate) struct Probed {
 /// A probe looks through the unexpected messages, by `search`.
 ///
 /// # Safety
-/// A live communicator; the PML is entered.
+/// P3: the PML is entered; the communicator lives.
 pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
     let Probed { from, tag, comm } = probed;
-    // SAFETY: this function's rule.
-    let (communicator, listeners) = unsafe { (Communicator::of(comm), Listeners::of(comm)) };
-    let Some(listeners) = listeners else {
-        // SAFETY: this function's rule.
-        return search(unsafe { communicator.queues() });
-    };
-    let id = name();
-    // SAFETY: the address of what Open MPI has for ever.
-    let datatype = unsafe { sys::ibex_byte() };
-    // SAFETY: this function's rule.
-    let context = unsafe { release::context(comm) };
-    let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
-    // SAFETY: this function's rule.
+    // SAFETY: P3; `comm` lives. The datatype is the address of what Open MPI has for ever.
     unsafe {
+        let communicator = Communicator::of(comm);
+        let Some(listeners) = Listeners::of(comm) else { return search(communicator.queues()) };
+        let (id, datatype, context) = (name(), sys::ibex_byte(), release::context(comm));
+        let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
         listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
         let found = search(communicator.queues());
         listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
@@ -490,19 +486,19 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
 /// A matched probe has taken out a message.
 ///
 /// # Safety
-/// As for [`probe`].
+/// P3: the PML is entered; `comm` lives.
 pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelope, handle: MessageHandle) {
-    // SAFETY: this function's rule.
-    let communicator = unsafe { Communicator::of(comm) };
-    // SAFETY: as above.
-    if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
-        let (id, length) = (message.id, message.length());
-        // SAFETY: as above.
-        let told = unsafe { tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length)) };
-        if told != id {
-            // SAFETY: as above. Its receive is told of with the same number.
-            if let Some(message) = unsafe { communicator.queues() }.message_mut(handle) {
-                message.id = told;
+    // SAFETY: P3; `comm` lives.
+    unsafe {
+        let communicator = Communicator::of(comm);
+        if let Some(message) = communicator.queues().message_mut(handle) {
+            let (id, length) = (message.id, message.length());
+            let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
+            if told != id {
+                // Its receive is told of with the same number.
+                if let Some(message) = communicator.queues().message_mut(handle) {
+                    message.id = told;
+                }
             }
         }
     }
@@ -511,16 +507,15 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
 /// The message of a matched probe goes to a receive.
 ///
 /// # Safety
-/// As for [`request`]; a receive.
+/// P1: a receive that is not finished; P3: the PML is entered.
 pub(crate) unsafe fn match_probed(
     receive: &mut Request,
     found: &Message<Arrived>,
     how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) {
-    // SAFETY: this function's rule.
-    if let Some(listeners) = unsafe { Listeners::of(receive.comm()) } {
-        // SAFETY: as above.
-        unsafe {
+    // SAFETY: P1: not finished; P3.
+    unsafe {
+        if let Some(listeners) = Listeners::of(receive.comm()) {
             tell(listeners, receive, Event::MatchUnexpected);
             if listeners.wants(Event::Protocol) {
                 let of = (found.message.id, found.message.length());
