@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
-use engine::transport::{Batch, Completion, EndpointId, Failed, Token};
+use engine::transport::{Batch, Completion, EndpointId, Failed};
 use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::{Descriptor, take_registration};
@@ -17,10 +17,7 @@ use super::module::Module;
 use super::operation::Operation;
 use super::token::{Record, record};
 use super::{failures, loss, watch};
-use crate::runtime::face::Face;
 use crate::runtime::operation_chain::{Link, OperationChain};
-use crate::runtime::progress as faces;
-use crate::runtime::token::RecordKind;
 
 /// The descriptors that the callbacks of a batch have left to be given back: a chain through the descriptors
 /// themselves.
@@ -65,7 +62,8 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 Some(Record::Operation(operation)) => unsafe {
                     operation_done(module, operation.as_ptr(), to, outcome);
                 },
-                None => other_faces(module, batch, index, token),
+                // The PML's, which has dealt with it, or is in use no more.
+                None => {}
             };
             if WATCHED {
                 if let Some(Record::Operation(operation)) = record(token) {
@@ -77,27 +75,9 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 complete();
             }
         }
-        Completion::PeerFailed { peer } => {
-            loss::peer_failed(module, peer);
-            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
-            unsafe { faces::tell_others(Face::Btl, module.index(), batch, index) };
-        }
-        Completion::LinkChanged { is_up } => {
-            detour::link_changed(module, is_up);
-            // SAFETY: polled by the BTL: what another face has polled of this kind does not come here.
-            unsafe { faces::tell_others(Face::Btl, module.index(), batch, index) };
-        }
+        Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
+        Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         Completion::Message { .. } => {}
-    }
-}
-
-/// A completion whose token is no record of the BTL's.
-#[cold]
-fn other_faces(module: &Module, batch: &Batch, index: usize, token: Token) {
-    let face = RecordKind::of(token).face();
-    if face != Face::Btl {
-        // SAFETY: polled by the BTL, as other faces hand on what is the BTL's.
-        unsafe { faces::hand_on(face, module.index(), batch, index) };
     }
 }
 

@@ -61,7 +61,7 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         threads,
         is_asked_for: is_asked_for_by_name,
     };
-    progress::fill_in();
+    progress::begin();
     // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
     let _ = modex::publish_pml(false);
     let mut modules = ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in));

@@ -28,7 +28,6 @@ mod module;
 mod modules;
 mod operation;
 mod own_memory;
-mod poll_frame;
 mod procs;
 mod progress;
 mod rdma;

@@ -22,8 +22,8 @@ use ibex_ffi::openmpi::sys;
 use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
 use super::operation::Operations;
-use super::poll_frame::PollFrames;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::frame::Frames;
 use crate::runtime::memory::Memory;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
@@ -39,8 +39,8 @@ const SLOTS_AT_ONCE: u32 = 64;
 pub(crate) struct State<'a> {
     pub(crate) descriptors: &'a mut Descriptors,
     pub(crate) operations: &'a mut Operations,
-    pub(crate) frames: &'a mut PollFrames,
-    /// Operations that the poll of a flush has found done.
+    pub(crate) frames: &'a mut Frames,
+    /// Operations that a poll has found done.
     pub(crate) done: &'a mut OperationChain,
     pub(crate) port: Entered<'a, Port>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct State<'a> {
 struct Records {
     descriptors: Descriptors,
     operations: Operations,
-    frames: PollFrames,
+    frames: Frames,
     done: OperationChain,
 }
 
@@ -151,7 +151,7 @@ impl Module {
         let records = Records {
             descriptors,
             operations: Operations::new(),
-            frames: PollFrames::default(),
+            frames: Frames::default(),
             done: OperationChain::EMPTY,
         };
         Ok(Box::new(Module {

@@ -15,9 +15,6 @@ use crate::runtime::ports::MAX_PORTS;
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Beside the count while another face polls the ports: so [`only`] need not ask for it.
-const POLLED_FOR: usize = 1 << 16;
-
 /// The component is opened: there is none.
 pub(crate) fn start_anew() {
     COUNT.store(0, Ordering::Release);
@@ -34,28 +31,12 @@ pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
 
 fn count() -> usize {
     // Acquire: what init wrote to a module before it published it.
-    COUNT.load(Ordering::Acquire) % POLLED_FOR
+    COUNT.load(Ordering::Acquire)
 }
 
-/// Whether another face polls the ports.
-pub(crate) fn are_polled_for() -> bool {
-    COUNT.load(Ordering::Acquire) >= POLLED_FOR
-}
-
-/// See [`are_polled_for`].
-pub(crate) fn set_polled_for(is: bool) {
-    COUNT.store(if is { count() + POLLED_FOR } else { count() }, Ordering::Release);
-}
-
-/// The module in use, where there never was but one, and which the BTL polls itself.
-#[inline]
-pub(crate) fn only() -> Option<&'static Module> {
-    // Acquire: as in `count`.
-    if COUNT.load(Ordering::Acquire) != 1 {
-        return None;
-    }
-    // SAFETY: M1: as in `all`.
-    unsafe { MODULES[0].load(Ordering::Acquire).as_ref() }
+/// Whether there has been more than one.
+pub(crate) fn are_several() -> bool {
+    count() > 1
 }
 
 /// The modules in use.

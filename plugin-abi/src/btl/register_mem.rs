@@ -29,7 +29,7 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
         // Messages to be read through this port are not announced while it is to be left alone, or may turn out to
         // reach no port of the peer; ob1 takes another one, or sends the data itself.
         let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
-        if is_away || modules::only().is_none() && detour::is_unproven(module, endpoint(peer)) {
+        if is_away || modules::are_several() && detour::is_unproven(module, endpoint(peer)) {
             return null_mut();
         }
         // SAFETY: M3: until btl_deregister_mem.

@@ -25,10 +25,9 @@ use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
 use crate::runtime::component::{number, text};
-use crate::runtime::face::Face;
 use crate::runtime::guard::fence;
+use crate::runtime::poller;
 use crate::runtime::ports::{self, Request};
-use crate::runtime::progress as faces;
 use crate::runtime::variables;
 use crate::runtime::{copies, messages, modex, refusal};
 
@@ -157,8 +156,7 @@ unsafe extern "C" fn pml_init(
             return null_mut();
         }
         instance::begin(pml);
-        progress::fill_in();
-        faces::polls_for_others(Face::Pml, true);
+        progress::begin();
         // SAFETY: P4: the out parameter.
         unsafe { priority.write(value) };
         module()
@@ -198,7 +196,7 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
 unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
         listening::offer(false);
-        faces::polls_for_others(Face::Pml, false);
+        poller::unset_pml();
         // SAFETY: P4: Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS

@@ -24,13 +24,13 @@ use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::foreign::Foreign;
-use super::handed_on::{HandedOn, Taken};
 use super::link::Link;
 use super::quiet::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::frame::{self, Frame, Frames};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
@@ -61,7 +61,7 @@ pub(crate) struct Rail {
     /// The port's, so that the way to it is one load.
     entry: NonNull<Exclusive<Port>>,
     /// What was polled last; released by the next poll.
-    taken: UnsafeCell<Box<Taken>>,
+    frame: UnsafeCell<Box<Frame>>,
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
     /// The longest message, header and all, bytes.
@@ -123,8 +123,9 @@ pub(crate) struct State {
     pub(crate) rails: Quiet,
     /// Requests that are finished and not told of, in order.
     pub(crate) finished: Chain,
-    /// Batches with something for another face.
-    pub(crate) handed_on: HandedOn,
+    /// Frames with something for the BTL.
+    pub(crate) for_btl: frame::Polled,
+    pub(crate) frames: Frames,
     /// Operations of the BTL's that a poll has found done.
     pub(crate) operations: OperationChain,
     /// When a blocking call that never waits lets others go on.
@@ -207,7 +208,7 @@ impl Rail {
         let longest = attributes.max_message.min(u64::from(READ_LIMIT)) as u32;
         Rail {
             entry: NonNull::from(port.exclusive()),
-            taken: UnsafeCell::default(),
+            frame: UnsafeCell::new(Frame::new()),
             sent: UnsafeCell::default(),
             eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
@@ -232,9 +233,9 @@ impl Rail {
     /// P3: the caller has entered the PML, and has no other reference to it.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
-    pub(crate) unsafe fn taken(&self) -> &mut Box<Taken> {
+    pub(crate) unsafe fn frame(&self) -> &mut Box<Frame> {
         // SAFETY: P3: the caller has no other reference.
-        unsafe { &mut *self.taken.get() }
+        unsafe { &mut *self.frame.get() }
     }
 
     /// What has been sent to an endpoint, where there are several rails, by who shows that he has entered this rail's port.
@@ -306,7 +307,8 @@ impl Pml {
             backlog: Backlog::default(),
             rails: Quiet::default(),
             finished: Chain::EMPTY,
-            handed_on: HandedOn::default(),
+            for_btl: frame::Polled::default(),
+            frames: Frames::default(),
             operations: OperationChain::EMPTY,
             busy: Busy::default(),
             has_failed: false,

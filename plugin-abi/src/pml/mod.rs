@@ -4,7 +4,7 @@
 //! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `procs` and `context`
 //! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
 //! `communicator`, `members`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
-//! what), `progress` (what has happened; `handed_on`: to another face), `incoming` (a message came), `accept` (it met
+//! what), `progress` (what has happened), `incoming` (a message came), `accept` (it met
 //! its receive), `unexpected` (it did not), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
 //! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it; `passage`: how a message goes), `listening` and `notify` (what is
 //! otherwise while they listen). With several ports: `rails` (which is used), `announcing` and `striped` (long messages
@@ -42,7 +42,6 @@ mod flight;
 mod flow;
 mod foreign;
 mod getting;
-mod handed_on;
 mod holders;
 mod incoming;
 mod instance;

@@ -23,9 +23,8 @@ use super::request::Request;
 use super::several::Peer;
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
-use crate::runtime::face::Face;
 use crate::runtime::tag::Tag;
-use crate::runtime::{failures, messages, progress as faces};
+use crate::runtime::{failures, messages, poller};
 
 /// The link of a rail's port has gone, or is there again.
 #[cold]
@@ -60,7 +59,7 @@ fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
 
 /// Where no other face does that: no peer is probed by a port that is down, and the user is told.
 fn divert(rail: &Rail, is_up: bool) {
-    if faces::is_there(Face::Btl) {
+    if poller::has_btl() {
         return;
     }
     let Some(mut port) = rail.enter() else { return };
@@ -113,7 +112,7 @@ fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
 
 /// Says that a port is done without, where the other face does not.
 fn tell(rail: &Rail, failure: &Failure, other: &str) {
-    if faces::is_there(Face::Btl) && matches!(failure.cause, Cause::Connect(_)) {
+    if poller::has_btl() && matches!(failure.cause, Cause::Connect(_)) {
         return;
     }
     if let Some(mut port) = rail.enter() {

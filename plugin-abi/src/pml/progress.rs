@@ -13,14 +13,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
-use engine::transport::{
-    Arrived, Batch, Completion, EndpointId, Failed, Polled, Port, TakesMessages, TakesRequests, Token,
-};
+use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, Port, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::finish;
-use super::handed_on::Taken;
 use super::incoming::{self, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
@@ -31,9 +28,10 @@ use super::{local, merging, moving, pieces, reading, resume, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
+use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::progress::{self as faces, Functions};
+use crate::runtime::poller;
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
 use crate::runtime::watch::SAFETY;
@@ -51,7 +49,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
         }
         let Some(pml) = pml() else { return 0 };
         if pml.has_one_rail() {
-            faces::note_poll();
+            poller::note_poll();
         }
         round(pml)
     })
@@ -61,7 +59,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
 #[cold]
 #[inline(never)]
 fn show() {
-    faces::show_arrived();
+    poller::show_arrived();
     events::deliver_due(SAFETY);
     events::progress(SAFETY);
 }
@@ -141,7 +139,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
         }
     };
     state.rails.have_reported(of_rails);
-    faces::note_poll();
+    poller::note_poll();
     count + of_rails
 }
 
@@ -163,14 +161,14 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     rail: &Rail,
 ) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
-    // SAFETY: P3: the PML is entered, and nothing that is called with it from here uses the batch.
-    let taken = unsafe { rail.taken() };
+    // SAFETY: P3: the PML is entered, and nothing that is called with it from here uses the frame.
+    let frame = unsafe { rail.frame() };
     let mut aside = None;
     let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
     let Polled { taken: done, reported } = if WATCHED {
-        port.poll_direct_watched(&mut taken.batch, receiver)
+        port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
-        port.poll_direct(&mut taken.batch, receiver)
+        port.poll_direct(&mut frame.batch, receiver)
     };
     if TOLD && let Some(aside) = &aside {
         drop(port);
@@ -182,7 +180,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
         port = rail.enter().expect("it was left here");
     }
     if reported > 0 {
-        handle_all::<WATCHED>(pml, state, (index, rail), port, taken);
+        handle_all::<WATCHED>(pml, state, (index, rail), port, frame);
     }
     done + reported
 }
@@ -249,7 +247,7 @@ impl TakesRequests for State {
     }
 }
 
-/// Deals with what a port reports. A batch with something for another face is handed on, and replaced.
+/// Deals with what a port reports. A frame with something for the BTL is kept, and replaced.
 #[cold]
 #[inline(never)]
 fn handle_all<const WATCHED: bool>(
@@ -257,27 +255,29 @@ fn handle_all<const WATCHED: bool>(
     state: &mut State,
     (index, rail): (usize, &Rail),
     port: Entered<'_, Port>,
-    taken: &mut Box<Taken>,
+    frame: &mut Box<Frame>,
 ) {
     let is_short = port.is_short_of_receives();
     drop(port);
-    let mut is_for_others = false;
-    for completion in taken.batch.completions() {
-        is_for_others |= !handle_own(pml, state, index, completion);
+    let mut is_for_btl = false;
+    for completion in frame.batch.completions() {
+        is_for_btl |= !handle_own(pml, state, index, completion);
     }
-    if is_for_others {
+    if is_for_btl {
         if WATCHED {
             // Before another thread polls: later events wait for these.
-            taken.polled = rail.port().source().and_then(|source| Some((source, events::begin_batch(source)?)));
+            frame.polled = rail.port().source().and_then(|source| Some((source, events::begin_batch(source)?)));
         }
-        state.handed_on.keep(index, taken);
+        frame.rail = index;
+        let empty = state.frames.take();
+        state.for_btl.push(std::mem::replace(frame, empty));
         state.has_more = true;
     } else if is_short && let Some(mut port) = rail.enter() {
-        port.release(&mut taken.batch);
+        port.release(&mut frame.batch);
     }
 }
 
-/// Deals with a completion that is the PML's. False: it is, or is as well, another face's.
+/// Deals with a completion that is the PML's. False: it is, or is as well, the BTL's.
 #[inline(always)]
 fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion) -> bool {
     match *completion {
@@ -410,8 +410,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     state.has_more = false;
-    let (first, has_failed) = (state.handed_on.take(), state.has_failed);
-    let operations = state.operations.take();
+    let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
     let mut is_to_tell = !state.finished.first.is_null();
     drop(state);
     if has_failed {
@@ -419,14 +418,12 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
     if !operations.is_empty() {
         // SAFETY: just taken, and nothing is entered.
-        unsafe { faces::operations_done(&operations) };
+        unsafe { poller::operations_done(&operations) };
     }
-    let mut next = first;
-    while let Some(mut taken) = next {
-        next = taken.next.take();
-        hand_on(pml, &mut taken);
+    for mut frame in for_btl {
+        deliver(pml, &mut frame);
         if let Some(mut state) = pml.enter() {
-            state.handed_on.give_back(taken);
+            state.frames.give_back_released(frame);
             is_to_tell |= !state.finished.first.is_null();
         }
     }
@@ -435,35 +432,17 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
 }
 
-/// Hands on what is for another face, and gives the batch's slots back.
-fn hand_on(pml: &Pml, Taken { batch, rail, polled, .. }: &mut Taken) {
-    let rail = &pml.rails()[*rail];
-    for (index, completion) in batch.completions().iter().enumerate() {
-        hand_on_one(rail.port().index(), batch, index, completion);
-    }
-    if let Some((source, polled)) = polled.take() {
+/// Brings a frame to the BTL, and gives its slots back.
+fn deliver(pml: &Pml, frame: &mut Frame) {
+    let rail = &pml.rails()[frame.rail];
+    poller::deliver(rail.port().index(), frame);
+    if let Some((source, polled)) = frame.polled.take() {
         events::end_batch(source, polled);
     }
-    if !batch.clear_of_requests()
+    if !frame.batch.clear_of_requests()
         && let Some(mut port) = rail.enter()
     {
-        port.release(batch);
-    }
-}
-
-/// Gives a completion to the face that it is for.
-fn hand_on_one(port: u8, batch: &Batch, index: usize, completion: &Completion) {
-    let face = match *completion {
-        Completion::Message { immediate, .. } => Tag(immediate.tag()).face(),
-        Completion::Request { token, .. } => RecordKind::of(token).face(),
-        Completion::PeerFailed { .. } | Completion::LinkChanged { .. } => {
-            // SAFETY: polled by the PML, which has dealt with it.
-            return unsafe { faces::tell_others(Face::Pml, port, batch, index) };
-        }
-    };
-    if face != Face::Pml {
-        // SAFETY: polled by the PML, and no face has dealt with it.
-        unsafe { faces::hand_on(face, port, batch, index) };
+        port.release(&mut frame.batch);
     }
 }
 
@@ -479,9 +458,9 @@ fn end_job(pml: &Pml) {
     unsafe { sys::ibex_abort(1) };
 }
 
-/// Says what the PML does with what another face has polled.
-pub(crate) fn fill_in() {
-    let poll: Option<fn() -> c_int> = Some(|| {
+/// The PML is in use, and polls for the BTL as well.
+pub(crate) fn begin() {
+    let poll = || {
         let Some(pml) = pml() else { return 0 };
         let Some(mut state) = pml.try_enter() else { return 0 };
         // Whoever asks waits for a rail.
@@ -489,22 +468,6 @@ pub(crate) fn fill_in() {
         let count = poll_here::<false>(pml, &mut state);
         leave(pml, state);
         count as c_int
-    });
-    // What has arrived is never put off; but a tool listens.
-    let show_arrived = || watch_polls(true);
-    let functions = Functions { handle, operations_done: |_| {}, show_arrived, poll, is_polled_for: |_| {} };
-    faces::fill_in(Face::Pml, functions);
-}
-
-/// Handles a completion that another face has polled.
-///
-/// # Safety
-/// That of [`faces::hand_on`].
-unsafe fn handle(port: u8, batch: &Batch, index: usize) {
-    let (Some(completion), Some(pml)) = (batch.completions().get(index), pml()) else { return };
-    let Some(rail) = pml.rails().iter().position(|rail| rail.port().index() == port) else { return };
-    // Another thread may be inside; this one is not.
-    let mut state = pml.enter().expect("no face hands on what it has polled while this thread is inside the PML");
-    handle_own(pml, &mut state, rail, completion);
-    leave(pml, state);
+    };
+    poller::set_pml(poller::Pml { poll, is_watched: || watch_polls(true) });
 }

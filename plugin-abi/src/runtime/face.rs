@@ -11,8 +11,3 @@ pub(crate) enum Face {
     /// The point-to-point management layer: MPI's messages themselves.
     Pml,
 }
-
-impl Face {
-    /// Every face.
-    pub(crate) const ALL: [Face; 2] = [Face::Btl, Face::Pml];
-}

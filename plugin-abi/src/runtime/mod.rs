@@ -3,8 +3,8 @@
 //! (`btl`, `pml`).
 //!
 //! `ports` opens ports once and `port` is one of them; `face` names the faces; `token` and `tag` say which face a
-//! request or a message is for, `progress` hands it what another has polled (`operation_chain`: the shortest way). `memory` registers memory; `modex` says
-//! who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
+//! request or a message is for; `poller` says which of them polls, and brings the other what is its, in a `frame` or, if it
+//! is an operation that is done, in an `operation_chain`. `memory` registers memory; `modex` says who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
 //! reasons not to take part, `copies` one of them: another libibex.so in the process. `variables` has parameters and
 //! counters; `component` what the structures of components share. `guard` keeps panics from C, `exclusive` callers from
 //! each other; `free_list` keeps records; `idle` is what a wait does while nothing happens; `watch` is what any face does while a tool listens, `listeners` who listens
@@ -15,6 +15,7 @@ pub(crate) mod copies;
 pub(crate) mod exclusive;
 pub(crate) mod face;
 pub(crate) mod failures;
+pub(crate) mod frame;
 pub(crate) mod free_list;
 pub(crate) mod guard;
 pub(crate) mod idle;
@@ -23,9 +24,9 @@ pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod modex;
 pub(crate) mod operation_chain;
+pub(crate) mod poller;
 pub(crate) mod port;
 pub(crate) mod ports;
-pub(crate) mod progress;
 pub(crate) mod refusal;
 pub(crate) mod tag;
 pub(crate) mod token;

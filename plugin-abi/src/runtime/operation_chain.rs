@@ -3,7 +3,7 @@
 //! found them to the BTL, which tells Open MPI when nothing is entered.
 //!
 //! So one costs whoever polls two stores, and no place in a batch. What did not succeed, and what a tool watches, is
-//! reported in the batch as ever. Filled by the polls of both faces (`btl/progress.rs`, `pml/progress.rs`), emptied by
+//! reported in the batch as ever. Filled by the polls (`btl/progress.rs`, `pml/progress.rs`), emptied by
 //! `btl/completion.rs`. Grade: hot. Threads: who has entered the port. Tests: below.
 
 use std::ptr::{NonNull, null_mut};

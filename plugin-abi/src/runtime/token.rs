@@ -89,7 +89,7 @@ mod tests {
     fn a_token_says_its_face_its_kind_and_its_record_whatever_its_number() {
         let mut value = 0_u64;
         let place = &raw mut value;
-        for face in Face::ALL {
+        for face in [Face::Btl, Face::Pml] {
             for kind in [0, 1].map(|kind| RecordKind::new(face, kind)) {
                 for number in [0, 1, u16::MAX] {
                     let token = kind.token(place, number);

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
 
-use super::progress;
+use super::poller;
 
 /// What callbacks must be fit for in a call of Open MPI's: MPI is on the stack.
 pub(crate) const SAFETY: Safety = Safety::MpiRestricted;
 
 /// Shows the messages that have arrived whole and were only noted.
 pub(crate) fn show_arrived() {
-    progress::show_arrived();
+    poller::show_arrived();
 }
 
 /// Shows all that has happened: for who is about to stop listening. Not from within a callback.
