@@ -57,7 +57,7 @@ fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
     (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
 }
 
-/// Where no other face does that: no peer is probed by a port that is down, and the user is told.
+/// Where the BTL does not do that: no peer is probed by a port that is down, and the user is told.
 fn divert(rail: &Rail, is_up: bool) {
     if poller::has_btl() {
         return;
@@ -110,7 +110,7 @@ fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     Some((failure, std::mem::replace(&mut sent.is_given_up, true)))
 }
 
-/// Says that a port is done without, where the other face does not.
+/// Says that a port is done without, where the BTL does not.
 fn tell(rail: &Rail, failure: &Failure, other: &str) {
     if poller::has_btl() && matches!(failure.cause, Cause::Connect(_)) {
         return;

@@ -2,9 +2,9 @@
 //! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any
 //! more.
 //!
-//! [`poll`] takes a batch of events and deals with all the PML's in order, inside; so messages keep their order though
+//! [`poll`] takes a frame of events and deals with all the PML's in order, inside; so messages keep their order though
 //! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that:
-//! callbacks, events of another face, the end of the job. A blocking call polls here first, and lets Open MPI's
+//! callbacks, frames with something for the BTL, the end of the job. A blocking call polls here first, and lets Open MPI's
 //! progress engine go on every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
 
 use std::ffi::c_int;
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     })
 }
 
-/// A tool listens, perhaps to the other face: what it is to be told is delivered.
+/// A tool listens: what it is to be told is delivered.
 #[cold]
 #[inline(never)]
 fn show() {
@@ -115,7 +115,7 @@ pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize
     }
 }
 
-/// Polls all there is, and while a tool listens asks the adapters when they have completed what another face has begun,
+/// Polls all there is, and while a tool listens asks the adapters when they have completed what the BTL has begun,
 /// as nothing of the PML's own is told by their clocks.
 pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> usize {
     if WATCHED && events::is_idle() {
