@@ -24,7 +24,7 @@ pub fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ':', ';', ' ', '\t', '\n']).filter(|name| !name.is_empty())
 }
 
-/// The name of an event without ibex's prefix, or that which it had before.
+/// The name of an event without its prefix: `ibex_`, or the former `btl_ibex_`.
 #[must_use]
 pub fn short(name: &str) -> &str {
     let name = name.strip_prefix("btl_").unwrap_or(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as one HTML page that needs nothing else: per test a plot and its table, then what the numbers depend on.
+//! Writes a report as one self-contained HTML page: a plot and a table for each test, then the test environment.
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 

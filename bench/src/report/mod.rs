@@ -75,7 +75,7 @@ pub struct Row {
 }
 
 impl Report {
-    /// Whether it is of a first table, which leaves out most of what can be measured.
+    /// Whether only a part was measured: the default table of `cargo xtask bench`.
     #[must_use]
     pub fn is_brief(&self) -> bool {
         self.brief.is_some()

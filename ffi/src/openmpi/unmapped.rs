@@ -51,7 +51,7 @@ static UCX: AtomicUsize = AtomicUsize::new(0);
 static STATE: Mutex<State> = Mutex::new(State { caches: 0, unset: None });
 
 struct State {
-    /// Caches that there are. With the last one the handler goes, as ibex may be closed then.
+    /// The number of open caches. When the last one closes, the handler is removed, as ibex may be closed then.
     caches: usize,
     /// Takes the handler away.
     unset: Option<UnsetHandler>,

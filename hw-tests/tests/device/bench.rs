@@ -33,7 +33,7 @@ fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     Ok(job.limit(Duration::from_mins(15)))
 }
 
-/// Each of so many sizes over each of these.
+/// Checks that the report has a row for each size over each of these transports.
 fn measured(outcome: &Outcome, sizes: usize, transports: &[&str]) -> Result<()> {
     for transport in transports {
         let rows = outcome.stdout.matches(&format!("\"transport\": \"{transport}\"")).count();

@@ -23,7 +23,7 @@ pub(super) enum Word {
     NotDone,
 }
 
-/// A message: what, for which record, and of a request where and from whom.
+/// A request or an answer: its kind and the number of the origin's record; a request also has the address and the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) word: Word,

@@ -252,7 +252,7 @@ fn unanswered(module: &Module, request: &Message, is_done: bool) {
     loss::end_job(module, Some(request.from), &messages::atomic_unanswered(&place, request.address, OPERAND, is_done));
 }
 
-/// The target has not done what a request of this process asks for.
+/// The target of an atomic operation answers that it was not done.
 #[cold]
 fn refused(number: u64, address: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };

@@ -395,6 +395,32 @@ pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
     }
 }
 
+/// Polls until the request of a blocking call is finished, and leaves the PML between the rounds.
+#[inline(always)]
+pub(crate) fn until<'pml>(
+    pml: &'pml Pml,
+    mut state: Entered<'pml, State>,
+    is_finished: impl Fn() -> bool,
+    poll: impl Fn(&Pml, &mut State) -> usize,
+) -> Entered<'pml, State> {
+    let mut idle = Idle::new();
+    loop {
+        let count = poll(pml, &mut state);
+        if is_finished() {
+            return state;
+        }
+        leave_call(pml, state);
+        if count == 0 {
+            idle.nothing_happened();
+        }
+        // It was entered by this call before.
+        state = pml.enter().expect("nothing calls back from inside");
+        if is_finished() {
+            return state;
+        }
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {

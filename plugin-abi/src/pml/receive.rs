@@ -17,7 +17,7 @@ use super::datatype::Data;
 use super::finish::{self, finish};
 use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
-use super::progress::{Idle, leave, leave_call, poll_here};
+use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
 use super::{passage, returning, watch};
@@ -447,22 +447,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
     // SAFETY: P1: the call's own; P3.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
     if !(is_matched && is_finished()) {
-        let mut idle = Idle::new();
-        loop {
-            let count = poll_here::<TOLD>(pml, &mut state);
-            if is_finished() {
-                break;
-            }
-            leave_call(pml, state);
-            if count == 0 {
-                idle.nothing_happened();
-            }
-            // It was entered by this call before.
-            state = pml.enter().expect("nothing calls back from inside");
-            if is_finished() {
-                break;
-            }
-        }
+        state = until(pml, state, is_finished, poll_here::<TOLD>);
     }
     // SAFETY: P1: finished, and the call's own; P3; its communicator lives; P4: `status`.
     let error = unsafe {

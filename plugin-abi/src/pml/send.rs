@@ -19,7 +19,7 @@ use super::datatype::{self, Data, Extent};
 use super::finish;
 use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
-use super::progress::{Idle, leave, leave_call, poll};
+use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
 use super::{passage, peer, protocol, returning, transmit, watch};
 use crate::runtime::exclusive::Entered;
@@ -262,18 +262,8 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
 unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: NonNull<Request>) {
     // SAFETY: P1: the call's own; P3.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
-    let mut idle = Idle::new();
-    while !is_finished() {
-        let count = poll(pml, &mut state);
-        if is_finished() {
-            break;
-        }
-        leave_call(pml, state);
-        if count == 0 {
-            idle.nothing_happened();
-        }
-        // It was entered by this call before.
-        state = pml.enter().expect("nothing calls back from inside");
+    if !is_finished() {
+        state = until(pml, state, is_finished, poll);
     }
     // SAFETY: P1: finished, and the call's own; P3; its communicator lives.
     unsafe {
@@ -294,9 +284,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let is_watched = unwatched().is_none();
     let owner = if is_watched { Owner::WatchedCall } else { Owner::Call };
     // SAFETY: P4.
-    let begun = unsafe {
-        if mode == Mode::Buffered { buffered(pml, outgoing, owner) } else { by_request(pml, outgoing, mode, owner) }
-    };
+    let begun = unsafe { start(pml, outgoing, mode, owner) };
     match begun {
         // SAFETY: P1: begun, and this call's own; P4: its communicator.
         Ok((state, Some(request))) => unsafe { wait(pml, state, request) },
@@ -315,13 +303,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4.
-    let begun = unsafe {
-        if mode == Mode::Buffered {
-            buffered(pml, outgoing, Owner::Mpi)
-        } else {
-            by_request(pml, outgoing, mode, Owner::Mpi)
-        }
-    };
+    let begun = unsafe { start(pml, outgoing, mode, Owner::Mpi) };
     match begun {
         Ok((state, request)) => {
             // SAFETY: P4; `place` is the out parameter; nobody is told of the request while the PML is entered. Without
@@ -337,17 +319,16 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 /// What a send returns that has begun: the right to the PML, and a request if MPI or a tool is to know it.
 type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
 
-/// Sends a message that has a request, which may be finished when this returns.
+/// Begins a send in any mode. Its request may be finished when this returns.
 ///
 /// # Safety
 /// P4.
 #[inline(always)]
-unsafe fn by_request<'pml>(
-    pml: &'pml Pml,
-    outgoing: &Outgoing,
-    mode: Mode,
-    owner: Owner,
-) -> Result<Begun<'pml>, c_int> {
+unsafe fn start<'pml>(pml: &'pml Pml, outgoing: &Outgoing, mode: Mode, owner: Owner) -> Result<Begun<'pml>, c_int> {
+    if mode == Mode::Buffered {
+        // SAFETY: P4.
+        return unsafe { buffered(pml, outgoing, owner) };
+    }
     // SAFETY: P4: the communicator, and a rank of it.
     let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };

@@ -7,7 +7,8 @@
 //! [`deliver`] when nothing is entered any more. Elsewhere the BTL polls for itself. A component says here what it does,
 //! once; the functions stay, as the library is never unmapped, and find nothing to do where their component has no port.
 //!
-//! Grade: hot ([`by_pml`], [`note_poll`]); what is delivered costs an indirect call. Threads: any. Tests: below.
+//! Grade: hot ([`by_pml`], [`note_poll`]); what is delivered costs an indirect call. Threads: any. Tests:
+//! the device tests in `hw-tests` of both components.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
