@@ -24,23 +24,33 @@ struct transfer {
     int32_t source, tag;
     uint32_t sequence, direction, peer;
 };
-static union {
+union element {
     struct arrived arrived;
     struct transfer transfer;
     unsigned char bytes[128];
-} arrived, ended;
+};
+static union element arrived, ended;
 static int arrivals, ends;
 
 static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)registration, (void)safety, (void)user;
-    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &arrived));
-    arrivals += arrived.arrived.tag >= 0;
+    union element element;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
+    if (element.arrived.tag >= 0) {
+        arrived = element;
+        arrivals++;
+    }
 }
 
+// Sends end, too, and may do so after the answer has come.
 static void on_end(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)registration, (void)safety, (void)user;
-    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &ended));
-    ends += ended.transfer.tag >= 0 && ended.transfer.direction == 1;
+    union element element;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
+    if (element.transfer.tag >= 0 && element.transfer.direction == 1) {
+        ended = element;
+        ends++;
+    }
 }
 
 static MPI_T_event_registration listen(const char *name, MPI_T_event_cb_function *callback) {

@@ -7,7 +7,7 @@
 use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::Test;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use hw_tests::{Ending, Job, Outcome};
 
 /// The tests of this file.
@@ -52,16 +52,18 @@ pub(crate) fn tests() -> Vec<Test> {
 /// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what
 /// it sends is not acknowledged any more, which its adapter says after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
-    let launch = Launch::new("rail_down", 2).arguments(&["--traffic", "8-8"]).with("btl_ibex_ack_timeout", "12");
-    let launch = launch.on_two_nodes().limit(80);
-    let interface = site.fabric(2)?.interface().to_owned();
-    let silence = Lossy { undo: format!("tc qdisc del dev {interface} ingress") };
-    let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
-               match ip protocol 17 0xff match ip dport 4791 0xffff action drop";
-    let outcome = launch.pulled(site, |pull| pull.run(&add.replace("IFACE", &interface)));
+    // The kernel loads tc's modules for a first filter that drops nothing. While it does so, a guest may stand still for
+    // longer than a short time-out takes to end the connection: 16 is 2 s with all repeats.
+    let drop_port = "tc filter add dev IFACE ingress protocol ip u32 match ip protocol 17 0xff match ip dport PORT 0xffff \
+                     action drop";
+    let unused = format!("tc qdisc add dev IFACE ingress; {}", drop_port.replace("PORT", "1"));
+    let silence = Lossy::new(site, &unused, "tc qdisc del dev IFACE ingress")?;
+    let roce = drop_port.replace("PORT", "4791").replace("IFACE", site.fabric(2)?.interface());
+    let launch = Launch::new("rail_down", 2).arguments(&["--traffic", "8-8"]).with("btl_ibex_ack_timeout", "16");
+    let outcome = launch.on_two_nodes().limit(80).pulled(site, |pull| pull.run(&roce));
     let restored = silence.restore(site);
     let outcome = outcome?;
-    restored?;
+    restored.with_context(|| outcome.to_string())?;
     ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
     ensure!(!outcome.success(), "the job succeeded over a network that was silent: {outcome}");
     // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
