@@ -65,9 +65,6 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
             devices::run(&workspace, &tests, arguments, &runs, &mut tally);
         }
     }
-    if arguments.end_with_open_mpi_5() {
-        devices::on_open_mpi_5(&workspace, &mut tally);
-    }
     if arguments.list {
         return Ok(if tally.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

@@ -2,10 +2,12 @@
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs.
 //!
 //! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
+//! It runs one test at a time and leaves about half of two processors idle, so the tests of the first device run beside
+//! those of the others.
 //! Called by [`super`]. Grade: setup. Tests: at the end of this file.
 
 use super::arguments::Arguments;
-use super::tally::Tally;
+use super::tally::{Lane, Tally};
 use crate::build::{self, Profile, Tests};
 use crate::series;
 use crate::workspace::Workspace;
@@ -111,10 +113,24 @@ pub(super) fn run(
         tally.done("the list", listed.context("cannot start the device tests"));
         return;
     }
-    for _ in 0..arguments.again {
+    let on = |runs: &[OnDevice<'_>], tally: &mut Tally| {
         for run in runs {
+            tally.name_lines(run.device);
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
+    };
+    let (first, others) = runs.split_at(runs.len().min(1));
+    for _ in 0..arguments.again {
+        let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| {
+            on(first, tally);
+            if arguments.end_with_open_mpi_5() {
+                on_open_mpi_5(workspace, tally);
+            }
+        })];
+        if !others.is_empty() {
+            lanes.push(Box::new(|tally| on(others, tally)));
+        }
+        tally.side_by_side(lanes);
     }
 }
 
@@ -146,12 +162,13 @@ fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> C
 }
 
 /// The tests of [`ON_5`]; where no Debian 13 root is to be had, they are skipped, and that is said.
-pub(super) fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
+fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
     if !matches!(series::place(Some(Series::V5)), Ok(series::Place::Debian13)) {
         return;
     }
     let mut arguments = ["test", "--mpi", "5", "--device", DEVICES[0]].map(OsString::from).to_vec();
     arguments.extend(ON_5.iter().flat_map(|test| ["--only", test]).map(OsString::from));
+    tally.name_lines("Open MPI 5");
     match series::command_in_debian13(workspace, &arguments) {
         Ok(mut command) => tally.all_of("device tests with Open MPI 5", &mut command),
         Err(error) => tally.skip(&format!("the tests with Open MPI 5: {error:#}")),

@@ -3,12 +3,14 @@
 //! and how long each part took.
 //!
 //! It runs the commands of the parts, shows what they print, and counts it. Called by [`super`]. Grade: setup; test
-//! programs run side by side on as many threads as there are processors. Tests: at the end of this file.
+//! programs run side by side on as many threads as there are processors, and so may lanes of several parts. Tests: at the
+//! end of this file.
 
 use crate::command::{shown, step};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -32,7 +34,14 @@ pub(super) struct Tally {
     flaky: Vec<String>,
     /// How long each part took that runs a command.
     pub(super) took: Vec<(String, Duration)>,
+    /// Whether other lanes run beside this one.
+    has_neighbours: bool,
+    /// What stands before each line that is shown.
+    before: String,
 }
+
+/// Parts that run one after the other, beside other lanes.
+pub(super) type Lane<'a> = Box<dyn FnOnce(&mut Tally) + Send + 'a>;
 
 impl Tally {
     /// Whether something ran, nothing failed, and not too much was done once more.
@@ -133,6 +142,39 @@ impl Tally {
         }
     }
 
+    /// Runs lanes side by side, and counts the parts of them all.
+    pub(super) fn side_by_side(&mut self, lanes: Vec<Lane<'_>>) {
+        let has_neighbours = lanes.len() > 1;
+        let counted: Vec<Self> = thread::scope(|scope| {
+            let run = |parts: Lane<'_>| {
+                let mut tally = Self { has_neighbours, ..Self::default() };
+                parts(&mut tally);
+                tally
+            };
+            let running: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(move || run(lane))).collect();
+            running.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        for lane in counted {
+            self.add(lane);
+        }
+    }
+
+    /// Names what the next lines are of, where other lanes show theirs between them.
+    pub(super) fn name_lines(&mut self, name: &str) {
+        if self.has_neighbours {
+            self.before = format!("{name}: ");
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.failures.extend(other.failures);
+        self.flaky.extend(other.flaky);
+        self.took.extend(other.took);
+    }
+
     /// Shows and counts what a test program wrote that has ended.
     fn count_ended(&mut self, program: &str, output: &Output) {
         let failed_before = self.failed;
@@ -149,34 +191,32 @@ impl Tally {
 
     /// Whether the program succeeded.
     fn count_output_of(&mut self, command: &mut Command) -> Result<bool> {
-        lines_of(command, |line| self.count(line))
+        lines_of(command, &self.before.clone(), |line| self.count(line))
     }
 
     /// Runs `cargo xtask test`, shows its output, and counts what its last line counts.
     pub(super) fn all_of(&mut self, name: &str, command: &mut Command) {
-        let mut inner = Self::default();
+        let mut inner = Self { before: self.before.clone(), ..Self::default() };
         let started = Instant::now();
         let ended = inner.last_line_of(command);
         self.took.push((name.to_owned(), started.elapsed()));
         match ended {
             Ok(success) => {
-                self.passed += inner.passed;
-                self.failed += inner.failed;
-                self.skipped += inner.skipped;
-                self.flaky.extend(inner.flaky);
-                let named = inner.failures.into_iter().map(|failure| format!("{name}: {failure}"));
-                self.failures.extend(named);
                 // It ended before it could count.
                 if !success && inner.failed == 0 {
                     self.fail(name.to_owned());
                 }
+                for failure in &mut inner.failures {
+                    *failure = format!("{name}: {failure}");
+                }
+                self.add(inner);
             }
             Err(error) => self.fail(format!("{name}: {error:#}")),
         }
     }
 
     fn last_line_of(&mut self, command: &mut Command) -> Result<bool> {
-        lines_of(command, |line| {
+        lines_of(command, &self.before.clone(), |line| {
             if let Some(failure) = line.strip_prefix("FAILED: ") {
                 self.failures.push(failure.to_owned());
             }
@@ -222,14 +262,15 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs a command, shows what it writes to its standard output and gives it line by line; says whether it succeeded.
-fn lines_of(command: &mut Command, mut take: impl FnMut(&str)) -> Result<bool> {
+/// Runs a command, shows what it writes to its standard output, each line behind `before`, and gives it line by line;
+/// says whether it succeeded.
+fn lines_of(command: &mut Command, before: &str, mut take: impl FnMut(&str)) -> Result<bool> {
     let line = shown(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
     let stdout = child.stdout.take().context("standard output is a pipe")?;
     for text in BufReader::new(stdout).split(b'\n') {
         let text = String::from_utf8_lossy(&text?).into_owned();
-        println!("{text}");
+        println!("{before}{text}");
         take(&text);
     }
     Ok(child.wait()?.success())
@@ -289,6 +330,22 @@ mod tests {
         let mut tally = Tally::default();
         tally.programs("none", vec![program("true")]);
         assert_eq!(tally.failures, ["none: not one test ran"]);
+    }
+
+    #[test]
+    fn lanes_that_run_side_by_side_are_counted_each() {
+        fn lane() -> Lane<'static> {
+            let script = "echo 'test a ... FAILED'; echo 'test result: 2 passed; 1 failed; 3 ignored'";
+            Box::new(move |tally| {
+                tally.name_lines("lane");
+                tally.tests("one", Command::new("sh").args(["-c", script]));
+                tally.skip("two");
+            })
+        }
+        let mut tally = Tally::default();
+        tally.side_by_side(vec![lane(), lane()]);
+        assert_eq!(tally.to_string(), "4 passed, 2 failed, 8 skipped");
+        assert_eq!((tally.failures, tally.took.len()), (vec!["a".to_owned(), "a".to_owned()], 2));
     }
 
     #[test]
