@@ -48,8 +48,14 @@ static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
 pub fn stamp() -> u64 {
     let now = if HAS_COUNTER.load(Ordering::Relaxed) { counter() } else { ask_clock() };
     let now = now.max(LAST.load(Ordering::Relaxed));
-    LAST.store(now, Ordering::Relaxed);
+    // Release: who sees this sees what was put into buffers before.
+    LAST.store(now, Ordering::Release);
     now
+}
+
+/// The last timestamp of the source.
+pub(super) fn last_stamp() -> u64 {
+    LAST.load(Ordering::Acquire)
 }
 
 #[cold]
@@ -121,7 +127,8 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
         return;
     }
     add(&MATCHING[2]);
-    if registration.ring.push(instance, registration.used).is_err() {
+    // These events are ordered by their timestamps alone.
+    if registration.ring.push(instance, 0, registration.used).is_err() {
         instance.source.source().count_dropped();
         registration.count_dropped(instance.source, 1);
     }

@@ -1,81 +1,225 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivers events from registrations' buffers, and reports dropped events.
+//! Delivers events from registrations' buffers in the order of their sources, and reports dropped events.
+//!
+//! Each registration has a buffer of its own, so several have events of one source. They are merged: of all buffers with a
+//! callback that may run here the one with the earliest event is next. How events compare, [`Order`] says. A buffer
+//! whose callbacks may not run here does not hold back the others.
 //!
 //! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //! Called by `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot
-//! where events flow: no allocation; no lock is held while a callback runs. Threads: any. Tests: `tests/buffers.rs`.
+//! where events flow: no allocation once it has seen as many buffers; no lock that others wait for is held while a
+//! callback runs. Threads: any. Tests: `tests/buffers.rs`, `tests/order.rs`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
+use super::direct;
 use super::event_type::Safety;
 use super::interest_mask::{self, BUFFERS};
 use super::registration::Registration;
 use super::registry::{self, Entry};
+use super::ring::First;
 use super::source::BufferedDeliveries;
 use super::thread::{self, Delivery};
 
-/// Whether a thread empties buffers.
-static EMPTYING: AtomicBool = AtomicBool::new(false);
-
-/// The registration to begin with, so that none is always last.
-static FIRST: AtomicUsize = AtomicUsize::new(0);
+/// Locked by the thread that empties buffers; what it needs for that, kept for its room.
+static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new() });
 
 /// The right to empty buffers; given back also when a callback panics.
-pub(super) struct Emptying;
+pub(super) struct Emptying(MutexGuard<'static, Buffers>);
+
+/// The buffers that are merged.
+struct Buffers {
+    /// Of each that has events: where its first stands in the order, its place in the list of registrations, and the
+    /// version of its callbacks.
+    earliest: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Places of all that are merged.
+    members: Vec<usize>,
+}
+
+/// In which order events of different buffers are delivered. Each buffer has events of one kind alone, and each source
+/// is of one kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Matching events: they have one source, by whose timestamps they are ordered.
+    Matching,
+    /// All others: by the numbers that they have got when they were put into buffers (`thread.rs`), as timestamps of
+    /// different clocks do not compare.
+    Others,
+}
+
+/// Until where buffers are emptied: of what comes meanwhile a part could be missed, and the rest delivered before it.
+///
+/// What is at or below this was put into its buffer before this was read, or its source has put nothing into any buffer
+/// since: a source is one control flow, which numbers an event, or stamps it, before it puts it into a buffer, and only
+/// then goes on to the next.
+#[derive(Clone, Copy)]
+pub(super) struct Until {
+    matching: u64,
+    others: u64,
+}
+
+impl Until {
+    pub(super) fn now() -> Until {
+        Until { matching: direct::last_stamp(), others: thread::last_number() }
+    }
+}
+
+/// How an attempt to empty buffers has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// All that was to be delivered is.
+    Done,
+    /// A callback has changed what a registration calls: its new callbacks are for what is left.
+    Changed,
+    /// A thread has yet to finish putting in the first event of a buffer, and where that stands is not known.
+    Unfinished,
+}
 
 impl Emptying {
     pub(super) fn try_new() -> Option<Emptying> {
-        // Constructed only by the thread that has the right, because its drop returns the right.
-        if EMPTYING.swap(true, Ordering::SeqCst) { None } else { Some(Emptying) }
+        match EMPTYING.try_lock() {
+            Ok(buffers) => Some(Emptying(buffers)),
+            // What a callback's panic has left is taken away before it is used.
+            Err(TryLockError::Poisoned(poisoned)) => Some(Emptying(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Delivers what the buffers hold up to `until`, at most `budget` events, those of `leaving`, a freed registration,
+    /// among them. Returns how many, and whether a thread has to finish before there is more.
+    pub(super) fn empty(
+        &mut self,
+        delivery: &mut Delivery<'_>,
+        budget: usize,
+        until: Until,
+        safety: Safety,
+        leaving: Option<&Entry>,
+    ) -> (usize, bool) {
+        interest_mask::clear_pending(BUFFERS);
+        let (mut count, mut is_unfinished) = (0, false);
+        for order in [Order::Matching, Order::Others] {
+            loop {
+                let all = registry::all_entries();
+                let list = List { all: &all, leaving };
+                let (delivered, ended) = self.0.merge(list, order, delivery, budget - count, until, safety);
+                count += delivered;
+                is_unfinished |= ended == Ended::Unfinished;
+                if ended != Ended::Changed {
+                    break;
+                }
+            }
+        }
+        // Here no callback may be fit for it; elsewhere one may.
+        let waits = |entry: &Entry| !entry.registration.ring.is_empty() && !entry.calls.is_empty();
+        if registry::all_entries().iter().any(waits) {
+            interest_mask::set_pending(BUFFERS);
+        }
+        (count, is_unfinished)
     }
 }
 
-impl Drop for Emptying {
-    fn drop(&mut self) {
-        EMPTYING.store(false, Ordering::SeqCst);
+/// Registrations whose buffers are emptied.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    all: &'a [Entry],
+    leaving: Option<&'a Entry>,
+}
+
+impl<'a> List<'a> {
+    fn iter(self) -> impl Iterator<Item = &'a Entry> {
+        self.all.iter().chain(self.leaving)
+    }
+
+    #[inline]
+    fn entry(self, place: usize) -> Option<&'a Entry> {
+        self.all.get(place).or(self.leaving)
     }
 }
 
-/// Empties buffers, up to so many events.
-pub(super) fn empty(delivery: &mut Delivery<'_>, budget: usize, safety: Safety) -> usize {
-    let Some(_emptying) = Emptying::try_new() else { return 0 };
-    if !interest_mask::is_pending(BUFFERS) || thread::is_first_thread_in_callback() {
-        return 0;
-    }
-    interest_mask::clear_pending(BUFFERS);
-    let all = registry::all_entries();
-    let (mut left, first) = (budget, FIRST.fetch_add(1, Ordering::Relaxed));
-    for index in 0..all.len() {
-        left -= drain(delivery, &all[(first + index) % all.len()], safety, left);
-    }
-    budget - left
+/// The right to take from the members' buffers.
+struct Draining<'a> {
+    list: List<'a>,
+    members: &'a [usize],
 }
 
-/// The right to take from a registration's buffer.
-struct Draining<'a>(&'a Registration);
+impl<'a> Draining<'a> {
+    fn members(&self) -> impl Iterator<Item = &'a Entry> {
+        let list = self.list;
+        self.members.iter().filter_map(move |place| list.entry(*place))
+    }
+}
 
 impl Drop for Draining<'_> {
     fn drop(&mut self) {
-        self.0.draining.store(false, Ordering::SeqCst);
+        self.members().for_each(|entry| entry.registration.draining.store(false, Ordering::SeqCst));
     }
 }
 
-/// Delivers up to `budget` events from one buffer, and tells what was lost. Returns how many.
-pub(super) fn drain(delivery: &mut Delivery<'_>, entry: &Entry, safety: Safety, budget: usize) -> usize {
-    let registration = &*entry.registration;
-    if registration.ring.is_empty() && !registration.has_unreported_drops() {
-        return 0;
-    }
-    if registration.draining.swap(true, Ordering::SeqCst) {
-        return 0;
-    }
-    let draining = Draining(registration);
-    let revision = registration.revision.load(Ordering::SeqCst);
-    let mut run = BufferedDeliveries::new();
-    let mut count = 0;
-    if let Some(callback) = entry.calls.fit(safety) {
-        while count < budget && registration.revision.load(Ordering::Relaxed) == revision {
+impl Buffers {
+    /// Delivers the events of one kind, up to `until`, and tells what was lost.
+    fn merge(
+        &mut self,
+        list: List<'_>,
+        order: Order,
+        delivery: &mut Delivery<'_>,
+        budget: usize,
+        until: Until,
+        safety: Safety,
+    ) -> (usize, Ended) {
+        self.members.clear();
+        self.earliest.clear();
+        for (place, entry) in list.iter().enumerate() {
+            let registration = &*entry.registration;
+            let has_something = !registration.ring.is_empty() || registration.has_unreported_drops();
+            if has_something && order.has(registration) && entry.calls.fit(safety).is_some() {
+                registration.draining.store(true, Ordering::SeqCst);
+                self.members.push(place);
+            }
+        }
+        let draining = Draining { list, members: &self.members };
+        let mut ended = Ended::Done;
+        for (&place, entry) in self.members.iter().zip(draining.members()) {
+            match order.first(&entry.registration) {
+                Some(first) => {
+                    let revision = entry.registration.revision.load(Ordering::SeqCst);
+                    self.earliest.push(Reverse((first, place, revision)));
+                }
+                None if entry.registration.ring.is_empty() => {}
+                None => ended = Ended::Unfinished,
+            }
+        }
+        let mut run = BufferedDeliveries::new();
+        let mut count = 0;
+        while ended == Ended::Done && count < budget {
+            let Some(mut earliest) = self.earliest.peek_mut() else { break };
+            let Reverse((first, place, revision)) = *earliest;
+            let Some(entry) = list.entry(place) else { break };
+            let registration = &*entry.registration;
+            if first > order.until(until) {
+                break;
+            }
+            if registration.revision.load(Ordering::SeqCst) != revision {
+                ended = Ended::Changed;
+                break;
+            }
+            let Some(callback) = entry.calls.fit(safety) else { break };
             let Some(instance) = registration.ring.pop(|_| registration.used) else { break };
+            match order.first(registration) {
+                Some(next) => {
+                    earliest.0.0 = next;
+                    drop(earliest);
+                }
+                None => {
+                    PeekMut::pop(earliest);
+                    if !registration.ring.is_empty() {
+                        ended = Ended::Unfinished;
+                    }
+                }
+            }
             // A loss is told before what its source raised after it.
             if entry.calls.must_report_drops(registration) {
                 entry.calls.report_drops(registration, safety);
@@ -83,19 +227,42 @@ pub(super) fn drain(delivery: &mut Delivery<'_>, entry: &Entry, safety: Safety, 
             run.count(instance.source);
             count += 1;
             callback(&instance, registration, safety);
-            // What the callback raised; for this registration it waits behind what is in the buffer.
+            // What the callback raised; for a member it waits behind what is in the buffer.
             delivery.deliver_staged();
         }
+        drop(run);
+        for entry in draining.members() {
+            if entry.calls.must_report_drops(&entry.registration) {
+                entry.calls.report_drops(&entry.registration, safety);
+                delivery.deliver_staged();
+            }
+        }
+        (count, ended)
     }
-    drop(run);
-    if entry.calls.must_report_drops(registration) {
-        entry.calls.report_drops(registration, safety);
-        delivery.deliver_staged();
+}
+
+impl Order {
+    fn has(self, registration: &Registration) -> bool {
+        registration.event_type.place_in_matching().is_some() == (self == Order::Matching)
     }
-    drop(draining);
-    // Here no callback may be fit for it; elsewhere one may.
-    if !registration.ring.is_empty() && !entry.calls.is_empty() {
-        interest_mask::set_pending(BUFFERS);
+
+    /// Where the first event of a buffer stands; `None` where there is none, or it is not finished.
+    #[inline]
+    fn first(self, registration: &Registration) -> Option<u64> {
+        let First { number, timestamp } = registration.ring.first()?;
+        Some(if self == Order::Matching { timestamp } else { number })
     }
-    count
+
+    fn until(self, until: Until) -> u64 {
+        if self == Order::Matching { until.matching } else { until.others }
+    }
+}
+
+/// Empties buffers, up to so many events, unless another thread does.
+pub(super) fn empty(delivery: &mut Delivery<'_>, budget: usize, safety: Safety) -> usize {
+    let Some(mut emptying) = Emptying::try_new() else { return 0 };
+    if !interest_mask::is_pending(BUFFERS) || thread::is_first_thread_in_callback() {
+        return 0;
+    }
+    emptying.empty(delivery, budget, Until::now(), safety, None).0
 }

@@ -7,11 +7,10 @@
 //! `tests/flush.rs`.
 
 use super::deliver;
-use super::drain::{Emptying, drain};
+use super::drain::{Emptying, Until};
 use super::event_type::Safety;
 use super::free::finish_freed_in;
 use super::interest_mask::{self, BUFFERS};
-use super::registry::{self, Entry};
 use super::thread::{self, Delivery};
 
 /// Whether a callback runs in this thread.
@@ -45,7 +44,7 @@ pub fn flush(safety: Safety) -> bool {
     true
 }
 
-/// Returns whether no other thread was emptying buffers.
+/// Returns whether no other thread was emptying buffers, nor in the way.
 #[cold]
 fn deliver_now(safety: Safety) -> bool {
     thread::with(&mut (), |thread, ()| {
@@ -63,28 +62,12 @@ fn deliver_now(safety: Safety) -> bool {
     })
 }
 
-/// Empties all buffers of what is in them now; false where another thread is at it.
+/// Empties all buffers of what is in them now; false where another thread is at it, or is putting in what comes next.
 fn empty_all(delivery: &mut Delivery<'_>, safety: Safety) -> bool {
-    let Some(_emptying) = Emptying::try_new() else { return false };
-    if interest_mask::clear_pending(BUFFERS) {
-        let all = registry::all_entries();
-        let waiting: Vec<usize> = all.iter().map(|entry| entry.registration.waiting() as usize).collect();
-        for (entry, waiting) in all.iter().zip(waiting) {
-            empty(delivery, entry, waiting, safety);
-        }
+    let Some(mut emptying) = Emptying::try_new() else { return false };
+    if !interest_mask::is_pending(BUFFERS) {
+        return true;
     }
-    true
-}
-
-/// Delivers so many events of a buffer, by the callbacks there are when each is, and tells what was lost.
-fn empty(delivery: &mut Delivery<'_>, entry: &Entry, waiting: usize, safety: Safety) {
-    let (mut left, id) = (waiting, entry.registration.id);
-    let mut delivered = drain(delivery, entry, safety, left);
-    // Fewer than asked for where a callback has changed the callbacks.
-    while delivered > 0 && delivered < left {
-        left -= delivered;
-        let all = registry::all_entries();
-        let Some(changed) = all.iter().find(|entry| entry.registration.id == id) else { return };
-        delivered = drain(delivery, changed, safety, left);
-    }
+    let (_, is_unfinished) = emptying.empty(delivery, usize::MAX, Until::now(), safety, None);
+    !is_unfinished
 }

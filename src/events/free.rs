@@ -5,10 +5,8 @@
 //! [`free`] removes it from the registry and finishes immediately if possible; if a thread is still in a callback, a
 //! later delivery finishes it ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests: `tests/free.rs`.
 
-use std::sync::atomic::Ordering;
-
 use super::direct;
-use super::drain::{Emptying, drain};
+use super::drain::{Emptying, Until};
 use super::event_type::Safety;
 use super::interest_mask::{self, FREES};
 use super::registration::{FreeCallback, Registration};
@@ -40,9 +38,9 @@ fn finish_freed(safety: Safety) {
 /// Finishes those that no thread can be in a callback of any more. Not from within a callback.
 pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
     while interest_mask::is_pending(FREES) && !direct::is_any_within() {
-        let Some(emptying) = Emptying::try_new() else { return };
+        let Some(mut emptying) = Emptying::try_new() else { return };
         let Some(pending) = registry::take_pending_free() else { return };
-        let unfinished = finish(thread, pending, safety);
+        let unfinished = finish(thread, &mut emptying, pending, safety);
         drop(emptying);
         if let Some(pending) = unfinished {
             registry::put_pending_free_back(pending);
@@ -51,16 +49,23 @@ pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
     }
 }
 
-/// Delivers the rest of a freed registration's buffer and says that it is gone; gives it back where its buffer is in
-/// use, or has something for a callback that may be called where it was freed, and not here.
-fn finish(thread: &Thread, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
+/// Delivers the rest of a freed registration's buffer, and what others' buffers have of before, and says that it is gone;
+/// gives it back where something waits for a callback that may be called where it was freed, and not here, or now.
+fn finish(
+    thread: &Thread,
+    emptying: &mut Emptying,
+    mut pending: PendingFree,
+    safety: Safety,
+) -> Option<PendingFree> {
     let registration = std::sync::Arc::clone(&pending.entry.registration);
     {
         let mut delivery = Delivery::new(thread);
-        drain(&mut delivery, &pending.entry, safety, usize::MAX);
+        if !registration.ring.is_empty() {
+            emptying.empty(&mut delivery, usize::MAX, Until::now(), safety, Some(&pending.entry));
+        }
         let calls = &pending.entry.calls;
-        let is_for_elsewhere = calls.fit(safety).is_none() && calls.fit(pending.safety).is_some();
-        if registration.draining.load(Ordering::SeqCst) || (is_for_elsewhere && !registration.ring.is_empty()) {
+        let is_for_later = calls.fit(safety).or(calls.fit(pending.safety)).is_some();
+        if is_for_later && !registration.ring.is_empty() {
             return Some(pending);
         }
         // No callback is fit for this place: nobody will have the rest.

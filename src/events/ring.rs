@@ -2,7 +2,7 @@
 //! A bounded buffer of instances with many producers and one consumer at a time.
 //!
 //! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence number, then the
-//! instance's words. So no access is unsafe: a word is at worst outdated, and the sequence number tells when it is
+//! instance's number and words. So no access is unsafe: a word is at worst outdated, and the sequence number tells when it is
 //! current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`;
 //! the taker makes it `p + capacity`, the next lap's.
 //!
@@ -40,12 +40,21 @@ impl Head {
     }
 }
 
+/// Where the oldest instance stands among those of other buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct First {
+    /// What [`Ring::push`] was told; none of [`Ring::push_alone`].
+    pub(super) number: u64,
+    pub(super) timestamp: u64,
+}
+
 /// Two lines of the cache; fills them, so that two slots share none.
 #[repr(align(128))]
 struct Slot {
     sequence: AtomicU64,
     /// [`Head`]
     head: AtomicU64,
+    number: AtomicU64,
     timestamp: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -78,6 +87,7 @@ impl Ring {
         let slot = |sequence: usize| Slot {
             sequence: AtomicU64::new(sequence as u64),
             head: AtomicU64::new(0),
+            number: AtomicU64::new(0),
             timestamp: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         };
@@ -99,13 +109,14 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Adds an instance, of which the first `used` words matter.
+    /// Adds an instance, of which the first `used` words matter. `number`: its place among all that are put into
+    /// buffers.
     ///
     /// # Errors
     /// [`Full`] when no slot is free; one that is being read is not free yet.
     // Inline, the caller would keep the instance's words in its own frame, whether they are needed or not.
     #[inline(never)]
-    pub(super) fn push(&self, instance: &EventInstance, used: usize) -> Result<(), Full> {
+    pub(super) fn push(&self, instance: &EventInstance, number: u64, used: usize) -> Result<(), Full> {
         let mut position = self.tail.next.load(Ordering::Relaxed);
         let slot = loop {
             let slot = self.slot(position);
@@ -131,6 +142,7 @@ impl Ring {
             }
         };
         slot.head.store(Head::new(instance.event_type, instance.source).0, Ordering::Relaxed);
+        slot.number.store(number, Ordering::Relaxed);
         slot.timestamp.store(instance.timestamp, Ordering::Relaxed);
         each_used(used, |index| slot.words[index].store(instance.words[index], Ordering::Relaxed));
         // Pairs with the acquire in `pop`: who sees this sequence sees the words.
@@ -170,6 +182,17 @@ impl Ring {
         let half = self.head.0.load(Ordering::Acquire) + self.slots.len() as u64 / 2;
         self.tail.free.store(half, Ordering::Relaxed);
         self.tail.next.load(Ordering::Relaxed) >= half
+    }
+
+    /// Where the oldest instance stands; `None` if there is none, or its producer has not finished.
+    #[inline]
+    pub(super) fn first(&self) -> Option<First> {
+        let position = self.head.0.load(Ordering::Relaxed);
+        let slot = self.slot(position);
+        (slot.sequence.load(Ordering::Acquire) == position + 1).then(|| First {
+            number: slot.number.load(Ordering::Relaxed),
+            timestamp: slot.timestamp.load(Ordering::Relaxed),
+        })
     }
 
     /// Removes the oldest instance; `None` if there is none, or its producer has not finished. `used` gives the number
@@ -247,9 +270,9 @@ mod tests {
         assert_eq!(ring.capacity(), 8);
         for lap in 0..3 {
             for number in 0..8 {
-                assert_eq!(ring.push(&instance(lap * 8 + number), WORDS), Ok(()));
+                assert_eq!(ring.push(&instance(lap * 8 + number), 0, WORDS), Ok(()));
             }
-            assert_eq!(ring.push(&instance(99), WORDS), Err(Full));
+            assert_eq!(ring.push(&instance(99), 0, WORDS), Err(Full));
             assert_eq!(ring.len(), 8);
             for number in 0..8 {
                 assert_eq!(ring.pop(|_| WORDS), Some(instance(lap * 8 + number)));
@@ -272,7 +295,7 @@ mod tests {
             }
             assert!(!put(99) && look() && !put(99));
             // Another way in takes the other half.
-            assert_eq!(ring.push(&instance(100), WORDS), Ok(()));
+            assert_eq!(ring.push(&instance(100), 0, WORDS), Ok(()));
             for number in 0..4 {
                 let out = ring.pop(|_| 3).expect("one is in");
                 assert_eq!(
@@ -286,9 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn where_the_oldest_stands_is_known_before_it_is_taken() {
+        let ring = Ring::new(2);
+        assert_eq!(ring.first(), None);
+        for number in [7, 9] {
+            assert_eq!(ring.push(&instance(10 * number), number, WORDS), Ok(()));
+        }
+        for number in [7, 9] {
+            assert_eq!(ring.first(), Some(First { number, timestamp: 10 * number }));
+            assert_eq!(ring.pop(|_| WORDS), Some(instance(10 * number)));
+        }
+        assert_eq!(ring.first(), None);
+    }
+
+    #[test]
     fn only_the_words_in_use_are_carried() {
         let ring = Ring::new(2);
-        assert_eq!(ring.push(&instance(7), 3), Ok(()));
+        assert_eq!(ring.push(&instance(7), 0, 3), Ok(()));
         let out = ring.pop(|_| 3).expect("one is in");
         assert_eq!((&out.words[..3], out.words[11]), (&[7; 3][..], 0));
     }
@@ -306,7 +343,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 1..=EACH {
                         let one = EventInstance { source: SourceId(thread), ..instance(number) };
-                        if ring.push(&one, WORDS).is_err() {
+                        if ring.push(&one, 0, WORDS).is_err() {
                             refused.fetch_add(1, Ordering::Relaxed);
                             std::thread::yield_now();
                         }

@@ -7,13 +7,13 @@
 //! callbacks do not nest and none runs under a lock of ibex. What still waits in a thread that ends goes into the
 //! registrations' buffers.
 //!
-//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and one per buffer it goes
-//! to). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
+//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and if it goes to buffers one
+//! more, and one for each). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
 //! moment. Threads: each its own. Tests: `tests/raise.rs`, `tests/threads.rs`.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::clock::HostTimestamp;
@@ -35,6 +35,18 @@ const ROOM: usize = 256;
 
 /// Whether more than one thread raises: callbacks may then run at the same time.
 static MULTITHREADED: AtomicBool = AtomicBool::new(false);
+
+/// The last number of an event that was put into buffers; the matching events have none (`direct.rs`).
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Who sees a number by this sees what was put into buffers before that was given.
+pub(super) fn last_number() -> u64 {
+    LAST_NUMBER.load(Ordering::Acquire)
+}
+
+fn next_number() -> u64 {
+    LAST_NUMBER.fetch_add(1, Ordering::AcqRel) + 1
+}
 
 /// Who was delivering when a second thread came: within a callback that need not be thread-safe, maybe.
 static FIRST_THREAD: Mutex<Option<GracePeriod>> = Mutex::new(None);
@@ -242,6 +254,7 @@ impl<'a> Delivery<'a> {
         // After this thread's entry: who sets it sees that, or is seen.
         let needed = if MULTITHREADED.load(Ordering::SeqCst) { safety.max(Safety::ThreadSafe) } else { safety };
         let source = instance.source.source();
+        let mut number = None;
         for entry in snapshot.list.iter() {
             let registration = &*entry.registration;
             if !registration.wants(instance, recipients) {
@@ -254,7 +267,7 @@ impl<'a> Delivery<'a> {
                 source.count_delivered();
                 callback(instance, registration, needed);
             } else {
-                put_into_buffer(registration, instance);
+                put_into_buffer(registration, instance, *number.get_or_insert_with(next_number));
             }
         }
     }
@@ -278,11 +291,11 @@ impl Drop for Delivery<'_> {
 }
 
 /// Puts an event into a registration's buffer; one without room loses it. By the control flow of the event's source,
-/// within a delivery.
+/// within a delivery. `number` is the same in all buffers, and was given before the event was put into the first.
 #[inline]
-fn put_into_buffer(registration: &Registration, instance: &EventInstance) {
+fn put_into_buffer(registration: &Registration, instance: &EventInstance, number: u64) {
     let source = instance.source.source();
-    if registration.ring.push(instance, registration.used).is_ok() {
+    if registration.ring.push(instance, number, registration.used).is_ok() {
         source.count_buffered();
     } else {
         source.count_dropped();
@@ -296,7 +309,8 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance) {
 #[cold]
 fn put(instance: &EventInstance, recipients: Recipients) {
     let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
-    wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance));
+    let number = next_number();
+    wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance, number));
 }
 
 /// Those of a list that want an event.

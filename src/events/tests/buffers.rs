@@ -99,6 +99,7 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
     deliver(usize::MAX, Safety::ThreadSafe);
     assert_eq!(*order.lock().expect("no panic"), [], "no callback is fit");
     deliver(usize::MAX, Safety::MpiRestricted);
+    deliver(usize::MAX, Safety::MpiRestricted);
     let order = order.lock().expect("no panic").clone();
     let place = |what| order.iter().position(|seen| *seen == what);
     assert!(order.len() == 4 && place(102) < place(5) && place(1) < place(2) && place(2) < place(5), "{order:?}");

@@ -19,6 +19,8 @@ mod held_up;
 #[cfg(loom)]
 mod models;
 #[cfg(not(loom))]
+mod order;
+#[cfg(not(loom))]
 mod ports;
 #[cfg(not(loom))]
 mod raise;

@@ -25,7 +25,7 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
             .map(|source| {
                 let ring = Arc::clone(&ring);
                 thread::spawn(move || {
-                    (1..=2).filter(|&number| ring.push(&instance(source, number), 1).is_err()).count()
+                    (1..=2).filter(|&number| ring.push(&instance(source, number), number, 1).is_err()).count()
                 })
             })
             .collect();

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The events of a source are delivered from buffers in the order in which they happened, whichever registrations they
+//! are for.
+
+use super::*;
+use crate::events::deliver::deliver_counted;
+use crate::events::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What several registrations have seen, in the order of the calls.
+#[derive(Clone, Default)]
+struct Together(Arc<Mutex<Vec<(SourceId, u64)>>>);
+
+impl Together {
+    fn registration(&self, event_type: TypeId, level: Safety, options: Options) -> Arc<Registration> {
+        let registration = register(event_type, options);
+        let seen = Arc::clone(&self.0);
+        let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+            seen.lock().expect("no panic").push((instance.source, instance.timestamp));
+        });
+        set_callback(&registration, level, Some(callback)).expect("it is not freed");
+        registration
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().expect("no panic").len()
+    }
+
+    /// How often a source's events went back in time.
+    fn steps_back(&self) -> usize {
+        let mut last = HashMap::new();
+        let seen = self.0.lock().expect("no panic");
+        seen.iter().filter(|(source, time)| last.insert(*source, *time).is_some_and(|before| before > *time)).count()
+    }
+}
+
+fn matching(place: usize) -> TypeId {
+    TypeId::of_matching(place).expect("there is one")
+}
+
+/// Raises an event of one of five types, of three sources.
+fn raise_one(which: usize, port: SourceId, raw: u64, registrations: &[Arc<Registration>]) {
+    match which {
+        0 => raise_number(1),
+        1 => raise(Safety::MpiRestricted, PortAsync::default),
+        2 => stage_stamped(port, raw, None, PutComplete::default),
+        3 => stage_stamped(port, raw, None, GetComplete::default),
+        place => {
+            let event_type = matching(place);
+            let instance = MatchingEvent::default().instance(event_type, matching_source(), stamp());
+            let wanting = registrations.iter().filter(|registration| registration.event_type == event_type);
+            wanting.for_each(|registration| keep(registration, &instance));
+        }
+    }
+}
+
+const TYPES: usize = 7;
+
+static RAW: AtomicU64 = AtomicU64::new(1);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_raised_and_delivered_when_no_source_goes_back_in_time(
+        wanted in proptest::collection::vec((0..TYPES, any::<bool>()), 1..12),
+        steps in proptest::collection::vec((0..TYPES + 3, 1_usize..20), 1..60),
+    ) {
+        let _alone = alone();
+        let clock = PortClock {
+            name: "order:1".to_owned(),
+            gid: [0; 16],
+            ticks_per_second: 1_000_000_000,
+            bits: 63,
+            window: 1,
+            room: 4096,
+            read_clock: None,
+        };
+        let port = open_port(clock).expect("there is room");
+        // Those whose callbacks may do anything are delivered elsewhere, and do not hold back the others.
+        let (here, elsewhere) = (Together::default(), Together::default());
+        let event_type = |which| match which {
+            0 => DeviceAsync::TYPE,
+            1 => PortAsync::TYPE,
+            2 => PutComplete::TYPE,
+            3 => GetComplete::TYPE,
+            place => matching(place),
+        };
+        let registrations: Vec<_> = wanted
+            .iter()
+            .map(|&(which, is_here)| {
+                let (together, level) = if is_here { (&here, Safety::ThreadSafe) } else { (&elsewhere, Safety::None) };
+                together.registration(event_type(which), level, buffered(4096))
+            })
+            .collect();
+        for (step, count) in steps {
+            match step {
+                which if which < TYPES => {
+                    for _ in 0..count {
+                        // The adapter's clock goes on from case to case.
+                        let raw = RAW.fetch_add(10, Ordering::Relaxed);
+                        raise_one(which, port, raw, &registrations);
+                    }
+                }
+                TYPES => deliver(count, Safety::MpiRestricted),
+                _ => deliver_pending(Safety::None),
+            }
+        }
+        let waiting = |registrations: &[Arc<Registration>]| registrations.iter().map(|one| one.waiting()).sum::<u64>();
+        close_port(port, Safety::MpiRestricted);
+        prop_assert!(flush(Safety::None));
+        prop_assert_eq!((here.steps_back(), elsewhere.steps_back()), (0, 0));
+        prop_assert_eq!(waiting(&registrations), 0);
+        prop_assert_eq!(registrations.iter().map(|one| one.dropped()).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
+    const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
+    let _alone = alone();
+    let together = Together::default();
+    let registrations = [DeviceAsync::TYPE, PortAsync::TYPE, DeviceAsync::TYPE]
+        .map(|event_type| together.registration(event_type, Safety::ThreadSafe, buffered(1024)));
+    let running = AtomicUsize::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for number in 0..EACH {
+                    if number % 2 == 0 {
+                        raise_number(1);
+                    } else {
+                        raise(Safety::MpiRestricted, PortAsync::default);
+                    }
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        while running.load(Ordering::Acquire) > 0 {
+            // Often all of it, so that what is put into a buffer meanwhile would be missed.
+            deliver_counted(usize::MAX, Safety::ThreadSafe);
+        }
+    });
+    assert!(flush(Safety::ThreadSafe));
+    assert_eq!(together.steps_back(), 0);
+    let lost: u64 = registrations.iter().map(|one| one.dropped()).sum();
+    assert_eq!(together.len() + lost as usize, 3 * (EACH + EACH / 2));
+}
+
+#[test]
+fn what_a_freed_registration_has_comes_after_what_others_have_of_before() {
+    let _alone = alone();
+    let together = Together::default();
+    let options = buffered(8);
+    let first = together.registration(DeviceAsync::TYPE, Safety::ThreadSafe, options);
+    let _second = together.registration(PortAsync::TYPE, Safety::ThreadSafe, options);
+    raise(Safety::MpiRestricted, PortAsync::default);
+    raise_number(1);
+    raise(Safety::MpiRestricted, PortAsync::default);
+    free(&first, Safety::ThreadSafe, None).expect("live");
+    deliver_all();
+    assert_eq!((together.len(), together.steps_back()), (3, 0));
+}
+
+#[test]
+fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
+    let _alone = alone();
+    let together = Together::default();
+    let changed = together.registration(PortAsync::TYPE, Safety::ThreadSafe, buffered(8));
+    let (later, also) = (together.clone(), Arc::clone(&changed));
+    let changing: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        later.0.lock().expect("no panic").push((instance.source, instance.timestamp));
+        let again = later.clone();
+        let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+            again.0.lock().expect("no panic").push((instance.source, instance.timestamp));
+        });
+        set_callback(&also, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+    });
+    let _changes = listen(buffered(8), changing);
+    for _ in 0..3 {
+        raise_number(1);
+        raise(Safety::MpiRestricted, PortAsync::default);
+    }
+    assert_eq!(deliver_all(), 6);
+    assert_eq!((together.len(), together.steps_back()), (6, 0));
+    assert_eq!(changed.waiting(), 0);
+}
