@@ -188,3 +188,23 @@ fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
     assert_eq!((together.len(), together.steps_back()), (6, 0));
     assert_eq!(changed.waiting(), 0);
 }
+
+#[test]
+fn what_is_put_into_buffers_while_they_are_emptied_waits_for_the_next_time() {
+    let _alone = alone();
+    let together = Together::default();
+    let _first = together.registration(DeviceAsync::TYPE, Safety::ThreadSafe, buffered(8));
+    let (seen, raised) = (Arc::clone(&together.0), Mutex::new(false));
+    let raising: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        seen.lock().expect("no panic").push((instance.source, instance.timestamp));
+        if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
+            raise_number(1);
+            raise(Safety::MpiRestricted, PortAsync::default);
+        }
+    });
+    let second = register(PortAsync::TYPE, buffered(8));
+    set_callback(&second, Safety::ThreadSafe, Some(raising)).expect("it is not freed");
+    (0..2).for_each(|_| raise(Safety::MpiRestricted, PortAsync::default));
+    assert_eq!((deliver_all(), deliver_all()), (2, 2));
+    assert_eq!((together.len(), together.steps_back()), (4, 0));
+}
