@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A sentence, the program, its arguments, and on how many ranks.
-const CHECKED: [(&str, &str, &[&str], usize); 16] = [
+const CHECKED: [(&str, &str, &[&str], usize); 17] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
         "callbacks of MPI_T that may do anything get all that happened where the tool calls",
@@ -26,6 +26,7 @@ const CHECKED: [(&str, &str, &[&str], usize); 16] = [
     ),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", &[], 2),
+    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
     ("PERUSE measures what lies between two events", "peruse_examples", &["between"], 2),
     ("PERUSE refuses events of queues that the transport has not", "peruse_examples", &["searches"], 2),
@@ -41,7 +42,8 @@ const CHECKED: [(&str, &str, &[&str], usize); 16] = [
 ];
 
 /// Those that are run where ibex does the matching: the same.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 12] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 13] = [
+    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
