@@ -3,8 +3,8 @@
 //! it.
 //!
 //! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
-//!   flow with one clock: a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means that each
-//!   registration gets its events by timestamp (`reorder_buffer.rs`).
+//!   flow with one clock: a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means that
+//!   callbacks get its events by timestamp (`reorder_buffer.rs`, `drain.rs`).
 //! - A *registration* ([`Registration`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or
 //!   by a buffer.
 //! - A *site* tests one word ([`has_interest`], [`interest`]; progress tests all of it, [`is_idle`]:
