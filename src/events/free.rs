@@ -51,12 +51,7 @@ pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
 
 /// Delivers the rest of a freed registration's buffer, and what others' buffers have of before, and says that it is gone;
 /// gives it back where something waits for a callback that may be called where it was freed, and not here, or now.
-fn finish(
-    thread: &Thread,
-    emptying: &mut Emptying,
-    mut pending: PendingFree,
-    safety: Safety,
-) -> Option<PendingFree> {
+fn finish(thread: &Thread, emptying: &mut Emptying, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
     let registration = std::sync::Arc::clone(&pending.entry.registration);
     {
         let mut delivery = Delivery::new(thread);

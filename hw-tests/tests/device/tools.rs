@@ -42,8 +42,9 @@ const CHECKED: [(&str, &str, &[&str], usize); 17] = [
 ];
 
 /// Those that are run where ibex does the matching: the same.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 13] = [
+const OVER_THE_PML: [(&str, &str, &[&str], usize); 14] = [
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
+    ("callbacks of PERUSE find in the buffer what they are told is there", "peruse_in_place", &[], 2),
     ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
@@ -118,6 +119,13 @@ pub(crate) fn tests() -> Vec<Test> {
         let is_on_each_device = QUICK_ON_EACH_DEVICE.contains(&program);
         tests.push(if is_on_each_device { test.quick_on_each_device() } else { test.quick() });
     }
+    tests.push(Test::new(
+        "by shared memory, callbacks of PERUSE find in the buffer what they are told is there",
+        |site| {
+            let launch = Launch::new("peruse_in_place", 2).with("pml", "ibex").with("btl", "self,sm,ibex");
+            launch.with("btl_sm_single_copy_mechanism", "none").passes(site)
+        },
+    ));
     tests.extend(told_protocols());
     // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {

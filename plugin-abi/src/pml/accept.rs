@@ -148,7 +148,10 @@ pub(crate) unsafe fn announced(
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
         // SAFETY: P1: a receive that is not finished; P3. No bytes are to come.
-        unsafe { watch::piece(&mut *request.as_ptr(), true, true) };
+        unsafe {
+            watch::begins(&mut *request.as_ptr());
+            watch::ends(&mut *request.as_ptr());
+        }
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: P1: a receive that is not finished, and nothing is to come.
         return unsafe { finish(state, request) };

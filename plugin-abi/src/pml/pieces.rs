@@ -57,8 +57,10 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
-    // SAFETY: P1: a receive that is not finished; P3.
-    unsafe { watch::piece(r, offset == 0, is_complete) };
+    if offset == 0 {
+        // SAFETY: P1: a receive that is not finished; P3.
+        unsafe { watch::begins(r) };
+    }
     if r.extent.start.is_null() {
         // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
         if offset == 0 {
@@ -75,10 +77,15 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
         // SAFETY: P2: no more is wanted than there is room for; `from` has at least `length` bytes.
         unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
     }
+    if !is_complete && offset > 0 {
+        // SAFETY: P1: a receive that is not finished; P3.
+        unsafe { watch::continues(r) };
+    }
     if is_complete {
         state.transfers.end(id);
         // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
         unsafe {
+            watch::ends(r);
             flight::copied(r);
             r.transfer = Transfer::None;
             r.convertor = None;
@@ -178,7 +185,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
             return;
         }
         // SAFETY: P1: a send that is not finished; P3.
-        unsafe { watch::piece(r, offset == 0, is_last) };
+        unsafe { watch::piece_sent(r, offset == 0, is_last) };
     }
 }
 
@@ -211,7 +218,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
         return;
     }
     // SAFETY: P1: a send that is not finished; P3.
-    unsafe { watch::piece(r, offset == 0, is_last) };
+    unsafe { watch::piece_sent(r, offset == 0, is_last) };
 }
 
 /// The port that was to send a piece has failed. True: another one has it.
@@ -260,7 +267,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         let is_last = sending.is_all();
         let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
         // SAFETY: P1: a send that is not finished; P3.
-        unsafe { watch::piece(r, offset == 0, is_last) };
+        unsafe { watch::piece_sent(r, offset == 0, is_last) };
         if is_done {
             r.transfer = Transfer::None;
             r.convertor = None;

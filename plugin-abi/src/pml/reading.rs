@@ -112,7 +112,7 @@ pub(crate) unsafe fn read_done(
     } else {
         // SAFETY: P1: a receive that is being read; P3.
         unsafe {
-            watch::piece(r, false, false);
+            watch::continues(r);
             post(rail, state, request);
         }
     }

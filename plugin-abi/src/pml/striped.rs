@@ -214,7 +214,7 @@ pub(crate) unsafe fn read_done(
         return unsafe { end(pml, state, request) };
     } else {
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::piece(r, false, false) };
+        unsafe { watch::continues(r) };
     }
     // SAFETY: P1: a receive that is being read by several ports.
     unsafe { post(pml, state, request) };

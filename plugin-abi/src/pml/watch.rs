@@ -315,18 +315,28 @@ unsafe fn has_message(
     }
 }
 
-/// A piece has gone to the adapter, or is where it belongs.
+/// A piece, neither the first nor the last, has gone to the adapter, or is where it belongs.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn piece(of: &mut Request, is_first: bool, is_last: bool) {
+pub(crate) unsafe fn continues(of: &mut Request) {
+    // SAFETY: P1: not finished; P3.
+    unsafe { request(of, Event::XferContinue) };
+}
+
+/// A piece of a send has gone to the adapter.
+///
+/// # Safety
+/// P1: a request that is not finished; P3: the PML is entered.
+#[inline]
+pub(crate) unsafe fn piece_sent(of: &mut Request, is_first: bool, is_last: bool) {
     // SAFETY: P1: not finished; P3.
     unsafe {
         if is_first && of.told == Told::Nothing {
             begins(of);
         } else if !is_last {
-            request(of, Event::XferContinue);
+            continues(of);
         }
         if is_last {
             ends(of);
