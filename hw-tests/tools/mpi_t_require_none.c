@@ -9,7 +9,7 @@
 enum { TAG = 78, MESSAGES = 1000, ELEMENT_TAG = 7 };
 
 static struct {
-    int events, dropped, within, sums;
+    int events, dropped, freed, within, sums;
     MPI_Comm comm; // to communicate on from within, MPI_COMM_NULL: not
     pthread_t thread;
 } heard;
@@ -101,6 +101,17 @@ static void *calls(void *unused) {
     return unused;
 }
 
+static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety, (void)user;
+    heard.freed++;
+    heard.thread = pthread_self();
+}
+
+static void *frees(void *registration) {
+    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(*(MPI_T_event_registration *)registration, NULL, on_freed));
+    return NULL;
+}
+
 // MPI was initialised for calls in the main thread.
 static void not_in_threads_that_may_not(MPI_Comm comm) {
     pthread_t thread;
@@ -117,6 +128,23 @@ static void not_in_threads_that_may_not(MPI_Comm comm) {
     check_end_case();
 }
 
+static void nor_where_such_a_thread_frees_it(MPI_Comm comm) {
+    pthread_t thread;
+    check_case("nor_where_such_a_thread_frees_it");
+    MPI_T_event_registration registration = listen_to(comm);
+    exchange(comm, MESSAGES);
+    pthread_create(&thread, NULL, frees, &registration);
+    pthread_join(thread, NULL);
+    check_int("none", 0, heard.events);
+    check_int("it is not gone before it has them", 0, heard.freed);
+    check_int("flush", MPI_SUCCESS, ibex_events_flush());
+    check_int("all of them", MESSAGES, heard.events);
+    check_int("then it is", 1, heard.freed);
+    check_true("here", pthread_equal(heard.thread, pthread_self()));
+    check_int("lost", 0, heard.dropped);
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
     int provided, level;
     MPI_Comm comm, own;
@@ -129,7 +157,7 @@ int main(int argc, char **argv) {
     all_are_seen(comm);
     callbacks_communicate(comm, own);
     if (level < MPI_THREAD_SERIALIZED)
-        not_in_threads_that_may_not(comm);
+        not_in_threads_that_may_not(comm), nor_where_such_a_thread_frees_it(comm);
     MPI_OK(MPI_Comm_free(&own));
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();

@@ -16,12 +16,27 @@ use super::thread::{self, Delivery, Thread};
 /// Frees a registration. It gets no more events; the events in its buffer are delivered; then, when no thread can be
 /// within one of its callbacks, `on_free` is called once: before this function returns if possible, otherwise from a
 /// later delivery that permits the callbacks of the waiting events. May be called within one of its own callbacks.
-/// `safety` is the level that callbacks must have here.
+/// `safety` is the level that callbacks must have here. What no callback of that level waits for is lost, and counted.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
 pub fn free(registration: &Registration, safety: Safety, on_free: Option<FreeCallback>) -> Result<(), AlreadyFreed> {
     registry::remove(registration, safety, on_free)?;
+    finish_freed(safety);
+    Ok(())
+}
+
+/// As [`free`], but what waits for callbacks that may do anything is not lost: where they may not be called here,
+/// it and `on_free` wait for a place where they may.
+///
+/// # Errors
+/// [`AlreadyFreed`].
+pub fn free_by_tool(
+    registration: &Registration,
+    safety: Safety,
+    on_free: Option<FreeCallback>,
+) -> Result<(), AlreadyFreed> {
+    registry::remove(registration, Safety::None, on_free)?;
     finish_freed(safety);
     Ok(())
 }

@@ -57,7 +57,7 @@ pub use direct::{
 };
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
 pub use flush::{deliver_pending, flush, is_delivering};
-pub use free::free;
+pub use free::{free, free_by_tool};
 pub use instance::EventInstance;
 pub(crate) use interest_mask::ordered_interest;
 pub use interest_mask::{

@@ -16,6 +16,7 @@ use super::host::{self, Code, Info};
 use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
 use super::matching;
+use super::require_none;
 use crate::runtime::variables::events as defaults;
 use crate::runtime::watch;
 
@@ -376,6 +377,5 @@ pub(crate) fn free(
         // Now no callback of it runs any more.
         drop(listener);
     });
-    // Called by the tool, from wherever it may call: nothing is asked of its callbacks that it does not know.
-    events::free(&registration, Safety::None, Some(on_free)).map_err(|_| Code::InvalidHandle)
+    events::free_by_tool(&registration, require_none::required_safety(), Some(on_free)).map_err(|_| Code::InvalidHandle)
 }

@@ -28,7 +28,7 @@ pub(super) fn deliver() {
 }
 
 /// What this place asks of callbacks. A tool may call the interface in a thread that may not call MPI, or not now.
-fn required_safety() -> Safety {
+pub(super) fn required_safety() -> Safety {
     if host::may_call_mpi() { Safety::None } else { watch::SAFETY }
 }
 

@@ -179,6 +179,8 @@ static void environment(void)
     char **env = NULL;
     HOLDS(told("OMPI_MCA_mpi_show_handle_leaks=0") == 1);
     HOLDS(told("IBEX_BYTES=\xff\xfe=\x80") == 1);
+    HOLDS(told("PRTE_MCA_prte_verbose=0") == 1);
+    HOLDS(told("RDMAV_FORK_SAFE=0") == 1);
     HOLDS(told("OF_ANOTHER=1") == 0);
     setenv("IBEX_LATER", "1", 1);
     HOLDS(told("IBEX_LATER=1") == 0);
@@ -438,6 +440,8 @@ int main(int argc, char **argv)
     setenv("OMPI_MCA_mpi_show_handle_leaks", "0", 1);
     setenv("IBEX_BYTES", "\xff\xfe=\x80", 1);
     setenv("OF_ANOTHER", "1", 1);
+    setenv("PRTE_MCA_prte_verbose", "0", 1);
+    setenv("RDMAV_FORK_SAFE", "0", 1);
     constants();
     before(PERUSE_ERR_MPI_INIT);
     MPI_Init(&argc, &argv);
