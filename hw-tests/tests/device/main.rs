@@ -15,7 +15,7 @@
 //! hosts, and [`bench`] measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex
 //! and the logger, [`recorder`] its traces, [`waits`] who is late by them. [`listed`] sees to it that no program is
 //! forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the nodes, one fabric at
-//! a time.
+//! a time; [`host`] keeps tests apart that another process runs.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 
@@ -32,6 +32,7 @@ mod engine;
 mod faults;
 mod flight;
 mod forks;
+mod host;
 mod launch;
 mod listed;
 mod local;
@@ -149,6 +150,7 @@ fn trial(test: Test, site: Option<Arc<Mutex<Site>>>) -> Trial {
         let site = site.ok_or("no device was asked for")?;
         // A test that panicked leaves a site that can still be used.
         let mut site = site.lock().unwrap_or_else(PoisonError::into_inner);
+        let _place = host::Place::take(test.is_alone).map_err(|error| Failed::from(format!("{error:#}")))?;
         let started = Instant::now();
         let mut done = test.run(&mut site);
         if let Err(error) = &done

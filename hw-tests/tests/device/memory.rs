@@ -9,18 +9,19 @@ use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
-use std::fs::File;
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    vec![
+    [
         Test::on_emulated("slots and the memory of messages are registered with relaxed ordering", of_messages),
         Test::on_emulated("windows and the targets of atomics are registered with strict ordering", of_windows),
         Test::on_emulated("no memory is registered with relaxed ordering where it is not wanted", unwanted),
         Test::on_emulated("an adapter that refuses relaxed ordering is used without", refused),
-        Test::on_emulated("slots lie in explicit huge pages where the job may take them", in_explicit_pages),
-        Test::on_emulated("slots lie in other pages where the job may not take explicit ones", in_other_pages),
+        Test::on_emulated("slots lie in explicit huge pages where the job may take them", in_explicit_pages).alone(),
+        Test::on_emulated("slots lie in other pages where the job may not take explicit ones", in_other_pages).alone(),
     ]
+    .map(Test::device_independent)
+    .into()
 }
 
 /// `enum ibv_access_flags`.
@@ -115,22 +116,18 @@ fn read(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The host's pool, of another size, locked against other processes that test with it; has its former size again when
-/// dropped.
+/// The host's pool, of another size; has its former size again when dropped.
 struct Pool {
     before: usize,
-    _lock: File,
 }
 
 impl Pool {
     /// With so many free pages, or why not.
     fn with(pages: usize) -> Result<Pool, String> {
-        let lock = File::open(POOL[0]).and_then(|file| file.lock().map(|()| file));
-        let lock = lock.map_err(|error| format!("{}: {error}", POOL[0]))?;
         let before = read(POOL[0]).ok_or_else(|| format!("the kernel has no {}", POOL[0]))?;
         let used = before.saturating_sub(read(POOL[1]).ok_or_else(|| format!("the kernel has no {}", POOL[1]))?);
         std::fs::write(POOL[0], (used + pages).to_string()).map_err(|error| format!("{}: {error}", POOL[0]))?;
-        let pool = Pool { before, _lock: lock };
+        let pool = Pool { before };
         match read(POOL[1]) {
             Some(free) if free == pages => Ok(pool),
             free => Err(format!("the host has {free:?} free huge pages instead of {pages}")),

@@ -31,6 +31,8 @@ pub(crate) struct Test {
     pub(crate) tier: Tier,
     /// Whether what it tests is the same on every device: a parameter's bounds, what a tool is shown.
     pub(crate) device_independent: bool,
+    /// Whether it changes the host, so that no other test may run on it.
+    pub(crate) is_alone: bool,
 }
 
 type Run = Box<dyn Fn(&mut Site) -> Result<()> + Send>;
@@ -38,7 +40,8 @@ type Run = Box<dyn Fn(&mut Site) -> Result<()> + Send>;
 impl Test {
     pub(crate) fn new(name: impl Into<String>, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Self {
         let name = name.into().replace(' ', "_");
-        Self { name, run: Box::new(run), needs: Needs::Nothing, tier: Tier::All, device_independent: false }
+        let (needs, tier) = (Needs::Nothing, Tier::All);
+        Self { name, run: Box::new(run), needs, tier, device_independent: false, is_alone: false }
     }
 
     /// A test that describes adapters of its own; skipped where they are not emulated.
@@ -66,6 +69,11 @@ impl Test {
     /// The same, of which a run on one device is enough.
     pub(crate) fn device_independent(self) -> Self {
         Self { device_independent: true, ..self }
+    }
+
+    /// The same, while no other test runs on this host.
+    pub(crate) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// The same in the quick tier, on emulated adapters and on adapters of this machine.
