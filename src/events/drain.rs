@@ -31,11 +31,13 @@ static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new
 /// The right to empty buffers; given back also when a callback panics.
 pub(super) struct Emptying(MutexGuard<'static, Buffers>);
 
+/// Of each buffer that has events: where its first stands in the order, its place in the list of registrations, and the
+/// version of its callbacks.
+type Heads = BinaryHeap<Reverse<(u64, usize, u64)>>;
+
 /// The buffers that are merged.
 struct Buffers {
-    /// Of each that has events: where its first stands in the order, its place in the list of registrations, and the
-    /// version of its callbacks.
-    earliest: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    earliest: Heads,
     /// Places of all that are merged.
     members: Vec<usize>,
 }
@@ -160,16 +162,8 @@ impl Drop for Draining<'_> {
 }
 
 impl Buffers {
-    /// Delivers the events of one kind, up to `until`, and tells what was lost.
-    fn merge(
-        &mut self,
-        list: List<'_>,
-        order: Order,
-        delivery: &mut Delivery<'_>,
-        budget: usize,
-        until: Until,
-        safety: Safety,
-    ) -> (usize, Ended) {
+    /// Takes those that have something of this kind, and a callback for here, into the merge.
+    fn join<'a>(&'a mut self, list: List<'a>, order: Order, safety: Safety) -> (Draining<'a>, &'a mut Heads, Ended) {
         self.members.clear();
         self.earliest.clear();
         for (place, entry) in list.iter().enumerate() {
@@ -192,32 +186,43 @@ impl Buffers {
                 None => ended = Ended::Unfinished,
             }
         }
+        (draining, &mut self.earliest, ended)
+    }
+
+    /// Delivers the events of one kind, up to `until`, and tells what was lost.
+    fn merge(
+        &mut self,
+        list: List<'_>,
+        order: Order,
+        delivery: &mut Delivery<'_>,
+        budget: usize,
+        until: Until,
+        safety: Safety,
+    ) -> (usize, Ended) {
+        let (draining, heads, mut ended) = self.join(list, order, safety);
         let mut run = BufferedDeliveries::new();
         let mut count = 0;
         while ended == Ended::Done && count < budget {
-            let Some(mut earliest) = self.earliest.peek_mut() else { break };
+            let Some(mut earliest) = heads.peek_mut() else { break };
             let Reverse((first, place, revision)) = *earliest;
-            let Some(entry) = list.entry(place) else { break };
-            let registration = &*entry.registration;
             if first > order.until(until) {
                 break;
             }
+            let Some(entry) = list.entry(place) else { break };
+            let registration = &*entry.registration;
             if registration.revision.load(Ordering::SeqCst) != revision {
                 ended = Ended::Changed;
                 break;
             }
             let Some(callback) = entry.calls.fit(safety) else { break };
             let Some(instance) = registration.ring.pop(|_| registration.used) else { break };
-            match order.first(registration) {
-                Some(next) => {
-                    earliest.0.0 = next;
-                    drop(earliest);
-                }
-                None => {
-                    PeekMut::pop(earliest);
-                    if !registration.ring.is_empty() {
-                        ended = Ended::Unfinished;
-                    }
+            if let Some(next) = order.first(registration) {
+                earliest.0.0 = next;
+                drop(earliest);
+            } else {
+                PeekMut::pop(earliest);
+                if !registration.ring.is_empty() {
+                    ended = Ended::Unfinished;
                 }
             }
             // A loss is told before what its source raised after it.

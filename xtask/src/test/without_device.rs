@@ -4,7 +4,7 @@
 //!
 //! Called by [`super`]. Grade: setup.
 
-use super::tally::Tally;
+use super::tally::{Lane, Tally};
 use crate::build::{self, TestProgram, Tests};
 use crate::command::{cargo, step};
 use crate::workspace::Workspace;
@@ -52,8 +52,9 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
         run_each_alone(of_others, tally);
-        under_loom(workspace, tally);
-        under_miri(workspace, tally);
+        // Each is one thread most of the time.
+        let loom: Lane<'_> = Box::new(|tally| under_loom(workspace, tally));
+        tally.side_by_side(vec![loom, Box::new(|tally| under_miri(workspace, tally))]);
     }
 }
 
@@ -121,6 +122,7 @@ fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static
 
 /// Loom's flag is for all that is built, so that it has a folder of its own.
 fn under_loom(workspace: &Workspace, tally: &mut Tally) {
+    tally.name_lines("loom");
     let models = ["test", "--package", "ibex", "--lib", "events::"];
     let with_loom = [("RUSTFLAGS", "--cfg loom".into()), ("CARGO_TARGET_DIR", workspace.target().join("loom"))];
     tally.tests("the event engine's models, under loom", cargo(workspace.root()).args(models).envs(with_loom));
@@ -128,6 +130,7 @@ fn under_loom(workspace: &Workspace, tally: &mut Tally) {
 
 /// What runs under Miri; where that is not to be had, it is skipped, and said.
 fn under_miri(workspace: &Workspace, tally: &mut Tally) {
+    tally.name_lines("Miri");
     if let Err(error) = miri::ensure(workspace) {
         return tally.skip(&format!("the tests under Miri: {error:#}"));
     }
