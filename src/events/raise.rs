@@ -81,6 +81,19 @@ impl EventGroup {
         }
     }
 
+    /// As [`Self::raise_stamped`], where callbacks may not run.
+    pub fn stage_seen(mut self, source: SourceId, raw: u64, safety: Safety) {
+        let wanted = interest_mask::immediate_interest();
+        let mut mine: ArrayVec<EventInstance, GROUP_MAX> =
+            self.instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect();
+        if !mine.is_empty() {
+            stage_now(&mut mine, safety, Recipients::Immediate);
+        }
+        if !self.instances.is_empty() {
+            stamped_now(&mut self.instances, source, raw, None);
+        }
+    }
+
     /// As [`stage_stamped`].
     #[inline]
     pub fn stage_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>) {

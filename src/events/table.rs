@@ -180,15 +180,15 @@ macro_rules! table_with_transfers {
             $(
                 $structure = $name: stamp $stamp, bound "context", level $level, $description
                 {
-                    request: U64 "The request, as ob1 in this process names it. 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
-                    message: U64 "The number of the message in this process: the same in all its events, and no other message's.";
-                    offset: U64 "The offset of the fragment in the message, bytes. For a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+                    request: U64 "The number of the request, as in its `comm_req` events. Below another PML the request as ob1 in this process names it; 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
+                    message: U64 "The number of the message in this process: the same in all its events, and no other message's. Where ibex does the matching, that of its `comm_msg` events; of a message that is sent its request's.";
+                    offset: U64 "The offset of the fragment in the message, bytes. Below another PML, for a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
                     bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
                     total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
                     context: U32 "The context number of the communicator.";
                     source: I32 "The sender's rank in the communicator.";
                     tag: I32 "The message's tag.";
-                    sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+                    sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536; 0 where ibex does the matching.";
                     direction: U32 "0: sent; 1: received.";
                     peer: U32 "The rank of the other process in the job.";
                 }
@@ -202,16 +202,16 @@ table_with_transfers! {
     // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
     {
         XferBegin = xfer_begin: stamp Adapter, level 2,
-            "The first byte of a message is scheduled for sending, or its first fragment has arrived, or this process is about to read its first bytes. The adapter's clock stamps a message that arrived in one fragment; the host's stamps all others. A message that began while no tool was registered for messages has no such event.";
-        XferContinue = xfer_continue: stamp Host, level 3,
-            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived.";
+            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps what a completion has brought: a first fragment that met its receive. The host's stamps all else. A message that began while no tool was registered for messages has no such event.";
+        XferContinue = xfer_continue: stamp Adapter, level 3,
+            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. The adapter's clock stamps one that has arrived where ibex does the matching, the host's all others.";
         XferEnd = xfer_end: stamp Adapter, level 2,
             "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
         "A message has arrived in this process: all of it, or its rendezvous request. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
     {
-        message: U64 "The number of the message in this process: the same as in the xfer events.";
+        message: U64 "The number of the message in this process: the same as in the `xfer` events, and in the `comm_msg` events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
         total: U64 "The bytes of the whole message, as sent.";
         context: U32 "The context number of the communicator.";

@@ -8,8 +8,9 @@
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     length: u64,
-    /// Bytes of which reads were begun.
+    /// Bytes of which reads were begun, and of which they are done: in the same order.
     begun: u64,
+    read: u64,
     /// The longest read, bytes.
     piece: u64,
     /// How many reads are under way, and how many may be.
@@ -30,7 +31,7 @@ impl Reading {
     /// Of `length` bytes, at least 1, in reads of at most `piece`, at least 1, of which `most` are under way at a time.
     #[must_use]
     pub fn new(length: u64, piece: u32, most: u32) -> Self {
-        Reading { length, begun: 0, piece: u64::from(piece), under_way: 0, most }
+        Reading { length, begun: 0, read: 0, piece: u64::from(piece), under_way: 0, most }
     }
 
     /// Bytes of the message.
@@ -51,10 +52,18 @@ impl Reading {
         Some(part)
     }
 
-    /// A read is done. Whether all are, and there are no more.
-    pub fn done(&mut self) -> bool {
+    /// The oldest read is done; which that was.
+    pub fn done(&mut self) -> Part {
+        let part = Part { offset: self.read, length: (self.length - self.read).min(self.piece) as u32 };
+        self.read += u64::from(part.length);
         self.under_way -= 1;
-        self.under_way == 0 && self.begun == self.length
+        part
+    }
+
+    /// Whether all has been read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.read == self.length
     }
 }
 
@@ -65,7 +74,7 @@ mod tests {
     #[test]
     fn reads_cover_the_message_once_and_no_more_than_permitted_are_under_way() {
         for (length, piece, most) in [(1, 1, 1), (10, 3, 2), (9, 3, 4), ((1 << 32) + 5, 1 << 30, 3), (5, u32::MAX, 1)] {
-            let (mut reading, mut covered, mut under_way) = (Reading::new(length, piece, most), 0, 0);
+            let (mut reading, mut covered, mut read, mut under_way) = (Reading::new(length, piece, most), 0, 0, 0);
             loop {
                 while let Some(part) = reading.next_part() {
                     assert_eq!(part.offset, covered);
@@ -75,7 +84,11 @@ mod tests {
                 }
                 assert!(under_way > 0 && under_way <= most);
                 under_way -= 1;
-                if reading.done() {
+                let part = reading.done();
+                assert_eq!(part.offset, read);
+                read += u64::from(part.length);
+                assert_eq!(reading.is_done(), read == length);
+                if reading.is_done() {
                     break;
                 }
             }

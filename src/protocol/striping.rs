@@ -103,11 +103,16 @@ impl Striping {
         (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
     }
 
-    /// The oldest read of a lane is done. Whether the message is.
-    pub fn done(&mut self, lane: usize) -> bool {
-        if let Some(part) = self.lanes[lane].under_way.pop_front() {
-            self.left -= u64::from(part.length);
-        }
+    /// The oldest read of a lane is done; which that was, `None` where none is under way.
+    pub fn done(&mut self, lane: usize) -> Option<Part> {
+        let part = self.lanes[lane].under_way.pop_front()?;
+        self.left -= u64::from(part.length);
+        Some(part)
+    }
+
+    /// Whether all has been read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         self.left == 0
     }
 
@@ -170,7 +175,8 @@ mod tests {
                     assert!(!std::mem::replace(&mut covered[byte as usize], true), "byte {byte} was read twice");
                 }
                 carried[lane] += u64::from(part.length);
-                if striping.done(lane) {
+                assert_eq!(striping.done(lane), Some(part));
+                if striping.is_done() {
                     assert!(covered.iter().all(|is_covered| *is_covered) && !striping.is_under_way());
                     return carried;
                 }

@@ -83,7 +83,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("every tool in the folder is run by a test", |_| {
             let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
             let listed = CHECKED.iter().map(|(_, program, _, _)| *program).chain(over_the_pml);
-            let elsewhere = ["writing_a_tool", "mpi_t_protocols"];
+            let elsewhere = ["writing_a_tool", "mpi_t_protocols", "mpi_t_transfers"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         })
         .quick(),
@@ -126,6 +126,14 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.with("btl_sm_single_copy_mechanism", "none").passes(site)
         },
     ));
+    let transfers = "over the pml, MPI_T tells transfers with all their bytes, by the adapter's clock where it can";
+    tests.push(
+        Test::new(transfers, |site| {
+            let stamped: &[&str] = if site.device().has_stamps() { &["stamped"] } else { &[] };
+            Launch::new("mpi_t_transfers", 2).arguments(stamped).with("pml", "ibex").passes(site)
+        })
+        .quick(),
+    );
     tests.extend(told_protocols());
     // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {

@@ -12,7 +12,7 @@ use ibex_trace::{Error, Reader};
 use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
-use crate::read::half::{Received, Sent};
+use crate::read::half::{self, Received, Sent};
 use crate::read::matching::Matching;
 use crate::read::transport::Transport;
 use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Transfer, Vocabulary, Which, other};
@@ -252,10 +252,13 @@ impl Pass {
         let has_types = vocabulary.has(Kind::CallBegin) && vocabulary.has(Kind::CallEnd);
         process.has_calls = has_types && !has_lost && !process.gaps.within;
         process.calls = self.calls.all;
-        let transported = self.transport.halves();
+        let (transported_sends, transported) = self.transport.halves();
         (process.sends, process.received) = (sends, received);
-        process.sends.extend(transported.0);
-        process.received.extend(transported.1);
+        if process.sends.is_empty() && process.received.is_empty() {
+            (process.sends, process.received) = (transported_sends, transported);
+        } else {
+            half::time_by_transport(&mut process.received, &transported);
+        }
         if process.sends.is_empty() && process.received.is_empty() && !has(Step::Activate) && !has(Step::Arrived) {
             let other =
                 vocabulary.has(Kind::Transport(Transfer::Begin)) || vocabulary.has(Kind::Transport(Transfer::Arrived));

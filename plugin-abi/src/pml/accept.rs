@@ -18,6 +18,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::passage::{Protocol, Reason};
 use super::request::Request;
+use super::transfers::Bytes;
 use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, striped, watch};
 use crate::runtime::listeners::{Event, Listeners};
 
@@ -83,13 +84,13 @@ unsafe fn put<const TOLD: bool>(
         let r = &mut *request.as_ptr();
         note(r, outcome);
         if TOLD {
-            watch::begins(r);
+            watch::begins(r, Bytes::All);
         }
         if !datatype::put(&r.data, r.extent, from, wanted) {
             note_not_put(r);
         }
         if TOLD {
-            watch::ends(r);
+            watch::ends(r, Bytes::None);
         }
         finish(state, request);
     }
@@ -114,10 +115,12 @@ pub(crate) unsafe fn whole_watched(
         let r = &mut *request.as_ptr();
         note(r, &outcome);
         watch::told(listeners, r, Event::XferBegin);
+        watch::told_bytes(listeners, r, Event::XferBegin, Bytes::All);
         if !datatype::put(&r.data, r.extent, from, length) {
             note_not_put(r);
         }
         watch::told(listeners, r, Event::XferEnd);
+        watch::told_bytes(listeners, r, Event::XferEnd, Bytes::None);
         watch::told(listeners, r, Event::Complete);
         // All its bytes are there.
         r.set_finished(true);
@@ -149,8 +152,8 @@ pub(crate) unsafe fn announced(
     if wanted == 0 {
         // SAFETY: P1: a receive that is not finished; P3. No bytes are to come.
         unsafe {
-            watch::begins(&mut *request.as_ptr());
-            watch::ends(&mut *request.as_ptr());
+            watch::begins(&mut *request.as_ptr(), Bytes::All);
+            watch::ends(&mut *request.as_ptr(), Bytes::None);
         }
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: P1: a receive that is not finished, and nothing is to come.

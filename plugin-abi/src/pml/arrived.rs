@@ -7,6 +7,7 @@ use engine::protocol::header::{Memory, PortKey};
 use engine::protocol::transfers::TransferId;
 
 use super::link::Link;
+use super::watch::Came;
 
 /// An unexpected message.
 pub(crate) struct Arrived {
@@ -41,6 +42,13 @@ impl Arrived {
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
             Body::Announced { memory, .. } | Body::AnnouncedKeyed { memory, .. } => memory.length as usize,
         }
+    }
+
+    /// How long the message is, and what came of it.
+    pub(crate) fn came(&self) -> Came {
+        let all = self.length();
+        let is_announced = matches!(self.body, Body::Announced { .. } | Body::AnnouncedKeyed { .. });
+        Came { all, here: if is_announced { 0 } else { all } }
     }
 
     /// Bytes of memory that were allocated for it.

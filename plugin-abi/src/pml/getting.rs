@@ -15,6 +15,7 @@ use super::finish::finish;
 use super::instance::{Pml, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
+use super::transfers::Bytes;
 use super::{flight, pieces, routing, watch};
 use crate::runtime::guard::fence;
 
@@ -36,7 +37,7 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Getting { sender, length: wanted };
     let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
     // SAFETY: P1: a receive that is not finished; P3.
-    unsafe { watch::begins(r) };
+    unsafe { watch::begins(r, Bytes::None) };
     // SAFETY: P2: written until `done` is called, before which the receive is not finished.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
     if !is_begun {
@@ -73,7 +74,7 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
     if is_read {
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
-            watch::ends(r);
+            watch::ends(r, Bytes::Of { offset: 0, length });
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });

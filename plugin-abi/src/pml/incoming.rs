@@ -17,6 +17,7 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Owner, Request};
 use super::several::ByRail;
+use super::watch::Came;
 use super::{accept, flow, passage, pieces, reading, resume, unexpected, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::tag::Tag;
@@ -168,7 +169,7 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
         Some(listeners) => unsafe {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
             let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
-            watch::take_posted_watched(listeners, communicator, envelope, length, (how, || {}))
+            watch::take_posted_watched(listeners, communicator, envelope, Came::whole(length), (how, || {}))
         },
         // Within a callback all have been taken away.
         // SAFETY: P3.
@@ -293,7 +294,7 @@ fn whole(
     // One that is kept is told of with the way that it came by, of several.
     let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
     // SAFETY: in state.contexts, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, bytes.len(), (how, keeping)) } {
+    match unsafe { watch::take_posted(communicator, envelope, Came::whole(bytes.len()), (how, keeping)) } {
         // SAFETY: P1: it was posted, and is matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: in state.contexts, so alive.
@@ -314,7 +315,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let communicator = unsafe { communicator.as_ref() };
     let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
     // SAFETY: in state.contexts, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, message.length(), (how, || {})) } {
+    match unsafe { watch::take_posted(communicator, envelope, message.came(), (how, || {})) } {
         // SAFETY: P1: it was posted, and is matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: in state.contexts, so alive.

@@ -78,6 +78,7 @@ mod several;
 mod shared_memory;
 mod striped;
 mod token;
+mod transfers;
 mod transmit;
 mod unexpected;
 mod variables;

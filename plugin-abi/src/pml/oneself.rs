@@ -21,6 +21,8 @@ use super::finish::{Outcome, finish, note, note_not_put};
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
+use super::transfers::Bytes;
+use super::watch::Came;
 use super::{passage, transmit, unexpected, watch};
 
 /// Bytes that are copied at a time where there are gaps on both sides.
@@ -39,10 +41,10 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let envelope = Envelope::new(communicator.rank, r.tag);
     // Before its message arrives, which is at once.
     // SAFETY: P1: not finished; P3.
-    unsafe { watch::begins_by(r, |_| Some(passage::ONESELF)) };
+    unsafe { watch::begins_by(r, Bytes::All, |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: P3; the communicator lives, as the request is of it.
-    let id = match unsafe { watch::take_posted(communicator, envelope, r.extent.length, told) } {
+    let id = match unsafe { watch::take_posted(communicator, envelope, Came::whole(r.extent.length), told) } {
         // SAFETY: P1: a receive that was posted, matched by this message, which nothing was done with.
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,
@@ -67,7 +69,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
         if is_copied {
             // All of it is kept, and nothing names the request.
-            watch::ends(&mut *request.as_ptr());
+            watch::ends(&mut *request.as_ptr(), Bytes::None);
             finish(state, request);
         }
     }
@@ -98,12 +100,12 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     // SAFETY: P1: not finished; P2; P3.
     unsafe {
         note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
-        watch::begins(r);
+        watch::begins(r, Bytes::All);
         if !copy((&s.data, s.extent), (&r.data, r.extent), length.min(room)) {
             note_not_put(r);
         }
-        watch::ends(s);
-        watch::ends(r);
+        watch::ends(s, Bytes::None);
+        watch::ends(r, Bytes::None);
         finish(state, send);
         finish(state, receive);
     }

@@ -19,6 +19,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::resume;
+use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{announcing, flight, moving, passage, rails, routing, token, watch};
 use crate::runtime::messages;
@@ -57,9 +58,10 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
+    let bytes = Bytes::Of { offset, length };
     if offset == 0 {
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::begins(r) };
+        unsafe { watch::begins(r, bytes) };
     }
     if r.extent.start.is_null() {
         // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
@@ -79,13 +81,13 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
     if !is_complete && offset > 0 {
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r) };
+        unsafe { watch::continues(r, bytes) };
     }
     if is_complete {
         state.transfers.end(id);
         // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
         unsafe {
-            watch::ends(r);
+            watch::ends(r, if offset == 0 { Bytes::None } else { bytes });
             flight::copied(r);
             r.transfer = Transfer::None;
             r.convertor = None;
@@ -185,7 +187,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
             return;
         }
         // SAFETY: P1: a send that is not finished; P3.
-        unsafe { watch::piece_sent(r, offset == 0, is_last) };
+        unsafe { watch::piece_sent(r, (offset, length), is_last) };
     }
 }
 
@@ -218,7 +220,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
         return;
     }
     // SAFETY: P1: a send that is not finished; P3.
-    unsafe { watch::piece_sent(r, offset == 0, is_last) };
+    unsafe { watch::piece_sent(r, (offset, length), is_last) };
 }
 
 /// The port that was to send a piece has failed. True: another one has it.
@@ -267,7 +269,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         let is_last = sending.is_all();
         let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
         // SAFETY: P1: a send that is not finished; P3.
-        unsafe { watch::piece_sent(r, offset == 0, is_last) };
+        unsafe { watch::piece_sent(r, (offset, length), is_last) };
         if is_done {
             r.transfer = Transfer::None;
             r.convertor = None;

@@ -24,7 +24,7 @@ use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::{local, merging, moving, pieces, reading, resume, transmit};
+use super::{local, merging, moving, pieces, reading, resume, transfers, transmit};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::face::Face;
 use crate::runtime::failures;
@@ -115,8 +115,7 @@ pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize
     }
 }
 
-/// Polls all there is, and while a tool listens asks the adapters when they have completed what the BTL has begun,
-/// as nothing of the PML's own is told by their clocks.
+/// Polls all there is, and while a tool listens asks the adapters when they have completed it.
 pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> usize {
     if WATCHED && events::is_idle() {
         watch_polls(false);
@@ -258,21 +257,32 @@ fn handle_all<const WATCHED: bool>(
     frame: &mut Box<Frame>,
 ) {
     let is_short = port.is_short_of_receives();
+    let source = if WATCHED { port.source() } else { None };
+    // Before another thread polls: later events wait for these.
+    let polled = source.and_then(|source| Some((source, events::begin_batch(source)?)));
     drop(port);
     let mut is_for_btl = false;
-    for completion in frame.batch.completions() {
+    for (place, completion) in frame.batch.completions().iter().enumerate() {
+        if WATCHED {
+            transfers::completed(source.zip(frame.batch.stamp(place)));
+        }
         is_for_btl |= !handle_own(pml, state, index, completion);
     }
+    if WATCHED {
+        transfers::completed(None);
+    }
     if is_for_btl {
-        if WATCHED {
-            // Before another thread polls: later events wait for these.
-            frame.polled = rail.port().source().and_then(|source| Some((source, events::begin_batch(source)?)));
-        }
+        frame.polled = polled;
         frame.rail = index;
         let empty = state.frames.take();
         state.for_btl.push(std::mem::replace(frame, empty));
         state.has_more = true;
-    } else if is_short && let Some(mut port) = rail.enter() {
+        return;
+    }
+    if let Some((source, batch)) = polled {
+        events::end_batch(source, batch);
+    }
+    if is_short && let Some(mut port) = rail.enter() {
         port.release(&mut frame.batch);
     }
 }

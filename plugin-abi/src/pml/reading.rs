@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::protocol::header::{Header, Memory};
-use engine::protocol::reading::Reading;
+use engine::protocol::reading::{Part, Reading};
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
@@ -19,6 +19,7 @@ use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
+use super::transfers::Bytes;
 use super::{announcing, flight, passage, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
@@ -48,7 +49,7 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
     // SAFETY: P1: a receive that is not finished, and is being read from here on; P3.
     unsafe {
-        watch::begins_by(r, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1)));
+        watch::begins_by(r, Bytes::None, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1)));
         post(rail, state, request);
     }
     true
@@ -93,7 +94,8 @@ pub(crate) unsafe fn read_done(
     }
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
-    let is_last = reading.done();
+    let Part { offset, length } = reading.done();
+    let (bytes, is_last) = (Bytes::Of { offset, length: u64::from(length) }, reading.is_done());
     if outcome.is_err() {
         transmit::failed(state);
     } else if is_last {
@@ -103,7 +105,7 @@ pub(crate) unsafe fn read_done(
         unsafe { rail.port().memory().put_back(registered) };
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
-            watch::ends(r);
+            watch::ends(r, bytes);
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
@@ -112,7 +114,7 @@ pub(crate) unsafe fn read_done(
     } else {
         // SAFETY: P1: a receive that is being read; P3.
         unsafe {
-            watch::continues(r);
+            watch::continues(r, bytes);
             post(rail, state, request);
         }
     }
@@ -126,10 +128,11 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     // SAFETY: P1: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
+    let bytes = Bytes::Of { offset: 0, length: r.extent.length as u64 };
     // SAFETY: P1: a send that is not finished, and is through; P3; R3: the receiver has read.
     unsafe {
         // Of one that was sent whole tools have been told.
-        watch::ends_by(r, |r| passage::was_read(pml, r, &transfer));
+        watch::ends_by(r, bytes, |r| passage::was_read(pml, r, &transfer));
         announcing::put_back(pml, r.link, transfer);
         flight::answered(r, sender, false);
         finish(state, request);

@@ -15,6 +15,7 @@ use super::finish::finish;
 use super::instance::{Pml, State};
 use super::link::{Account, Link};
 use super::request::{Request, Transfer};
+use super::transfers::Bytes;
 use super::{flow, passage, protocol, rails, watch};
 
 /// Lets sends go that pended, as far as they may.
@@ -50,7 +51,7 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
     // SAFETY: P1: a send that is not finished, and of which nothing is under way; P3.
     let (link, length) = unsafe {
         let of = ((*request.as_ptr()).link, (*request.as_ptr()).extent.length);
-        watch::ends_by(&mut *request.as_ptr(), |r| Some(passage::sent(pml, state, r, true)));
+        watch::ends_by(&mut *request.as_ptr(), Bytes::None, |r| Some(passage::sent(pml, state, r, true)));
         finish(state, request);
         of
     };

@@ -21,10 +21,10 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{passage, peer, protocol, returning, transmit, watch};
+use super::{passage, peer, protocol, returning, transfers, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
-use crate::runtime::listeners::{Event, Listeners};
+use crate::runtime::listeners::{Event, Listeners, Spec};
 
 /// A message to be sent, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -188,8 +188,8 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     // SAFETY: P4: the communicator.
     let mut spec = unsafe { watch::spec(outgoing.comm, &outgoing.data, (outgoing.to, outgoing.tag), of) };
     let mut tell = |event| {
-        // SAFETY: P3.
-        unsafe { listeners.tell(event, id, &mut spec) };
+        // SAFETY: P3; P4: the communicator.
+        unsafe { tell_of_call(listeners, event, id, &mut spec) };
     };
     tell(Event::Activate);
     tell(Event::XferBegin);
@@ -210,8 +210,8 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
             }
         }
         let mut tell = |event| {
-            // SAFETY: P3.
-            unsafe { listeners.tell(event, id, &mut spec) };
+            // SAFETY: P3; P4: the communicator.
+            unsafe { tell_of_call(listeners, event, id, &mut spec) };
         };
         tell(Event::XferEnd);
         tell(Event::Complete);
@@ -223,6 +223,23 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         unsafe { begun(pml, state, outgoing, (id, link)) };
     }
     true
+}
+
+/// An event of a send that has no request.
+///
+/// # Safety
+/// P3: the PML is entered; the specification's communicator lives, and the listeners are its.
+#[inline(always)]
+unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
+    // SAFETY: P3; the communicator lives.
+    unsafe {
+        listeners.tell(event, id, spec);
+        if let Some(step) = transfers::step(event)
+            && listeners.wants(Event::Transfer)
+        {
+            transfers::tell_at_once(listeners, id, spec, step);
+        }
+    }
 }
 
 /// [`transmit::copied`], where it need not be a part of its caller.

@@ -11,6 +11,7 @@ use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 use engine::protocol::header::{Header, Memory, PortKey};
+use engine::protocol::reading::Part;
 use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;
 use engine::transport::Failed;
@@ -23,6 +24,7 @@ use super::link::Link;
 use super::passage::{Passage, Protocol, Reason};
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
+use super::transfers::Bytes;
 use super::{flight, moving, passage, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
@@ -70,7 +72,7 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Striped(Box::new(reads));
     // SAFETY: P1: a receive that is not finished, and is read by several ports from here on; P3.
     unsafe {
-        watch::begins_by(r, |r| read_by(pml, r));
+        watch::begins_by(r, Bytes::None, |r| read_by(pml, r));
         post(pml, state, request);
     }
     true
@@ -209,27 +211,30 @@ pub(crate) unsafe fn read_done(
             transmit::failed(state);
             return;
         }
-    } else if reads.state.done(at) {
-        // SAFETY: P1: a receive that is read by several ports, and this was the last read.
-        return unsafe { end(pml, state, request) };
     } else {
+        let part = reads.state.done(at).unwrap_or(Part { offset: 0, length: 0 });
+        let bytes = Bytes::Of { offset: part.offset, length: u64::from(part.length) };
+        if reads.state.is_done() {
+            // SAFETY: P1: a receive that is read by several ports, and this was the last read.
+            return unsafe { end(pml, state, request, bytes) };
+        }
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r) };
+        unsafe { watch::continues(r, bytes) };
     }
     // SAFETY: P1: a receive that is being read by several ports.
     unsafe { post(pml, state, request) };
 }
 
-/// All has been read.
+/// All has been read, `last` at the end.
 ///
 /// # Safety
 /// P1: a receive that was read by several ports, and no read is under way any more.
-unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>) {
+unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Bytes) {
     // SAFETY: P1: a receive of which no read is under way any more; P3.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
     // SAFETY: P1: a receive that is not finished; P3.
     unsafe {
-        watch::ends(&mut *request.as_ptr());
+        watch::ends(&mut *request.as_ptr(), last);
         flight::fetched(&mut *request.as_ptr(), reads.sender, reads.state.length());
     }
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };

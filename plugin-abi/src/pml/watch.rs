@@ -24,6 +24,7 @@ use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
 use super::request::{Owner, Request, Role, Told};
+use super::transfers::{self, Bytes};
 use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
@@ -186,9 +187,9 @@ pub(crate) fn forget(request: &mut Request) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn begins(of: &mut Request) {
+pub(crate) unsafe fn begins(of: &mut Request, bytes: Bytes) {
     // SAFETY: P1: not finished; P3.
-    unsafe { begins_by(of, |_| None) };
+    unsafe { begins_by(of, bytes, |_| None) };
 }
 
 /// [`begins`], where it is known now how the bytes go, if `how` says so.
@@ -196,11 +197,11 @@ pub(crate) unsafe fn begins(of: &mut Request) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn begins_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
+pub(crate) unsafe fn begins_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
         // SAFETY: P1: not finished; P3.
-        unsafe { request_by(of, Event::XferBegin, how) };
+        unsafe { request_by(of, Event::XferBegin, bytes, how) };
     }
 }
 
@@ -209,9 +210,9 @@ pub(crate) unsafe fn begins_by(of: &mut Request, how: impl FnOnce(&Request) -> O
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn ends(of: &mut Request) {
+pub(crate) unsafe fn ends(of: &mut Request, bytes: Bytes) {
     // SAFETY: P1: not finished; P3.
-    unsafe { ends_by(of, |_| None) };
+    unsafe { ends_by(of, bytes, |_| None) };
 }
 
 /// [`ends`], where it is known now how the bytes have gone, if `how` says so.
@@ -219,11 +220,11 @@ pub(crate) unsafe fn ends(of: &mut Request) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn ends_by(of: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
+pub(crate) unsafe fn ends_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
         // SAFETY: P1: not finished; P3.
-        unsafe { request_by(of, Event::XferEnd, how) };
+        unsafe { request_by(of, Event::XferEnd, bytes, how) };
     }
 }
 
@@ -233,12 +234,32 @@ pub(crate) unsafe fn ends_by(of: &mut Request, how: impl FnOnce(&Request) -> Opt
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline(always)]
-unsafe fn request_by(request: &mut Request, event: Event, how: impl FnOnce(&Request) -> Option<Passage>) {
+unsafe fn request_by(request: &mut Request, event: Event, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
     // SAFETY: P1: not finished; P3.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             goes_as(listeners, request, how);
             tell(listeners, request, event);
+            told_bytes(listeners, request, event, bytes);
+        }
+    }
+}
+
+/// A step of a request's transfer is told with its bytes, if a tool asks for that.
+///
+/// # Safety
+/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
+#[inline(always)]
+pub(crate) unsafe fn told_bytes(listeners: &Listeners, request: &mut Request, event: Event, bytes: Bytes) {
+    // SAFETY: P3.
+    if unsafe { listeners.wants(Event::Transfer) } && request.owner != Owner::Call {
+        cold_path();
+        if request.id == 0 {
+            introduce_itself(request, name());
+        }
+        if let Some(step) = transfers::step(event) {
+            // SAFETY: P1: not finished; P3.
+            unsafe { transfers::tell(listeners, request, step, bytes) };
         }
     }
 }
@@ -289,8 +310,18 @@ unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usiz
     unsafe { listeners.tell_protocol(request.id, &mut told) };
 }
 
-/// A receive has its message of so many bytes, which tools know by `id`. It is told how its bytes go, if `how` says so
-/// now.
+/// Whether a tool asks which message a receive has.
+///
+/// # Safety
+/// P3: the PML is entered.
+#[inline(always)]
+unsafe fn asks_for_message(listeners: &Listeners) -> bool {
+    // SAFETY: P3.
+    unsafe { listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) }
+}
+
+/// A receive has its message of so many bytes, which tools know by `id`. It is told how its bytes go, if a tool asks and
+/// `how` says so now.
 ///
 /// # Safety
 /// P1: a receive that is not finished, of the communicator of these listeners; P3: the PML is entered.
@@ -309,7 +340,10 @@ unsafe fn has_message(
         introduce_itself(receive, name());
     }
     receive.message = (receive.id, id);
-    if let Some(passage) = how(receive) {
+    // SAFETY: P3.
+    if unsafe { listeners.wants(Event::Protocol) }
+        && let Some(passage) = how(receive)
+    {
         // SAFETY: P1: not finished; P3.
         unsafe { tell_passage(listeners, receive, length, passage) };
     }
@@ -320,9 +354,9 @@ unsafe fn has_message(
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn continues(of: &mut Request) {
+pub(crate) unsafe fn continues(of: &mut Request, bytes: Bytes) {
     // SAFETY: P1: not finished; P3.
-    unsafe { request(of, Event::XferContinue) };
+    unsafe { request_by(of, Event::XferContinue, bytes, |_| None) };
 }
 
 /// A piece of a send has gone to the adapter.
@@ -330,17 +364,33 @@ pub(crate) unsafe fn continues(of: &mut Request) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn piece_sent(of: &mut Request, is_first: bool, is_last: bool) {
+pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize), is_last: bool) {
+    let bytes = Bytes::Of { offset, length: length as u64 };
     // SAFETY: P1: not finished; P3.
     unsafe {
-        if is_first && of.told == Told::Nothing {
-            begins(of);
+        let begins_now = offset == 0 && of.told == Told::Nothing;
+        if begins_now {
+            begins(of, bytes);
         } else if !is_last {
-            continues(of);
+            continues(of, bytes);
         }
         if is_last {
-            ends(of);
+            ends(of, if begins_now { Bytes::None } else { bytes });
         }
+    }
+}
+
+/// How long a message is that has come: all of it, and what of it came with its header.
+#[derive(Clone, Copy)]
+pub(crate) struct Came {
+    pub(crate) all: usize,
+    pub(crate) here: usize,
+}
+
+impl Came {
+    /// Of one that came whole.
+    pub(crate) const fn whole(length: usize) -> Came {
+        Came { all: length, here: length }
     }
 }
 
@@ -354,14 +404,14 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, is_first: bool, is_last: bool)
 pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
     envelope: Envelope,
-    length: usize,
+    came: Came,
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     // SAFETY: P3; the communicator lives.
     unsafe {
         match Listeners::of(communicator.comm) {
             None => communicator.take_posted(envelope).ok_or(0),
-            Some(listeners) => take_posted_watched(listeners, communicator, envelope, length, (how, kept)),
+            Some(listeners) => take_posted_watched(listeners, communicator, envelope, came, (how, kept)),
         }
     }
 }
@@ -373,7 +423,7 @@ pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
     communicator: &Communicator,
     envelope: Envelope,
-    length: usize,
+    Came { all: length, here }: Came,
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     let id = names(2);
@@ -382,6 +432,9 @@ pub(crate) unsafe fn take_posted_watched(
     unsafe {
         let mut spec = spec_of_message(communicator.comm, envelope, length);
         listeners.tell(Event::Arrived, id, &mut spec);
+        if listeners.wants(Event::Transfer) {
+            transfers::arrived(listeners, id, &spec, envelope, here);
+        }
         listeners.tell(Event::SearchPostedBegin, search, &mut spec);
         let found = communicator.take_posted_watched(envelope);
         listeners.tell(Event::SearchPostedEnd, search, &mut spec);
@@ -393,7 +446,7 @@ pub(crate) unsafe fn take_posted_watched(
         };
         told(listeners, found.as_mut(), Event::RemovePosted);
         listeners.tell(Event::MatchPosted, id, &mut spec);
-        if listeners.wants(Event::Protocol) {
+        if asks_for_message(listeners) {
             has_message(listeners, found.as_mut(), (id, length), how);
         }
         Ok(found)
@@ -459,7 +512,7 @@ pub(crate) unsafe fn take_unexpected(
         let length = found.message.length();
         let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
         request(of, Event::MatchUnexpected);
-        if listeners.wants(Event::Protocol) {
+        if asks_for_message(listeners) {
             has_message(listeners, of, (id, length), |receive| how(receive, &found));
         }
         Some(found)
@@ -527,7 +580,7 @@ pub(crate) unsafe fn match_probed(
     unsafe {
         if let Some(listeners) = Listeners::of(receive.comm()) {
             tell(listeners, receive, Event::MatchUnexpected);
-            if listeners.wants(Event::Protocol) {
+            if asks_for_message(listeners) {
                 let of = (found.message.id, found.message.length());
                 has_message(listeners, receive, of, |receive| how(receive, found));
             }

@@ -23,6 +23,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use engine::events::SourceId;
 use ibex_ffi::openmpi::sys;
 
 /// What happens to a request or a message. The numbers are PERUSE's (`include/peruse.h`), less 1.
@@ -48,15 +49,18 @@ pub(crate) enum Event {
     XferContinue,
     /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
     Protocol,
+    /// One of those before that are of a transfer, or an arrival, with what the engine's events tell of it; PERUSE has
+    /// no such event. [`Listeners::tell_transfer`] tells it.
+    Transfer,
 }
 
 impl Event {
     /// All, in the order of their numbers.
-    pub(crate) const ALL: [Event; 18] = {
+    pub(crate) const ALL: [Event; 19] = {
         use Event::{
             Activate, Arrived, Complete, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected, Notify,
             Protocol, RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd, SearchUnexpectedBegin,
-            SearchUnexpectedEnd, XferBegin, XferContinue, XferEnd,
+            SearchUnexpectedEnd, Transfer, XferBegin, XferContinue, XferEnd,
         };
         [
             Activate,
@@ -77,6 +81,7 @@ impl Event {
             SearchUnexpectedEnd,
             XferContinue,
             Protocol,
+            Transfer,
         ]
     };
 }
@@ -184,6 +189,38 @@ pub(crate) struct ProtocolSpec {
     /// Of a receive: the number of its message.
     pub(crate) message: u64,
     pub(crate) passage: Passage,
+}
+
+/// What has happened to a message's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Arrived,
+    Begins,
+    Continues,
+    Ends,
+}
+
+/// What [`Event::Transfer`] is told with, in place of a [`Spec`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransferSpec {
+    /// First, as a listener gets its address; of an arrival the message's, else the request's.
+    pub(crate) spec: Spec,
+    pub(crate) step: Step,
+    /// What tools know the message by; of a send, which has none, the request.
+    pub(crate) message: u64,
+    /// The bytes that this is of: their offset in the message, and how many.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// The bytes of the whole message, as sent.
+    pub(crate) total: u64,
+    /// The sender's rank in the communicator, and the message's tag.
+    pub(crate) source: i32,
+    pub(crate) tag: i32,
+    /// The rank of the other process in its job.
+    pub(crate) process: u32,
+    /// The completion that has brought it: the source of its port, and the adapter's raw stamp.
+    pub(crate) completed: Option<(SourceId, u64)>,
 }
 
 /// `peruse_comm_callback_f`
@@ -644,6 +681,18 @@ impl Listeners {
         let Called { function, handle, param } = self.called[Event::Protocol as usize].get();
         if let Some(function) = function {
             // SAFETY: as above; who listens to this event knows what stands behind the specification.
+            unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
+        }
+    }
+
+    /// Tells all who listen to it what has happened to the bytes of a request's message, or that a message has arrived.
+    ///
+    /// # Safety
+    /// As for [`Self::tell`].
+    pub(crate) unsafe fn tell_transfer(&self, id: u64, spec: &mut TransferSpec) {
+        let Called { function, handle, param } = self.called[Event::Transfer as usize].get();
+        if let Some(function) = function {
+            // SAFETY: it outlives the call; who listens to this event knows what stands behind the specification.
             unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
         }
     }

@@ -16,7 +16,7 @@ use super::host::{self, Code, Info};
 use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
 use super::matching;
-use super::require_none;
+use super::{require_none, transfers};
 use crate::runtime::variables::events as defaults;
 use crate::runtime::watch;
 
@@ -183,6 +183,7 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     let has_default_room = hints.room.is_none();
     let known = LiveRegistration { registration, callbacks, has_default_room, has_lost_object: false, comm };
     lock(&LIVE).insert(handle, known);
+    transfers::follow();
     Ok(handle)
 }
 
@@ -377,5 +378,7 @@ pub(crate) fn free(
         // Now no callback of it runs any more.
         drop(listener);
     });
-    events::free_by_tool(&registration, require_none::required_safety(), Some(on_free)).map_err(|_| Code::InvalidHandle)
+    let freed = events::free_by_tool(&registration, require_none::required_safety(), Some(on_free));
+    transfers::follow();
+    freed.map_err(|_| Code::InvalidHandle)
 }

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; the steps have the
+// numbers that the events of the same request and message have (ibex_comm_*), and between them all bytes of it, each once. With the
+// argument `stamped` what a completion has brought is on the source of a port, of which events come in order. 2 ranks.
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+enum { MESSAGES = 40, LONGEST = 3 << 20, NAMES = 7, SENT = 0, RECEIVED = 1, SIDES = 2 };
+static const char *const names[NAMES] = {"ibex_comm_req_xfer_begin", "ibex_comm_req_xfer_end", "ibex_comm_msg_arrived",
+                                         "ibex_xfer_begin",          "ibex_xfer_continue",     "ibex_xfer_end",
+                                         "ibex_msg_arrived"};
+enum { REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED };
+static const int lengths[] = {0, 8, 3000, 60000, LONGEST};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static MPI_Comm comm;
+
+// The first elements of the types (docs/events.md).
+struct transfer {
+    uint64_t request, message, offset, bytes, total;
+    uint32_t context;
+    int32_t source, tag;
+    uint32_t sequence, direction, peer;
+};
+struct arrived {
+    uint64_t message, bytes, total;
+    uint32_t context;
+    int32_t source, tag;
+    uint32_t sequence, peer;
+};
+struct matching {
+    uint64_t id, bytes, buffer;
+    int32_t peer, tag, operation;
+    uint32_t context;
+};
+union element {
+    struct transfer transfer;
+    struct arrived arrived;
+    struct matching matching;
+    unsigned char bytes[128];
+};
+
+// What is told of a message, by its tag, on each side.
+static struct side {
+    uint64_t request, message, named_request, named_message, moved;
+    int begun, ended, arrived, order_is_wrong;
+    bool is_by_port, has_arrived_by_port;
+} sides[SIDES][MESSAGES];
+static bool is_of_port[256];
+
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety;
+    int kind = *(const int *)user, source = -1;
+    union element element;
+    MPI_Count time;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
+    check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
+    check_int("timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
+    bool is_matching = kind <= MESSAGE, is_by_port = source >= 0 && source < 256 && is_of_port[source];
+    int tag = is_matching ? element.matching.tag : kind == ARRIVED ? element.arrived.tag : element.transfer.tag;
+    if (tag < 0 || tag >= MESSAGES)
+        return;
+    bool is_received = kind == MESSAGE || kind == ARRIVED || (is_matching ? element.matching.operation == 1 : element.transfer.direction == 1);
+    struct side *side = &sides[is_received][tag];
+    switch (kind) {
+    case REQUEST_BEGIN:
+    case REQUEST_END:
+        side->named_request = element.matching.id;
+        return;
+    case MESSAGE:
+        side->named_message = element.matching.id;
+        return;
+    case ARRIVED:
+        side->arrived++;
+        side->message = element.arrived.message;
+        side->has_arrived_by_port = is_by_port;
+        check_int("sender of an arrival", 1 - check.rank, element.arrived.source);
+        check_int("process of its sender", 1 - check.rank, element.arrived.peer);
+        check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.arrived.total);
+        return;
+    default:
+        break;
+    }
+    check_int("sender", is_received ? 1 - check.rank : check.rank, element.transfer.source);
+    check_int("process of the other", 1 - check.rank, element.transfer.peer);
+    check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.transfer.total);
+    side->begun += kind == BEGIN;
+    side->ended += kind == END;
+    side->order_is_wrong += kind == BEGIN ? side->begun != 1 : side->begun != 1 || side->ended != (kind == END);
+    side->request = element.transfer.request;
+    if (is_received)
+        check_true("the message's number, if it has arrived before", side->message == 0 || element.transfer.message == side->message);
+    side->moved += element.transfer.bytes;
+    if (kind == END)
+        side->is_by_port = is_by_port;
+}
+
+static int kinds[NAMES] = {REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED};
+static MPI_T_event_registration registrations[NAMES];
+
+static void listen(void) {
+    int sources;
+    for (int i = 0; i < NAMES; i++) {
+        int index = -1;
+        check_int(names[i], MPI_SUCCESS, MPI_T_event_get_index(names[i], &index));
+        check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registrations[i]));
+        check_int("callback", MPI_SUCCESS,
+                  MPI_T_event_register_callback(registrations[i], MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, &kinds[i], on_event));
+    }
+    check_int("sources", MPI_SUCCESS, MPI_T_source_get_num(&sources));
+    for (int source = 0; source < sources && source < 256; source++) {
+        char name[128] = "";
+        int room = sizeof name;
+        MPI_T_source_order order;
+        MPI_Count ticks, most;
+        check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, &order, &ticks, &most, NULL));
+        is_of_port[source] = strncmp(name, "host:", 5) != 0;
+    }
+}
+
+// Each rank sends a message of each tag; those of even tags meet a receive, the others are unexpected.
+static void exchange(void) {
+    static unsigned char out[LONGEST], in[MESSAGES][LONGEST];
+    MPI_Request requests[2 * MESSAGES];
+    int other = 1 - check.rank;
+    for (int tag = 0; tag < MESSAGES; tag += 2)
+        MPI_OK(MPI_Irecv(in[tag], LONGEST, MPI_BYTE, other, tag, comm, &requests[tag]));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int tag = 0; tag < MESSAGES; tag++)
+        MPI_OK(MPI_Isend(out, lengths[tag % LENGTHS], MPI_BYTE, other, tag, comm, &requests[MESSAGES + tag]));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int tag = 1; tag < MESSAGES; tag += 2)
+        MPI_OK(MPI_Irecv(in[tag], LONGEST, MPI_BYTE, other, tag, comm, &requests[tag]));
+    MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    check_int("flush", MPI_SUCCESS, ibex_events_flush());
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    check_start(&argc, &argv, 2);
+    bool is_stamped = argc > 1 && strcmp(argv[1], "stamped") == 0;
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    listen();
+    check_case("each transfer is told once, with all bytes, and the numbers of its request and message");
+    exchange();
+    for (int is_received = 0; is_received < SIDES; is_received++) {
+        for (int tag = 0; tag < MESSAGES; tag++) {
+            const struct side *side = &sides[is_received][tag];
+            int length = lengths[tag % LENGTHS];
+            check_int("begins", 1, side->begun);
+            check_int("ends", 1, side->ended);
+            check_int("out of order", 0, side->order_is_wrong);
+            check_int("bytes", length, (long long)side->moved);
+            check_true("the request's number", side->request != 0 && side->request == side->named_request);
+            check_int("arrives", is_received, side->arrived);
+            check_true("the message's number", side->message == side->named_message);
+        }
+    }
+    check_end_case();
+    check_case("what a completion has brought is told by the adapter's clock");
+    for (int tag = 0; tag < MESSAGES && is_stamped; tag++) {
+        const struct side *side = &sides[RECEIVED][tag];
+        check_true("an arrival is on its port's source", side->has_arrived_by_port);
+        // One that was unexpected is put into the buffer by the call that posts its receive; one that is read, by a read's completion.
+        if (tag % 2 == 0 || lengths[tag % LENGTHS] == LONGEST)
+            check_true("so is the end of what it brings, or a read", side->is_by_port);
+    }
+    check_end_case();
+    for (int i = 0; i < NAMES; i++)
+        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registrations[i], NULL, NULL));
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
+    MPI_OK(MPI_Comm_free(&comm));
+    return check_finish();
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers as the engine's events tell of them (`ibex_xfer_begin` and the like): with the bytes that each step is of,
+//! and the adapter's stamp where a completion has brought it.
+//!
+//! While a tool is registered for any of them, the sites of PERUSE's events ([`super::watch`]) tell these at the same
+//! moments, with the same numbers of requests and messages. What the adapter says comes with the completion that is
+//! being dealt with ([`completed`]); a step that is a post has none, and the host's time. Grade: pending, while a tool
+//! listens. Threads: who has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use engine::events::SourceId;
+use engine::matching::Envelope;
+use ibex_ffi::openmpi::sys;
+
+use super::request::{Request, Role};
+use super::watch::RECEIVE;
+use crate::runtime::listeners::{Event, Listeners, Spec, Step, TransferSpec};
+
+/// The bytes of a message that a step of its transfer is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    /// All that go: the step is the first of a message that goes at once.
+    All,
+    /// None: those of its fragments are in their own steps, or all were in the first.
+    None,
+    /// Of a fragment.
+    Of { offset: u64, length: u64 },
+}
+
+/// The source of the completion that is being dealt with, less 1 its number; 0: there is none. And its stamp.
+static SOURCE: AtomicU32 = AtomicU32::new(0);
+static STAMP: AtomicU64 = AtomicU64::new(0);
+
+/// A completion is being dealt with from now on that came by the port of this source, with this stamp; or none.
+pub(crate) fn completed(by: Option<(SourceId, u64)>) {
+    // Written and read by who has entered the PML.
+    SOURCE.store(by.map_or(0, |(source, _)| source.index() as u32 + 1), Ordering::Relaxed);
+    STAMP.store(by.map_or(0, |(_, stamp)| stamp), Ordering::Relaxed);
+}
+
+fn completion() -> Option<(SourceId, u64)> {
+    let source = SOURCE.load(Ordering::Relaxed).checked_sub(1)?;
+    Some((SourceId::from_index(source as usize)?, STAMP.load(Ordering::Relaxed)))
+}
+
+/// The rank in its job of a member of a communicator; of an intercommunicator, of the remote group.
+///
+/// # Safety
+/// `comm` lives; it has a member of this rank.
+unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
+    // SAFETY: `comm` lives, and has a member of this rank.
+    unsafe { sys::ibex_comm_member(comm, sys::ibex_comm_is_inter(comm), rank) as u32 }
+}
+
+/// A step of a request's transfer, which has a number for tools.
+///
+/// # Safety
+/// P1: a request that is not finished, and whose peer is known; P3: the PML is entered; the listeners are those of its
+/// communicator.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: Step, bytes: Bytes) {
+    let (id, comm) = (request.id, request.comm());
+    let (of, message) = request.message;
+    let (source, tag, peer, total, goes) = match request.role {
+        Role::Receive => {
+            let room = request.extent.length;
+            let status = &request.base().req_status;
+            (status.MPI_SOURCE, status.MPI_TAG, status.MPI_SOURCE, status._ucount, status._ucount.min(room))
+        }
+        Role::Send(_) => {
+            let length = request.extent.length;
+            // SAFETY: P1: not finished, so its communicator lives.
+            (unsafe { (*comm).c_my_rank }, request.tag, request.peer, length, length)
+        }
+    };
+    let message = if request.role != Role::Receive {
+        id
+    } else if of == id {
+        message
+    } else {
+        0
+    };
+    let (offset, bytes) = match bytes {
+        Bytes::All => (0, goes as u64),
+        Bytes::None => (if step == Step::Ends { goes as u64 } else { 0 }, 0),
+        Bytes::Of { offset, length } => (offset, length),
+    };
+    // SAFETY: P1: not finished, so its communicator lives; its peer is a member.
+    let process = unsafe { process(comm, peer) };
+    let completed = completion();
+    let (spec, total) = (request.spec, total as u64);
+    let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, completed };
+    // SAFETY: P3.
+    unsafe { listeners.tell_transfer(id, &mut told) };
+}
+
+/// [`tell`] of a send that has no request: what is known of it stands in its specification.
+///
+/// # Safety
+/// P3: the PML is entered; the specification's communicator lives, and the listeners are its.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, step: Step) {
+    // SAFETY: it lives, and the peer is a member.
+    let (source, process) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
+    let (offset, bytes) = if step == Step::Begins { (0, spec.bytes) } else { (spec.bytes, 0) };
+    let (spec, total, tag) = (*spec, spec.bytes, spec.tag);
+    let mut told =
+        TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: completion() };
+    // SAFETY: P3.
+    unsafe { listeners.tell_transfer(id, &mut told) };
+}
+
+/// A message has arrived, with so many of its bytes.
+///
+/// # Safety
+/// P3: the PML is entered; the specification is the message's, its communicator lives, and the listeners are its.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
+    debug_assert_eq!(spec.operation, RECEIVE, "a message's");
+    // SAFETY: it lives, and the sender is a member.
+    let process = unsafe { process(spec.comm, envelope.source()) };
+    let mut told = TransferSpec {
+        spec: *spec,
+        step: Step::Arrived,
+        message: id,
+        offset: 0,
+        bytes: bytes as u64,
+        total: spec.bytes,
+        source: envelope.source(),
+        tag: envelope.tag(),
+        process,
+        completed: completion(),
+    };
+    // SAFETY: P3.
+    unsafe { listeners.tell_transfer(id, &mut told) };
+}
+
+/// The step that an event of PERUSE's is, if it is one of a transfer.
+#[inline(always)]
+pub(crate) const fn step(event: Event) -> Option<Step> {
+    match event {
+        Event::XferBegin => Some(Step::Begins),
+        Event::XferContinue => Some(Step::Continues),
+        Event::XferEnd => Some(Step::Ends),
+        _ => None,
+    }
+}

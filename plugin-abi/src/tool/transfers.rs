@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Transfers of a face that does the matching, as events of the engine: `ibex_msg_arrived`, `ibex_xfer_begin`,
+//! `ibex_xfer_continue`, `ibex_xfer_end`.
+//!
+//! While a tool is registered for any of them, on whatever communicator, a listener of all communicators gives them to
+//! the engine, on the source of the port whose completion has brought them, or of the thread. The engine finds who is
+//! registered for which communicator. Called by `registration.rs` where registrations come and go. Grade: setup; [`tell`]
+//! is called where a transfer is told of, inside the raising face. Threads: any; [`tell`] one at a time. Tests:
+//! `hw-tests/tools/mpi_t_transfers.c`.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+
+use engine::events::{self, EventGroup, MsgArrived, XferBegin, XferContinue, XferEnd};
+
+use crate::runtime::listeners::{self, Event, Listener, Spec, Step, TransferSpec};
+use crate::runtime::watch::SAFETY;
+
+/// Its handle, which no registration has.
+const HANDLE: i64 = -1;
+
+/// Whether it listens.
+static LISTENS: Mutex<bool> = Mutex::new(false);
+
+/// A registration has come, or is gone. The caller holds no lock that a callback takes.
+pub(super) fn follow() {
+    let wanted = events::interest().is_registered_for_messages();
+    let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
+    if wanted == *listens {
+        return;
+    }
+    *listens = wanted;
+    if wanted {
+        let listener = Listener { handle: HANDLE, function: tell, alone: tell, param: null_mut() };
+        listeners::add_everywhere(Event::Transfer, listener);
+    } else {
+        listeners::remove_everywhere(Event::Transfer, HANDLE);
+    }
+}
+
+/// The same elements in three types.
+macro_rules! transfer {
+    ($type:ident, $request:expr, $told:expr) => {
+        $type {
+            request: $request,
+            message: $told.message,
+            offset: $told.offset,
+            bytes: $told.bytes,
+            total: $told.total,
+            context: $told.spec.context,
+            source: $told.source,
+            tag: $told.tag,
+            sequence: 0,
+            direction: $told.spec.operation as u32,
+            peer: $told.process,
+        }
+    };
+}
+
+/// The listener's function.
+unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) -> c_int {
+    // SAFETY: who raises this event has this behind the specification, for the call.
+    let told = unsafe { &*spec.cast::<TransferSpec>() };
+    let request = id as u64;
+    let mut group = EventGroup::new(events::interest());
+    match told.step {
+        Step::Arrived => group.add(|| MsgArrived {
+            message: told.message,
+            bytes: told.bytes,
+            total: told.total,
+            context: told.spec.context,
+            source: told.source,
+            tag: told.tag,
+            sequence: 0,
+            peer: told.process,
+        }),
+        Step::Begins => group.add(|| transfer!(XferBegin, request, told)),
+        Step::Continues => group.add(|| transfer!(XferContinue, request, told)),
+        Step::Ends => group.add(|| transfer!(XferEnd, request, told)),
+    }
+    // The face is entered: callbacks run when it has been left.
+    match told.completed {
+        Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
+        None => group.stage(SAFETY),
+    }
+    0
+}
