@@ -23,7 +23,7 @@ pub struct Cache(NonNull<sys::mca_rcache_base_module_t>);
 
 // SAFETY: the cache's functions take its own lock; Open MPI calls them from any thread.
 unsafe impl Send for Cache {}
-// SAFETY: as above.
+// SAFETY: the cache's functions take its own lock; Open MPI calls them from any thread.
 unsafe impl Sync for Cache {}
 
 impl Cache {
@@ -74,7 +74,7 @@ impl Cache {
         let Some(register) = register else {
             return Err(sys::OPAL_ERR_NOT_SUPPORTED);
         };
-        // SAFETY: a live module, mapped memory (this function's rule), and a live local for the answer.
+        // SAFETY: a live module, bytes that the caller says stay mapped, and a live local for the answer.
         let code = unsafe { register(self.0.as_ptr(), base, size, flags, access as i32, &raw mut registration) };
         NonNull::new(registration).filter(|_| code == sys::OPAL_SUCCESS).ok_or(code)
     }
@@ -91,7 +91,7 @@ impl Cache {
         let Some(deregister) = deregister else {
             return sys::OPAL_ERR_NOT_SUPPORTED;
         };
-        // SAFETY: this function's own rule.
+        // SAFETY: R3; the caller says that the registration came from this cache and is given back once.
         unsafe { deregister(self.0.as_ptr(), registration.as_ptr()) }
     }
 }

@@ -82,7 +82,7 @@ impl Convertor<'_> {
         let mut piece = sys::iovec { iov_base: to.cast(), iov_len: size };
         let mut pieces = 1;
         let mut packed = size;
-        // SAFETY: one piece, writable for its length (this function's own rule); the counts are live locals.
+        // SAFETY: one piece, which the caller says may be written for its length; the counts are live locals.
         let code =
             unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut packed) };
         if code < 0 { Err(code) } else { Ok(packed) }

@@ -21,7 +21,7 @@ fn c_rows() -> Rows {
             // SAFETY: both names are string literals of the shim.
             let name = unsafe { CStr::from_ptr(row.type_) };
             let field = (!row.field.is_null()).then(|| {
-                // SAFETY: as above, and not null.
+                // SAFETY: a string literal of the shim: not null.
                 unsafe { CStr::from_ptr(row.field) }.to_string_lossy().into_owned()
             });
             let name = name.to_string_lossy().trim_start_matches("struct ").to_owned();

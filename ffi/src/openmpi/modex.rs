@@ -35,7 +35,7 @@ pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     }
     // SAFETY: on success `bytes` is a malloc()ed block of `size` bytes that is now ours alone.
     let copy = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec();
-    // SAFETY: as above, and not used after.
+    // SAFETY: a block of malloc()'s that is ours alone, and not used after.
     unsafe { libc::free(bytes) };
     Some(copy)
 }

@@ -52,7 +52,7 @@ impl Process {
     pub fn me() -> Option<Self> {
         // SAFETY: returns the process's own object, or null; no argument.
         let raw = unsafe { sys::opal_proc_local_get() };
-        // SAFETY: see above; the object lives until the process ends.
+        // SAFETY: null, or this process's own object, which lives until the process ends.
         unsafe { Self::from_raw(raw) }
     }
 
@@ -63,7 +63,7 @@ impl Process {
         let lookup = unsafe { (&raw const sys::opal_proc_for_name).read() }?;
         // SAFETY: the lookup takes any name, and returns null for one it does not know.
         let raw = unsafe { lookup(name.to_c()) };
-        // SAFETY: as `from_raw` asks.
+        // SAFETY: null, or an object of Open MPI's list of processes, which keeps it until MPI_Finalize.
         unsafe { Self::from_raw(raw) }
     }
 
@@ -78,7 +78,7 @@ impl Process {
     /// Its architecture, as Open MPI's convertors encode it (byte order, sizes of the C types).
     #[must_use]
     pub fn architecture(self) -> u32 {
-        // SAFETY: as `name`.
+        // SAFETY: a live `opal_proc_t` (constructor); the field is set when Open MPI makes the object.
         unsafe { (&raw const (*self.0.as_ptr()).proc_arch).read() }
     }
 

@@ -107,9 +107,9 @@ fn with_handler() -> Option<(UnsetHandler, Tell)> {
     let ucx = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
     // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let set = *unsafe { ucx.get::<SetHandler>(SET) }.ok()?;
-    // SAFETY: as above.
+    // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let unset = *unsafe { ucx.get::<UnsetHandler>(UNSET) }.ok()?;
-    // SAFETY: as above.
+    // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let tell = *unsafe { ucx.get::<Tell>(TELL) }.ok()?;
     // SAFETY: the handler lives until `cache_gone` takes it away.
     let code = unsafe { set(UNMAPPED | NO_INSTALL, PRIORITY, unmapped, null_mut()) };

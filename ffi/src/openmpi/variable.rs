@@ -47,7 +47,7 @@ pub unsafe fn control(
         Storage::Text(place) => (sys::MCA_BASE_VAR_TYPE_STRING, place.cast()),
         Storage::Flag(place) => (sys::MCA_BASE_VAR_TYPE_BOOL, place.cast()),
     };
-    // SAFETY: the texts are copied by the callee; the storage is this function's rule.
+    // SAFETY: the callee copies the texts; the caller says that the storage stays until the component is closed.
     let code = unsafe {
         sys::mca_base_component_var_register(
             component,
@@ -122,7 +122,7 @@ pub enum Wanted {
 /// Within a [`Read`] of this variable, with its arguments.
 #[must_use]
 pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: *const c_void) -> Wanted {
-    // SAFETY: this function's rule: Open MPI holds the lock of the variable's handles.
+    // SAFETY: within a `Read`, as the caller says: Open MPI holds the lock of the variable's handles.
     match unsafe { sys::ibex_pvar_wanted(variable, value) } {
         sys::IBEX_PVAR_MADE => Wanted::First,
         sys::IBEX_PVAR_RESET => Wanted::Reset,
@@ -135,7 +135,7 @@ pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: 
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable, with its object.
 pub unsafe fn raise_watermarks(variable: *const sys::mca_base_pvar_t, object: *const c_void, most: u64) {
-    // SAFETY: this function's rule, as above; a watermark's handles have values of its type.
+    // SAFETY: within a `Read` or a `Write`: Open MPI holds the handles' lock; a watermark's have values of its type.
     unsafe { sys::ibex_pvar_raise(variable, object, most) };
 }
 
@@ -201,7 +201,7 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
         Class::Level => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
         Class::Counter | Class::Aggregate | Class::HighWatermark => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
     };
-    // SAFETY: the texts are copied by the callee; the callbacks are this function's rule.
+    // SAFETY: the callee copies the texts; the caller says that the callbacks may be called from any thread.
     let code = unsafe {
         sys::mca_base_component_pvar_register(
             component,
@@ -283,8 +283,7 @@ pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name
     if code != sys::OPAL_SUCCESS || place.is_null() {
         return false;
     }
-    // SAFETY: the storage of a registered variable of type int, which lives as long as its owner; nobody else uses it
-    // (this function's rule).
+    // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
     unsafe { place.write(value) };
     true
 }

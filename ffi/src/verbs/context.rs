@@ -140,9 +140,9 @@ impl Context {
         let opened = (0..usize::try_from(count).unwrap_or(0))
             // SAFETY: `list` has `count` entries, each a valid device until the list is freed; here and below.
             .map(|i| unsafe { *list.add(i) })
-            // SAFETY: as above.
+            // SAFETY: an entry of the list, which is freed below.
             .find(|&device| unsafe { device_name(device) } == name)
-            // SAFETY: as above.
+            // SAFETY: an entry of the list, which is freed below.
             .map(|device| unsafe { Self::open_device(device, name) });
         // SAFETY: `list` came from ibv_get_device_list and is freed once; opened devices stay usable.
         unsafe { sys::ibv_free_device_list(list) };
@@ -152,7 +152,7 @@ impl Context {
     /// # Safety
     /// `device` is an entry of a live device list.
     unsafe fn open_device(device: *mut sys::ibv_device, name: &str) -> io::Result<Context> {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that `device` is an entry of a live list.
         let raw = NonNull::new(unsafe { sys::ibv_open_device(device) }).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: ibdev_path is a NUL-terminated array inside the live device.
         let sysfs = unsafe { CStr::from_ptr((&raw const (*device).ibdev_path).cast()) };
@@ -161,7 +161,7 @@ impl Context {
         let descriptor = unsafe { (*raw.as_ptr()).async_fd };
         // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory; here and below.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-        // SAFETY: as above.
+        // SAFETY: F_SETFL on an open descriptor touches no memory.
         let is_set = flags != -1 && unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) } != -1;
         if is_set { Ok(context) } else { Err(io::Error::last_os_error()) }
     }
@@ -325,7 +325,7 @@ fn used(raw: &sys::ibv_gid_entry) -> Option<GidEntry> {
 /// # Safety
 /// `device` is an entry of a live device list.
 unsafe fn device_name(device: *mut sys::ibv_device) -> String {
-    // SAFETY: this function's rule; the name is NUL-terminated and lives as long as the list.
+    // SAFETY: an entry of a live list, as the caller says; the name is NUL-terminated and lives as long as the list.
     unsafe { CStr::from_ptr(sys::ibv_get_device_name(device)) }.to_string_lossy().into_owned()
 }
 

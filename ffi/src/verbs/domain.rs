@@ -135,7 +135,7 @@ impl MemoryRegion {
     /// The key by which peers name the memory.
     #[must_use]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: as for `lkey`.
+        // SAFETY: R4, the registration is live; the field is set once, at registration.
         unsafe { (*self.raw.as_ptr()).rkey }
     }
 

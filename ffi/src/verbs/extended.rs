@@ -62,7 +62,7 @@ unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
 /// # Safety
 /// The context is open (R4).
 pub(super) unsafe fn attributes(context: *mut sys::ibv_context) -> Option<sys::ibv_device_attr_ex> {
-    // SAFETY: this function's rule.
+    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
     let query: QueryDevice = unsafe { operation(context, offset_of!(VerbsContext, query_device_ex)) }?;
     // SAFETY: all fields are integers, for which zero is a value.
     let mut attributes: sys::ibv_device_attr_ex = unsafe { std::mem::zeroed() };
@@ -85,7 +85,7 @@ pub(super) unsafe fn completion_queue(
     entries: u32,
     flags: u64,
 ) -> io::Result<*mut sys::ibv_cq_ex> {
-    // SAFETY: this function's rule.
+    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
     let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
     let create = create.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
     // SAFETY: integers and pointers, for which zero is a value.
@@ -106,7 +106,7 @@ pub(super) unsafe fn completion_queue(
 /// The context is open (R4).
 pub(super) unsafe fn raw_clock(context: *mut sys::ibv_context) -> io::Result<u64> {
     let unsupported = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-    // SAFETY: this function's rule.
+    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
     let query: Option<QueryValues> = unsafe { operation(context, offset_of!(VerbsContext, query_rt_values)) };
     let mut values = sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, ..Default::default() };
     // SAFETY: the context is open, and `values` may be written.

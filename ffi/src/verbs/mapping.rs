@@ -49,19 +49,19 @@ impl Mapping {
         relaxation: &Relaxation,
     ) -> io::Result<Mapping> {
         if let Some(pages) = Pages::explicit(bytes, wanted) {
-            // SAFETY: this function's rule.
+            // SAFETY: the caller says that the domain is live, and outlives the mapping.
             let mapping = unsafe { Mapping::of(domain, pages, access, relaxation) };
             // They are more than was asked for, and so may be more than may be locked.
             if mapping.is_ok() {
                 return mapping;
             }
         }
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the domain is live, and outlives the mapping.
         unsafe { Mapping::of(domain, Pages::new(bytes, wanted)?, access, relaxation) }
     }
 
     /// # Safety
-    /// As for [`Mapping::new`].
+    /// The domain is live, and outlives the mapping.
     unsafe fn of(
         domain: *mut sys::ibv_pd,
         pages: Pages,

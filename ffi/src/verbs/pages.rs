@@ -214,7 +214,7 @@ fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     let start = unsafe { base.add(before) };
     // SAFETY: what is before the start is this mapping's, in whole pages, and nobody's yet.
     unsafe { unmap_some(base, before) };
-    // SAFETY: as above, of what is after the end.
+    // SAFETY: what is after the end is this mapping's, in whole pages, and nobody's yet.
     unsafe { unmap_some(start.add(bytes), HUGE - before) };
     Ok(start)
 }
@@ -223,7 +223,7 @@ fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
 /// The bytes are mapped, and in nobody's use.
 unsafe fn unmap_some(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the bytes are mapped, and in nobody's use.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }

@@ -82,7 +82,7 @@ pub(super) unsafe fn register(
 ) -> io::Result<NonNull<sys::ibv_mr>> {
     relaxation.register(access, |access| {
         // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out
-        // where the kernel knows of none. SAFETY: this function's rule.
+        // where the kernel knows of none. SAFETY: the caller says: the domain is live (R4), the range the adapter's.
         let region = unsafe { sys::ibv_reg_mr_iova2(domain, start, bytes, start.addr() as u64, access.bits()) };
         NonNull::new(region).ok_or_else(io::Error::last_os_error)
     })

@@ -40,7 +40,7 @@ impl Reader {
     /// # Safety
     /// The queue is live, and was made with [`FLAGS`].
     pub(super) unsafe fn new(queue: Queue) -> Option<Reader> {
-        // SAFETY: this function's rule; the provider sets these when it makes the queue.
+        // SAFETY: the caller says that the queue is live; the provider sets these when it makes the queue.
         let queue = unsafe { &*queue };
         Some(Reader {
             start: queue.start_poll?,
@@ -70,7 +70,7 @@ impl Reader {
         stamps: &mut [u64],
     ) -> io::Result<usize> {
         let mut nothing = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: this function's rule, here and below.
+        // SAFETY: the caller says that the queue is live, this reader's, and read by nobody else.
         let mut code = unsafe { (self.start)(queue, &raw mut nothing) };
         if code == libc::ENOENT {
             return Ok(0);
@@ -103,12 +103,12 @@ impl Reader {
     /// The completion that the queue is at.
     ///
     /// # Safety
-    /// As for [`Self::read`], between start and end.
+    /// The queue is live, this reader's, and read by nobody else; between start and end.
     unsafe fn take(&self, queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
         // SAFETY: the two fields are written by start and next.
         let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };
-        // SAFETY: this function's rule. Of a failed one the provider leaves most undefined, as with `ibv_poll_cq`;
-        // nobody looks.
+        // SAFETY: between start and end, as the caller says. Of a failed one the provider leaves most undefined, as
+        // with `ibv_poll_cq`; nobody looks.
         let (start, imm, qp_num, flags) = unsafe {
             let start = Start {
                 wr_id,

@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
             port.fetch_add(ends.to, ends.local, ends.remote, operand, token)
         })
     };
-    // SAFETY: as above; without a remote handle the target is this process' own.
+    // SAFETY: M1, M3; without a remote handle the operation is on 8 bytes of this process.
     if remote_handle.is_null() { unsafe { own_memory::start(add, start) } } else { start(add) }
 }
 
@@ -103,12 +103,12 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
         data,
     };
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
-    // SAFETY: as in `btl_atomic_fop`.
+    // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
     let start = |swap: RdmaRequest| unsafe {
         swap.start("btl_atomic_cswap", Kind::CompareSwap, sys::OPAL_ERR_NOT_SUPPORTED, fits, |port, ends, token| {
             port.compare_swap(ends.to, ends.local, ends.remote, (compare, value), token)
         })
     };
-    // SAFETY: as there.
+    // SAFETY: M1, M3; without a remote handle the operation is on 8 bytes of this process.
     if remote_handle.is_null() { unsafe { own_memory::start(swap, start) } } else { start(swap) }
 }

@@ -90,7 +90,7 @@ pub(super) unsafe fn performed<Registered>(
     let Some(registered) = register(std::ptr::with_exposed_provenance_mut(request.address as usize)) else {
         return Word::NotDone;
     };
-    // SAFETY: this function's rule; at a multiple of 8.
+    // SAFETY: the caller says that what `register` has accepted may be written; at a multiple of 8.
     let was = unsafe { done(request.address, request.word) };
     put_back(registered);
     Word::Was(was)
@@ -102,7 +102,7 @@ pub(super) unsafe fn performed<Registered>(
 /// 8 bytes at a multiple of 8 that may be written.
 pub(super) unsafe fn done(address: u64, word: Word) -> u64 {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that 8 bytes may be written there, at a multiple of 8.
     let place = unsafe { AtomicU64::from_ptr(place) };
     match word {
         Word::Add(operand) => place.fetch_add(operand, Ordering::SeqCst),

@@ -55,10 +55,10 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                             None => return,
                         },
                     };
-                    // SAFETY: as above.
+                    // SAFETY: the engine gives a token back once, and it was one of this module's descriptors.
                     unsafe { send_done(module, descriptor, to, status, finished) };
                 }
-                // SAFETY: as above, an operation.
+                // SAFETY: the engine gives a token back once, and it was one of this module's operations.
                 Some(Record::Operation(operation)) => unsafe {
                     operation_done(module, operation.as_ptr(), to, outcome);
                 },
@@ -67,7 +67,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
             };
             if WATCHED {
                 if let Some(Record::Operation(operation)) = record(token) {
-                    // SAFETY: as above; its callback has not been called.
+                    // SAFETY: the engine gives a token back once; this module's, whose callback was not called.
                     unsafe { completing(module, to, operation) };
                 }
                 watch::with_stamp(stamp(module, batch, index), complete);
@@ -86,7 +86,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
 /// # Safety
 /// The operation is one of this module's, and nobody else's any more.
 unsafe fn completing(module: &Module, to: EndpointId, operation: NonNull<Operation>) {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that the operation is nobody else's any more.
     let call = unsafe { (*operation.as_ptr()).call };
     // SAFETY: callback and data as they were given with the operation.
     if let Some(read) = unsafe { watch::noted(call.callback, call.data) }
@@ -99,11 +99,11 @@ unsafe fn completing(module: &Module, to: EndpointId, operation: NonNull<Operati
 /// A message did not reach its peer by this port: how its send ended all the same; `None`: it is under way again.
 ///
 /// # Safety
-/// As of [`send_done`].
+/// `descriptor` is the adapter's no more, and one of this module's.
 #[cold]
 #[inline(never)]
 unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2, M3: the adapter has it no more, as the caller says; what was posted is not sent again.
     match unsafe { detour::again(module, to, descriptor, failed) } {
         Again::UnderWay => return None,
         Again::Sent => return Some(sys::OPAL_SUCCESS),
@@ -113,7 +113,7 @@ unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId,
         // Open MPI need not have asked to hear of it, and the peer would wait for it.
         loss::lost(module, to);
     }
-    // SAFETY: as above.
+    // SAFETY: M2: it is not under way again, so that nobody else uses it.
     let is_told = unsafe { (*descriptor).callback_wanted };
     Some(if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR })
 }
@@ -139,12 +139,12 @@ unsafe fn send_done(
     status: c_int,
     finished: &mut FinishedDescriptors,
 ) {
-    // SAFETY: this function's rule: nobody else uses it now.
+    // SAFETY: the caller says that the adapter has it no more, and Open MPI is not told yet.
     let wanted = unsafe { (*descriptor).callback_wanted };
-    // SAFETY: as above. Read before the callback, which may free a descriptor that is not ibex's to free.
+    // SAFETY: nobody else uses it before the callback, which may free a descriptor that is not ibex's to free.
     let owned = unsafe { (*descriptor).base.des_flags } & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
     if wanted {
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it before the callback.
         let function = unsafe { (*descriptor).base.des_cbfunc };
         if let Some(function) = function {
             // SAFETY: the callback Open MPI set, with what it sent (btl.h, mca_btl_base_completion_fn_t).
@@ -157,7 +157,7 @@ unsafe fn send_done(
             // SAFETY: the send that named it is done (R3).
             unsafe { module.memory().put_back(registered) };
         }
-        // SAFETY: as above.
+        // SAFETY: ibex's own: Open MPI is through with it.
         unsafe { (*descriptor).next = finished.0 };
         finished.0 = descriptor;
     }
@@ -172,9 +172,9 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     let Some(first) = done.first() else { return };
     let mut next = Some(first);
     while let Some(link) = next {
-        // SAFETY: this function's rule; a link is the start of an operation.
+        // SAFETY: the caller has the chain alone; a link is the start of an operation.
         let call = unsafe { (*link.cast::<Operation>().as_ptr()).call };
-        // SAFETY: this function's rule.
+        // SAFETY: in the chain, so over, and Open MPI is told of it once, here.
         unsafe { call.call(sys::OPAL_SUCCESS) };
         // SAFETY: in the chain.
         next = unsafe { Link::next(link) };
@@ -182,7 +182,7 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     let mut next = Some(first);
     while let Some(link) = next {
         let operation = link.cast::<Operation>().as_ptr();
-        // SAFETY: as above; M1: its module's.
+        // SAFETY: the caller has the chain alone, and Open MPI was told of all of it; M1: its module's.
         unsafe {
             next = Link::next(link);
             give_back(Module::from_raw((*operation).call.btl), operation);
@@ -196,15 +196,15 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
 unsafe fn operation_done(module: &Module, operation: *mut Operation, to: EndpointId, outcome: Result<(), Failed>) {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that no request has it as its token any more: nobody else uses it.
     let &Operation { call, watched, .. } = unsafe { &*operation };
-    // SAFETY: this function's rule.
+    // SAFETY: no request has it as its token any more, so it is over; Open MPI is told once, here.
     unsafe { call.call(status(module, to, outcome)) };
     if call.is_watched {
-        // SAFETY: as the call says.
+        // SAFETY: `is_watched` says that it was written.
         watch::done(unsafe { watched.assume_init_ref() }, outcome);
     }
-    // SAFETY: this function's rule.
+    // SAFETY: no request has it as its token any more, and Open MPI was told.
     unsafe { give_back(module, operation) };
 }
 
@@ -216,7 +216,7 @@ unsafe fn operation_done(module: &Module, operation: *mut Operation, to: Endpoin
 unsafe fn give_back(module: &Module, operation: *mut Operation) {
     // `None` would be a call from within an engine call, and those do not call back.
     if let Some(state) = module.enter() {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the record is one of this module's, and its own.
         unsafe { state.operations.give_back(operation) };
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use pool::{bytes, lengths, spans, start};
 /// # Safety
 /// M1, M2; the adapter has no work request that names it (R2, R3).
 pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; the caller gives it back, so that nothing else uses it.
     if let Some(registered) = unsafe { take_registration(descriptor) } {
         // SAFETY: the send that named it is done.
         unsafe { module.memory().put_back(registered) };
@@ -40,7 +40,7 @@ pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int
     let Some(state) = module.enter() else {
         return sys::OPAL_ERR_OUT_OF_RESOURCE;
     };
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; the caller says that the adapter has no work request that names it (R2).
     unsafe { state.descriptors.give_back(descriptor) };
     sys::OPAL_SUCCESS
 }
@@ -143,9 +143,9 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         let length = wanted.min(limit);
         let piece = Piece { reserve, length, flags };
         let pays = length >= module.zero_copy_min() && length > 0;
-        // SAFETY: M1 to M3 as above.
+        // SAFETY: M1, M3: the convertor has the user's send buffer.
         let zero_copy = if pays { unsafe { in_place(module, &mut data, piece) } } else { None };
-        // SAFETY: as above.
+        // SAFETY: M1, M3: the convertor has the user's send buffer.
         let prepared = zero_copy.or_else(|| unsafe { copied(module, &mut data, piece) });
         let Some((descriptor, length)) = prepared else {
             failures::out_of_slots(module);
@@ -209,7 +209,7 @@ unsafe fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Opt
     match packed {
         // A convertor that cannot place one element in the room there is makes no progress: better no descriptor.
         Ok(packed) if packed > 0 || length == 0 => {
-            // SAFETY: as above.
+            // SAFETY: just taken (M2).
             unsafe { (*descriptor.as_ptr()).segments[0].seg_len = (reserve + packed) as u64 };
             Some((descriptor, packed))
         }

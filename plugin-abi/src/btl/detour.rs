@@ -106,7 +106,7 @@ pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> c_int {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2, M3; the caller says that it is filled and was not posted.
     let carried = unsafe { carry(module, to, tag, descriptor) };
     let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let waits = match carried {
@@ -115,7 +115,7 @@ pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: 
             true
         }
         Some(Carried::Waiting) => true,
-        // SAFETY: as above.
+        // SAFETY: M2; the caller says that it is filled, and no other port has taken it.
         None => unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok(),
     };
     drop(state);
@@ -134,22 +134,22 @@ pub(crate) enum Again {
 /// A message has come back. What the adapter never had is sent by another port, or waits here anew.
 ///
 /// # Safety
-/// As of [`send`].
+/// M2, M3; the descriptor is filled, and no adapter has it where `failed` says that it was not posted.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Descriptor, failed: Failed) -> Again {
     if failed.posted {
         return Again::Failed;
     }
-    // SAFETY: this function's own rule: the first byte of ob1's header is the tag it is sent with.
+    // SAFETY: M2: filled, so that it has a first byte; that of ob1's headers is the tag they are sent with.
     let tag = unsafe { pool::start(NonNull::new_unchecked(descriptor)).read() };
     // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back
     // with this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
     let is_fragment = watch::is_fragment(tag);
     let stays = is_fragment && !never_connected(module, to);
-    // SAFETY: as above.
+    // SAFETY: M2, M3; the caller says that it is filled; it was not posted.
     let carried = if stays { None } else { unsafe { carry(module, to, tag, descriptor) } };
-    // SAFETY: as above.
+    // SAFETY: M2; the caller says that it is filled; it was not posted.
     let waits_here = |port: &mut Port| unsafe { wait(port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok();
     match carried {
         Some(Carried::Posted) if is_fragment => {
@@ -182,7 +182,7 @@ enum Carried {
 /// Copies a message to another port and sends it there. `None` where no other can have it.
 ///
 /// # Safety
-/// As of [`send`].
+/// M2, M3; the descriptor is filled and was not posted.
 unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Carried> {
     let (name, is_busy) = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| {
         let name = state.port.peer_name(to)?;
@@ -193,7 +193,7 @@ unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descr
         return None;
     }
     let original = Original { module: module.index(), to, token: token::descriptor(descriptor) };
-    // SAFETY: this function's own rule: no adapter has the message.
+    // SAFETY: M2, M3; the caller says that it was not posted: no adapter has the message.
     others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
 }
 
@@ -219,13 +219,13 @@ unsafe fn take_over(
     let mut state = module.enter()?;
     let State { port, descriptors, .. } = &mut state;
     let to = port.reaches(name)?;
-    // SAFETY: this function's own rule.
+    // SAFETY: M2.
     let (_, size) = unsafe { pool::lengths(descriptor) };
     let copy = descriptors.take(&mut **port, size as usize, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
     // SAFETY: just taken (M2): there is room for all of it, ours until it is sent (R2).
     unsafe { pool::copy(descriptor, pool::start(copy)) };
     let copy = copy.as_ptr();
-    // SAFETY: as above; nobody else has it yet.
+    // SAFETY: M2: just taken and filled; nobody else has it yet.
     if unsafe { pool::bytes(copy) }.is_none() {
         // SAFETY: M2, just filled.
         let (spans, count) = unsafe { pool::spans(copy) };
@@ -233,11 +233,11 @@ unsafe fn take_over(
             return Some(Carried::Posted);
         }
     }
-    // SAFETY: as above.
+    // SAFETY: M2: not posted, so ours alone.
     let d = unsafe { &mut *copy };
     d.base.des_cbfunc = Some(copy_done);
     d.base.des_cbdata = Box::into_raw(Box::new(original)).cast();
-    // SAFETY: as above.
+    // SAFETY: M2: filled, and not posted.
     if unsafe { wait(port, to, tag, copy, WhenDiverted::Refuse) }.is_ok() {
         return Some(Carried::Waiting);
     }

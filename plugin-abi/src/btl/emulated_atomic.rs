@@ -113,7 +113,7 @@ unsafe extern "C" fn btl_atomic_cswap(
         return sys::OPAL_ERR_NOT_SUPPORTED;
     }
     let swap = Word::Swap { compare, value };
-    // SAFETY: as in `btl_atomic_fop`.
+    // SAFETY: M1, M3; without a remote handle the target is this process' own.
     unsafe { start("btl_atomic_cswap", call, remote_address, remote_handle.is_null(), swap) }
 }
 
@@ -122,7 +122,7 @@ unsafe extern "C" fn btl_atomic_cswap(
 unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_own: bool, word: Word) -> c_int {
     fence(name, sys::OPAL_ERROR, || {
         if is_own {
-            // SAFETY: this function's rule. Told before this returns: osc/rdma of 4.1 crashes where 1 says so.
+            // SAFETY: M3; 8 bytes of this process. Told before this returns: osc/rdma of 4.1 crashes where 1 says so.
             unsafe {
                 write_result(&call, done(address, word));
                 call.call(sys::OPAL_SUCCESS);
@@ -154,7 +154,7 @@ unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_ow
 /// A record of this module's that was taken out of the table, so that nothing names it.
 unsafe fn give_back(module: &Module, operation: NonNull<Operation>) {
     if let Some(state) = module.enter() {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that it was taken out of the table, so that nothing names it.
         unsafe { state.operations.give_back(operation.as_ptr()) };
     }
 }
@@ -194,7 +194,7 @@ fn send_in(
 /// # Safety
 /// The call is under way: its 8 bytes of result are ibex's.
 unsafe fn write_result(call: &CallbackArguments, value: u64) {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that the call is under way: the 8 bytes are ibex's to write (M3).
     unsafe { call.local_address.cast::<u64>().write_unaligned(value) };
 }
 
@@ -209,7 +209,7 @@ impl Receiver for Asked {
         count: usize,
     ) {
         fence("an atomic by message", (), || {
-            // SAFETY: this function's rule; one segment, of a receive slot (R2).
+            // SAFETY: Open MPI's segments, which last for the call; ibex's message is one, in a receive slot (R2).
             let (bytes, length) = unsafe { ((*segments).seg_addr.pval.cast::<[u8; SIZE]>(), (*segments).seg_len) };
             if count != 1 || length != SIZE as u64 {
                 return;

@@ -23,7 +23,7 @@ pub(crate) struct EndpointRange {
 
 // SAFETY: addresses that nobody reads or writes.
 unsafe impl Send for EndpointRange {}
-// SAFETY: as above.
+// SAFETY: addresses that nobody reads or writes.
 unsafe impl Sync for EndpointRange {}
 
 impl EndpointRange {

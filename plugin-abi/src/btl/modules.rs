@@ -56,6 +56,6 @@ pub(crate) unsafe fn remove(module: *mut sys::mca_btl_base_module_t) -> Box<Modu
         // Open MPI has stopped calling progress by now; the exchange is for the threads' memory model alone.
         let _ = place.compare_exchange(module.cast(), null_mut(), Ordering::AcqRel, Ordering::Acquire);
     }
-    // SAFETY: leaked from a box by `add`, and taken back once (this function's rule).
+    // SAFETY: leaked from a box by `add`; taken back once, as the caller says that this is the last call for it.
     unsafe { Box::from_raw(module.cast::<Module>()) }
 }

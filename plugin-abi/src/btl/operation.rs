@@ -93,7 +93,7 @@ impl Operations {
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
         self.taken -= 1;
-        // SAFETY: this function's own rule.
+        // SAFETY: the caller says that the record was taken from here, and that no request has it as its token.
         unsafe { self.records.give_back(operation) };
     }
 

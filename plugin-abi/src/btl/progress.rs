@@ -202,7 +202,7 @@ unsafe fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (us
     if watch::is_of_use(tag.0)
         && let Some(peer) = sender(module, completion)
     {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the bytes may be read, and that no adapter writes there.
         unsafe { watch::arrived(peer, completion, stamp(module, batch, index)) };
     }
 }
@@ -231,7 +231,7 @@ fn give_back_descriptors(state: &mut State<'_>, finished: &FinishedDescriptors) 
     while !descriptor.is_null() {
         // SAFETY: on the chain of `send_done`: ours.
         let next = unsafe { (*descriptor).next };
-        // SAFETY: as above, and the adapter is through with it.
+        // SAFETY: on the chain of `send_done`: ours, and the adapter is through with it.
         unsafe { state.descriptors.give_back(descriptor) };
         descriptor = next;
     }

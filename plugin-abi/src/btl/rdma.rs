@@ -71,13 +71,13 @@ impl RdmaRequest {
             if self.remote_handle.is_null() || !fits(module) {
                 return unfit;
             }
-            // SAFETY: this function's own rule.
+            // SAFETY: M3; the caller says what the handles cover; the remote one is not null.
             let ends = unsafe { self.ends() };
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
             if events::has_interest() {
-                // SAFETY: this function's own rule.
+                // SAFETY: M1, M3; the ends are of this request.
                 return unsafe { self.start_watched(kind, state, ends, post) };
             }
             let State { port, operations, .. } = &mut state;
@@ -100,7 +100,7 @@ impl RdmaRequest {
     /// that it was taken up.
     ///
     /// # Safety
-    /// As for [`Self::start`].
+    /// M1, M3; `ends` are of this request.
     #[cold]
     #[inline(never)]
     unsafe fn start_watched(
@@ -144,13 +144,13 @@ impl RdmaRequest {
     }
 
     /// # Safety
-    /// As for [`Self::start`]; there is a remote handle.
+    /// M3; each handle covers the `size` bytes at its address; the remote one is the peer's, the local may be null.
     #[inline]
     unsafe fn ends(&self) -> Ends {
         let local = if self.local_handle.is_null() {
             LocalSpan::EMPTY
         } else {
-            // SAFETY: a handle of this process' (this function's rule).
+            // SAFETY: not null, so a handle of this process' for these bytes, as the caller says.
             let handle = unsafe { RegistrationHandle::read(self.local_handle.cast()) };
             // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
             unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }

@@ -94,12 +94,12 @@ unsafe fn not_posted(
     tag: u8,
     descriptor: *mut Descriptor,
 ) -> c_int {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2, M3; the caller says that it is filled and was not posted.
     if unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Refuse) }.is_ok() {
         return sys::OPAL_SUCCESS;
     }
     drop(state);
-    // SAFETY: this function's own rule.
+    // SAFETY: M2, M3; the caller says that it is filled; refused, so not posted.
     unsafe { detour::send(module, to, tag, descriptor) }
 }
 
@@ -132,7 +132,7 @@ unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut De
     }
     let moment = events::host_timestamp();
     let peer = module.peer_name(to)?;
-    // SAFETY: this function's rule; where its message starts there are as many bytes as its first segment says (R2).
+    // SAFETY: M2: filled, so that where its message starts there are as many bytes as its first segment says (R2).
     unsafe {
         let (first, length) = descriptor::lengths(descriptor);
         let start = descriptor::start(NonNull::new_unchecked(descriptor));
@@ -231,7 +231,7 @@ unsafe fn inline(
             // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
             // program need not have written all of it before.
             Some(start) => unsafe { InlineSpan::new(start.as_ptr(), size) },
-            // SAFETY: this function's own rule.
+            // SAFETY: M1, M3.
             None => return unsafe { inline_packed(module, to, tag, header, data, size) },
         },
     };
@@ -292,7 +292,7 @@ unsafe fn inline_packed(
 #[inline]
 unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usize> {
     let start = data.position();
-    // SAFETY: this function's own rule. The datatype engine does not call back into ibex.
+    // SAFETY: the caller says that `to` may be written. The datatype engine does not call back into ibex.
     if unsafe { data.pack(to, size) } == Ok(size) {
         return Some(start);
     }
@@ -330,7 +330,7 @@ unsafe fn from_slot(
     // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
     let mut data = data;
-    // SAFETY: as above, behind the header.
+    // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2): the payload goes behind the header.
     let pack = |data: &mut Convertor<'_>| unsafe { pack(data, slot.add(header.len()), payload_size) };
     let start = data.as_mut().map(pack);
     let code = if start == Some(None) {

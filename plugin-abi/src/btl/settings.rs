@@ -34,7 +34,7 @@ pub(crate) unsafe fn register(version: *mut sys::mca_base_component_t, template:
     let base = TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>();
     // SAFETY: a static that only this thread uses now (see `Template`).
     unsafe { base.write(*template) };
-    // SAFETY: as above; Open MPI keeps pointers into both until the component is closed.
+    // SAFETY: the caller's component is being registered; Open MPI keeps pointers into both until it is closed.
     unsafe { sys::mca_btl_base_param_register(version, base) }
 }
 
@@ -64,7 +64,7 @@ pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
         rdma_pipeline_frag_size: module.btl_rdma_pipeline_frag_size,
     }
     .following(set);
-    // SAFETY: filled by `register`; used in this thread alone (this function's rule; see `Template`).
+    // SAFETY: filled by `register`; the component is being opened, so this thread alone uses it (see `Template`).
     let base = unsafe { &mut *TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>() };
     base.btl_max_send_size = limits.max_send_size;
     base.btl_eager_limit = limits.eager_limit;

@@ -138,7 +138,7 @@ unsafe fn path(name: *const c_char) -> Option<CString> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: not null; the caller says that it is a string of C's.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_bytes().contains(&b'/').then(|| name.to_owned())
 }

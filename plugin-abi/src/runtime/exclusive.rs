@@ -137,7 +137,7 @@ impl<T> Deref for Entered<'_, T> {
 impl<T> DerefMut for Entered<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as `deref`, and this `Entered` is borrowed mutably.
+        // SAFETY: an `Entered` exists once at a time (the gate, or the lock), and this one is borrowed mutably.
         unsafe { &mut *self.exclusive.value.get() }
     }
 }

@@ -53,7 +53,7 @@ impl<T: Linked> FreeList<T> {
     /// It was taken from here, and nobody uses it any more.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, record: *mut T) {
-        // SAFETY: this function's own rule.
+        // SAFETY: taken from here and used by nobody any more, as the caller says: the link is the list's (`Linked`).
         unsafe { link(record).write(self.free) };
         self.free = record;
     }

@@ -320,7 +320,7 @@ impl Tables {
     unsafe fn add(&mut self, comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
         let table = self.of.entry(comm.addr()).or_insert_with(|| {
             let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
-            // SAFETY: this function's rule; read by the raising face alone, in which this runs.
+            // SAFETY: the caller says that it lives; no other thread raises an event on it, or nobody uses it yet.
             unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
             Table(table)
         });
@@ -421,7 +421,7 @@ fn follow(raiser: Raiser, what: Changed) {
 /// # Safety
 /// A live communicator of MPI's, for which [`forget`] is called before it goes.
 pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
-    // SAFETY: this function's rule; inside the raising face.
+    // SAFETY: the caller says that it lives, and that `forget` is called before it goes; inside the raising face.
     change(|_| unsafe {
         tables().add(comm, event, listener);
         Changed::One(comm.expose_provenance())
@@ -465,7 +465,7 @@ pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
     let mut tables = tables();
     tables.comms.insert(comm.expose_provenance());
     for (event, listener) in tables.everywhere.clone() {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that it lives, that nobody uses it yet, and that `ends` is called before it goes.
         unsafe { tables.add(comm, event, listener) };
     }
 }
@@ -473,10 +473,10 @@ pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
 /// It has it no more. Not from within the face, but for a callback.
 ///
 /// # Safety
-/// As for [`forget`].
+/// It is live.
 pub(crate) unsafe fn ends(comm: *mut sys::ompi_communicator_t) {
     tables().comms.remove(&comm.addr());
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that it is live.
     unsafe { forget(comm) };
 }
 
@@ -502,7 +502,7 @@ pub(crate) fn exclusively(mut body: impl FnMut()) {
 /// # Safety
 /// A live communicator, of which a listener is told by this thread now.
 pub(crate) unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: this function's rule: inside the raising face.
+    // SAFETY: the caller says that it lives, and that this thread tells a listener of it: inside the raising face.
     QUEUES.get().map_or([0; 2], |queues| unsafe { queues(comm) })
 }
 
@@ -545,7 +545,7 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     change(|is_within| {
         let Some(table) = tables().of.remove(&comm.addr()) else { return Changed::Nothing };
-        // SAFETY: this function's rule; as in `add`.
+        // SAFETY: the caller says that it is live; no other thread raises an event meanwhile (`change`).
         unsafe { (*comm).c_peruse_handles = null_mut() };
         // SAFETY: of the table until now; inside the raising face.
         COUNT.fetch_sub(unsafe { table.0.as_ref().count() }, Ordering::Relaxed);
@@ -573,7 +573,7 @@ impl Listeners {
     /// A live communicator; the caller has entered the raising face.
     #[inline(always)]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Listeners> {
-        // SAFETY: this function's rule: null, or a table of `add`, which goes only from inside the raising face.
+        // SAFETY: the caller says that it lives: null, or a table of `add`, which goes only inside the raising face.
         unsafe { (*comm).c_peruse_handles.cast::<Listeners>().as_ref() }
     }
 
@@ -581,14 +581,14 @@ impl Listeners {
     /// Inside the raising face, with no other reference to it.
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the face is entered once at a time")]
     unsafe fn list(&self, event: Event) -> &mut Vec<Listener> {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face, alone, and has no other reference to the list.
         unsafe { &mut *self.of[event as usize].get() }
     }
 
     /// # Safety
-    /// As above.
+    /// Inside the raising face, with no reference to the event's list.
     unsafe fn add(&self, event: Event, listener: Listener) {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face; each reference to the list ends before the next is made.
         unsafe {
             self.list(event).push(listener);
             self.follow(event);
@@ -596,9 +596,9 @@ impl Listeners {
     }
 
     /// # Safety
-    /// As above.
+    /// Inside the raising face, with no reference to the event's list.
     unsafe fn set_alone(&self, event: Event, handle: i64, alone: Function) {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face; each reference to the list ends before the next is made.
         unsafe {
             for listener in self.list(event).iter_mut().filter(|listener| listener.handle == handle) {
                 listener.alone = alone;
@@ -610,9 +610,9 @@ impl Listeners {
     /// Works out what is called for an event, after its list has changed.
     ///
     /// # Safety
-    /// As above.
+    /// Inside the raising face, with no reference to the event's list.
     unsafe fn follow(&self, event: Event) {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face, with no reference to the list.
         let list = unsafe { self.list(event) };
         let called = match list.as_slice() {
             [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
@@ -627,9 +627,9 @@ impl Listeners {
     /// how many there were.
     ///
     /// # Safety
-    /// As above.
+    /// Inside the raising face, with no reference to the event's list.
     unsafe fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face, with no reference to the list.
         let list = unsafe { self.list(event) };
         let mut taken = 0;
         for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
@@ -639,15 +639,15 @@ impl Listeners {
         if !is_within {
             list.retain(|listener| !listener.is_taken());
         }
-        // SAFETY: as above.
+        // SAFETY: inside the raising face; the reference above is used no more.
         unsafe { self.follow(event) };
         taken
     }
 
     /// # Safety
-    /// As above.
+    /// Inside the raising face, with no reference to the lists.
     unsafe fn count(&self) -> usize {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller is inside the raising face, with no reference to the lists.
         self.of.iter().map(|list| unsafe { &*list.get() }.iter().filter(|listener| !listener.is_taken()).count()).sum()
     }
 
@@ -676,11 +676,11 @@ impl Listeners {
     /// Tells all who listen to it by which protocol the bytes of a request's message go.
     ///
     /// # Safety
-    /// As for [`Self::tell`].
+    /// Inside the raising face.
     pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
         let Called { function, handle, param } = self.called[Event::Protocol as usize].get();
         if let Some(function) = function {
-            // SAFETY: as above; who listens to this event knows what stands behind the specification.
+            // SAFETY: a specification that outlives the call; who listens to this event knows what stands behind it.
             unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
         }
     }
@@ -703,10 +703,10 @@ impl Listeners {
 #[inline(always)]
 unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
     if IS_LOCKED.load(Ordering::Relaxed) {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the specification outlives the call.
         return unsafe { call_beside_lock(handle, function, param, id, spec) };
     }
-    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; this function's rule.
+    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; `spec` outlives it.
     let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
         // Of one whose own callback has released it the name is not known any more.
@@ -723,7 +723,7 @@ unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_
     let mut place = 0;
     // SAFETY: of the table whose event is told, which is inside the raising face.
     while let Some(Listener { handle, function, param, .. }) = unsafe { &*list }.get(place).copied() {
-        // SAFETY: as above.
+        // SAFETY: the raiser's specification, which outlives the call.
         unsafe { call(function, handle, param, id, spec) };
         place += 1;
     }
@@ -731,13 +731,13 @@ unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_
 }
 
 /// # Safety
-/// As for [`call`].
+/// A specification that outlives the call.
 #[cold]
 #[inline(never)]
 unsafe fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
     let listener = Listener { handle, function, alone: function, param };
     let upcall = UPCALL.get();
-    // SAFETY: this function's rule.
+    // SAFETY: the function with what goes with it; the caller says that the specification outlives the call.
     let code = upcall.map_or(0, |upcall| unsafe { (upcall.beside_lock)(listener, id, spec) });
     if code != 0 {
         failed(handle, code);
@@ -783,16 +783,16 @@ mod tests {
         let (comm, datatype) = (null_mut(), null_mut());
         let mut spec = Spec { comm, buf, datatype, operation: 1, ..Spec::EMPTY };
         for id in 0..2 {
-            // SAFETY: as above.
+            // SAFETY: nobody else uses it.
             unsafe { listeners.tell(Event::Arrived, id, &mut spec) };
-            // SAFETY: as above.
+            // SAFETY: nobody else uses it.
             unsafe { listeners.tell(Event::Notify, id, &mut spec) };
         }
         assert_eq!(told, [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         let left = unsafe { (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count()) };
         assert_eq!(left, (2, 1, 1));
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         assert!(unsafe { listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify) });
     }
 
@@ -811,19 +811,19 @@ mod tests {
         let of = |handle| Listener { handle, function: note, alone: note_alone, param };
         // SAFETY: nobody else uses it.
         let mut tell = |id| unsafe { listeners.tell(Event::Complete, id, &mut spec) };
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         unsafe { listeners.add(Event::Complete, of(5)) };
         tell(0);
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         unsafe { listeners.add(Event::Complete, of(6)) };
         tell(1);
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         assert_eq!(unsafe { listeners.take(Event::Complete, 5, true) }, 1);
         tell(2);
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         assert_eq!(unsafe { (listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)) }, (1, false));
         tell(3);
-        // SAFETY: as above.
+        // SAFETY: nobody else uses it.
         unsafe { listeners.add(Event::Complete, of(7)) };
         tell(4);
         assert_eq!(told, [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);

@@ -78,7 +78,7 @@ struct Lent(NonNull<Registrar>);
 
 // SAFETY: the registrar is only read, and its parts are themselves shareable.
 unsafe impl Send for Lent {}
-// SAFETY: as above.
+// SAFETY: the registrar is only read, and its parts are themselves shareable.
 unsafe impl Sync for Lent {}
 
 impl Drop for Lent {
@@ -99,7 +99,7 @@ impl RegistrationHandle {
     /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process showed.
     #[inline]
     pub(crate) unsafe fn read(place: *const c_void) -> RegistrationHandle {
-        // SAFETY: this function's own rule; every bit pattern is a `RegistrationHandle`.
+        // SAFETY: the caller says that so many bytes may be read; every bit pattern is a `RegistrationHandle`.
         unsafe { place.cast::<RegistrationHandle>().read_unaligned() }
     }
 }
@@ -122,7 +122,7 @@ impl Registered {
 
     /// The key by which peers name the memory.
     pub(crate) fn rkey(self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: a registration in use is filled and not moved.
         unsafe { (*self.0.as_ptr()).handle.rkey }
     }
 
@@ -154,7 +154,7 @@ impl Memory {
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.
     pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
-        // SAFETY: this function's own rule.
+        // SAFETY: M3: the caller says that the bytes are mapped until the registration is put back.
         match unsafe { self.cache.register(base, size, 0, access) } {
             Ok(registration) => Some(Registered(registration.cast())),
             Err(code) => {
@@ -175,7 +175,7 @@ impl Memory {
     /// # Safety
     /// R3: no work request under way names the registration; it is put back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
-        // SAFETY: this function's own rule.
+        // SAFETY: R3; the caller says that it is put back once.
         unsafe { self.cache.put_back(registered.0.cast()) }
     }
 }
@@ -201,7 +201,7 @@ unsafe extern "C" fn register(
                 let handle = RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() };
                 // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
                 unsafe { (&raw mut (*registration).handle).write(handle) };
-                // SAFETY: as above. What stood there before is no region: `deregister` takes it out.
+                // SAFETY: the registration's, ours alone. No region stands there: `deregister` takes it out.
                 unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
                 add_shared(&registrar.counters.registrations, 1);
                 if events::has_interest() {
@@ -231,7 +231,7 @@ fn refusal(error: &io::Error) -> c_int {
 /// The cache's callback that takes a registration back from the adapter.
 unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
     fence("deregistering memory", sys::OPAL_ERROR, || {
-        // SAFETY: as in `register`.
+        // SAFETY: the context given at creation; freed only after the cache.
         let registrar = unsafe { &*context.cast::<Registrar>() };
         let place = region_place(registration.cast());
         // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.

@@ -56,12 +56,12 @@ impl OperationChain {
     #[inline]
     unsafe fn push(&mut self, record: NonNull<Link>) {
         let record = record.as_ptr();
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the record is an operation's, and nobody else's.
         unsafe { (*record).next = null_mut() };
         if self.first.is_null() {
             self.first = record;
         } else {
-            // SAFETY: in the chain: as above.
+            // SAFETY: in the chain, so nobody else's.
             unsafe { (*self.last).next = record };
         }
         self.last = record;
@@ -75,7 +75,7 @@ impl Link {
     /// The record is in a chain.
     #[inline]
     pub(crate) unsafe fn next(link: NonNull<Link>) -> Option<NonNull<Link>> {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the record is in a chain: its link was written by `push`.
         NonNull::new(unsafe { (*link.as_ptr()).next })
     }
 }

@@ -52,7 +52,7 @@ impl Places {
     /// `component` is the component that is being registered.
     unsafe fn register(&'static self, component: *const sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
         for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
-            // SAFETY: this function's own rule.
+            // SAFETY: the caller says that `component` is being registered.
             unsafe { self.register_row(component, index, row) }?;
             self.registered[index].set(true);
         }
@@ -60,7 +60,7 @@ impl Places {
     }
 
     /// # Safety
-    /// As [`Self::register`].
+    /// `component` is the component that is being registered.
     unsafe fn register_row(
         &'static self,
         component: *const sys::mca_base_component_t,
@@ -78,18 +78,18 @@ impl Places {
             Kind::Text { default: text, .. } => {
                 let place = self.texts[index].get();
                 default = CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-                // SAFETY: as above; Open MPI puts its own copy in place of the text before this function returns.
+                // SAFETY: a static place, this thread's alone; Open MPI puts its own copy there before this returns.
                 unsafe { place.write(default.as_ptr().cast_mut()) };
                 Storage::Text(place)
             }
             Kind::Flag { default } => {
                 let place = self.flags[index].get();
-                // SAFETY: as above.
+                // SAFETY: a static place, used in this thread alone (see `Places`).
                 unsafe { place.write(default) };
                 Storage::Flag(place)
             }
         };
-        // SAFETY: the caller's rule, and the places are static.
+        // SAFETY: the caller says that `component` is being registered; the places are static.
         unsafe { variable::control(component, row.name, &parameter_help(row), row.level, storage) }
     }
 
@@ -100,14 +100,14 @@ impl Places {
             // SAFETY: read in the thread that registered them (see `Places`).
             Kind::Count { .. } => Value::Count(unsafe { self.counts[index].get().read() }),
             Kind::Text { .. } => Value::Text(self.text(index)),
-            // SAFETY: as above; Open MPI writes 0 or 1 (mca_base_var_set_value, type bool).
+            // SAFETY: read in the thread that registered them; Open MPI writes 0 or 1 (mca_base_var_set_value).
             Kind::Flag { .. } => Value::Flag(unsafe { self.flags[index].get().read() }),
         };
         TABLE.iter().enumerate().map(value).collect()
     }
 
     fn text(&self, index: usize) -> String {
-        // SAFETY: as above.
+        // SAFETY: read in the thread that registered them (see `Places`).
         let text = unsafe { self.texts[index].get().read() };
         if text.is_null() {
             return String::new();
@@ -127,7 +127,7 @@ static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 /// # Safety
 /// `component` is the component that is being registered.
 pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
-    // SAFETY: this function's own rule.
+    // SAFETY: the caller says that `component` is being registered.
     unsafe { PLACES.register(component, Faces::Both.prefix()) }?;
     for (index, row) in COUNTERS.iter().enumerate() {
         let counter = Performance {
@@ -142,10 +142,10 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };
-        // SAFETY: as above; `read_counter` is callable from any thread and takes the index back.
+        // SAFETY: `component` is being registered; `read_counter` is callable by any thread and takes the index back.
         unsafe { variable::performance(component, &counter) }?;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller says that `component` is being registered.
     unsafe { events::register(component) }?;
     events::set_defaults(&PLACES.values());
     Ok(())
@@ -156,7 +156,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
 /// # Safety
 /// `component` is the PML's, which is being registered.
 pub(crate) unsafe fn register_pml(component: *const sys::mca_base_component_t) -> Result<(), i32> {
-    // SAFETY: this function's own rule.
+    // SAFETY: the caller says that `component` is being registered.
     unsafe { PLACES.register(component, Faces::Pml.prefix()) }
 }
 

@@ -14,7 +14,7 @@ use super::host::Code;
 #[inline]
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     if !to.is_null() {
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one value.
         unsafe { to.write(value) };
     }
 }
@@ -22,10 +22,10 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
 /// As [`give`], of what is made only where it is wanted, as the caller must free it.
 ///
 /// # Safety
-/// As [`give`].
+/// `to` is null or has room for one value.
 pub(crate) unsafe fn give_new<T>(to: *mut T, make: impl FnOnce() -> T) {
     if !to.is_null() {
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one value.
         unsafe { to.write(make()) };
     }
 }
@@ -42,20 +42,20 @@ pub(crate) unsafe fn room<T>(buffer: *const T, length: *const c_int) -> Result<u
     if buffer.is_null() || length.is_null() {
         return Ok(0);
     }
-    // SAFETY: the caller's rule.
+    // SAFETY: not null; the caller says that it can be read.
     usize::try_from(unsafe { length.read() }).map_err(|_| Code::Invalid)
 }
 
 /// Writes a value where the caller must want it.
 ///
 /// # Safety
-/// As [`give`].
+/// `to` is null or has room for one value.
 #[inline]
 pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Code {
     if to.is_null() {
         return Code::Invalid;
     }
-    // SAFETY: the caller's rule.
+    // SAFETY: not null; the caller says that there is room for one value.
     unsafe { to.write(value) };
     Code::Success
 }
@@ -69,7 +69,7 @@ pub(crate) unsafe fn give_text(buffer: *mut c_char, length: *mut c_int, text: &s
     if length.is_null() {
         return;
     }
-    // SAFETY: the caller's rule.
+    // SAFETY: not null; the caller says that it can be read.
     let room = usize::try_from(unsafe { length.read() }).unwrap_or(0);
     if !buffer.is_null() && room > 0 {
         let count = text.len().min(room - 1);
@@ -79,7 +79,7 @@ pub(crate) unsafe fn give_text(buffer: *mut c_char, length: *mut c_int, text: &s
             buffer.add(count).write(0);
         }
     }
-    // SAFETY: the caller's rule.
+    // SAFETY: not null; the caller says that it can be written.
     unsafe { length.write(text.len() as c_int + 1) };
 }
 
@@ -124,7 +124,7 @@ mod tests {
         unsafe { give_text(std::ptr::null_mut(), &raw mut length, "abcd") };
         assert_eq!(length, 5);
         let mut buffer = [b'#' as c_char; 8];
-        // SAFETY: as above.
+        // SAFETY: a null pointer is permitted.
         unsafe { give_text(buffer.as_mut_ptr(), std::ptr::null_mut(), "abcd") };
         assert_eq!(buffer, [b'#' as c_char; 8]);
     }

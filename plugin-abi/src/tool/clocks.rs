@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn ibex_source_to_host(
             return Err(Code::Invalid);
         }
         let ConvertedTimestamp { ticks, error: bound } = events::to_host(source, ticks).ok_or(Code::NotSupported)?;
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that each pointer is null or can be written to.
         unsafe {
             give(error, i64::try_from(bound).unwrap_or(i64::MAX));
             Ok(answer(host_timestamp, i64::try_from(ticks).unwrap_or(i64::MAX)))

@@ -23,7 +23,7 @@ pub(crate) struct Comm(pub(crate) *mut c_void);
 
 // SAFETY: a handle: never dereferenced here, and MPI's functions take it in any thread.
 unsafe impl Send for Comm {}
-// SAFETY: as above.
+// SAFETY: a handle: never dereferenced here, and MPI's functions take it in any thread.
 unsafe impl Sync for Comm {}
 
 /// An `MPI_Datatype`, for a structure of C's.
@@ -126,7 +126,7 @@ pub(crate) fn is_valid(comm: Comm) -> bool {
 /// `comm` is a valid communicator, and MPI is initialised and not finalised.
 pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     let _numbering = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     let number = unsafe { ibex_tool_comm_number(comm) };
     let known = tracked().by_number.get(&number).cloned();
     if let Some(known) = &known
@@ -134,7 +134,7 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     {
         return Some(Arc::clone(known));
     }
-    // SAFETY: as above; the pointer is to a local.
+    // SAFETY: the caller says that `comm` is valid; the pointer is to a local.
     let context = unsafe { host::context((&raw const comm).cast()) };
     if let Some(copy) = known {
         // It now gets handles of its own.
@@ -143,11 +143,11 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
         return Some(full);
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that `comm` is valid.
     let ranks = unsafe { ranks(comm) };
     let new = Arc::new(TrackedComm { number, comm, context, ranks, followers: Arc::default() });
     tracked().insert(Arc::clone(&new));
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
         tracked().remove(number);
         return None;
@@ -160,10 +160,10 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
 /// # Safety
 /// `comm` is a valid communicator.
 unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
-    // SAFETY: this function's rule; nothing is written.
+    // SAFETY: the caller says that `comm` is valid; nothing is written.
     let count = unsafe { ibex_tool_comm_ranks(comm, null_mut(), 0) };
     let mut ranks = vec![-1; count as usize];
-    // SAFETY: as above; room for so many ranks.
+    // SAFETY: the caller says that `comm` is valid; room for so many ranks.
     unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), count) };
     ranks.into()
 }

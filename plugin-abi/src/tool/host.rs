@@ -25,7 +25,7 @@ pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 
 // SAFETY: an object of the MPI's that is not written to any more, and never freed.
 unsafe impl Send for Enum {}
-// SAFETY: as above.
+// SAFETY: an object of the MPI's that is not written to any more, and never freed.
 unsafe impl Sync for Enum {}
 
 unsafe extern "C" {
@@ -156,7 +156,7 @@ pub(crate) fn bind(communicator: bool) -> c_int {
 /// `handle` points to an `MPI_Comm`, of whatever value.
 pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
     let mut is_valid = 0;
-    // SAFETY: the caller's rule; the other pointer is to a local.
+    // SAFETY: the caller says that `handle` points to an `MPI_Comm`; the other pointer is to a local.
     let number = unsafe { ibex_tool_context(handle, &raw mut is_valid) };
     (is_valid != 0).then_some(number)
 }
@@ -167,7 +167,7 @@ pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
 /// # Safety
 /// `handle` points to an `MPI_Comm` that [`context`] has found valid.
 pub(crate) unsafe fn notify_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool {
-    // SAFETY: the caller's rule.
+    // SAFETY: the caller says that `handle` points to an `MPI_Comm` that was found valid.
     unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }
 
@@ -201,9 +201,9 @@ impl Info {
             return None;
         }
         let mut value = [0; 64];
-        // SAFETY: the caller's rule; at most so many bytes are written.
+        // SAFETY: the caller says that it is a valid info object; at most so many bytes are written.
         let there = unsafe { ibex_tool_info_get(self, key.as_ptr(), value.as_mut_ptr(), value.len() as c_int) };
-        // SAFETY: as in `category`.
+        // SAFETY: the array ends in 0: it was all 0, and its last byte is not written but with 0.
         (there != 0).then(|| unsafe { CStr::from_ptr(value.as_ptr()) }.to_string_lossy().into_owned())
     }
 

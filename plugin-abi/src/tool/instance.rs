@@ -93,7 +93,7 @@ impl MatchingInstance {
             let told = unsafe { &*self.spec.cast::<ProtocolSpec>() };
             return protocol(self.id, told).instance(self.event_type, source, timestamp);
         }
-        // SAFETY: the raiser's, as above.
+        // SAFETY: the raiser's, which outlives the callback; nobody writes to it meanwhile.
         let spec = unsafe { &*self.spec };
         // SAFETY: the communicator of an event that is being told.
         let queues = unsafe { listeners::queues(spec.comm) };
@@ -103,7 +103,7 @@ impl MatchingInstance {
     /// When it happened: now, if nobody has asked before.
     #[inline(always)]
     pub(super) fn timestamp(&self) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: the raiser's, which outlives the callback; no other reference to it is kept.
         let stamp = unsafe { &mut (*self.spec).stamp };
         if *stamp <= TOLD {
             *stamp = events::stamp();

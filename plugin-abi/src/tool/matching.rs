@@ -130,7 +130,7 @@ pub(super) unsafe fn listen(
     if comm.is_null() {
         listeners::add_everywhere(event, listener);
     } else if listeners::are_raised() {
-        // SAFETY: this function's rule; the face that raises these events says when it goes.
+        // SAFETY: the caller says that it is not gone; the face that raises these events says when it goes.
         unsafe { listeners::add(comm, event, listener) };
     }
 }
@@ -211,18 +211,18 @@ unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut 
     let known = unsafe { &*param.cast::<Matching>() };
     // SAFETY: the raiser's, for the call; inside the raising face.
     if !unsafe { known.keep(id as u64, &*spec, events::stamp) } {
-        // SAFETY: as above.
+        // SAFETY: the raiser's, for the call; inside the raising face.
         unsafe { keep_slowly(known, id as u64, spec) };
     }
     0
 }
 
 /// # Safety
-/// As for [`tell_one`].
+/// The raiser's specification. Inside the raising face.
 #[cold]
 #[inline(never)]
 unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller gives the raiser's specification, inside the raising face.
     unsafe {
         (*spec).stamp = TOLD;
         known.tell_slowly(&known.instance(id, spec));
@@ -233,7 +233,7 @@ unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
 /// The raiser's specification, and what the listener was added with. Inside the raising face.
 #[inline(always)]
 unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
-    // SAFETY: this function's rule; it is kept as long as this may be called.
+    // SAFETY: the caller gives what the listener was added with; it is kept as long as this may be called.
     let known = unsafe { &*param.cast::<Matching>() };
     // SAFETY: inside the raising face; a copy, as what is called may change it.
     let quick = unsafe { &(*known.changing.get()).quick };
@@ -244,7 +244,7 @@ unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
         // SAFETY: inside the raising face.
         unsafe { known.keep_beside_others(id, spec) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: inside the raising face.
         unsafe { known.tell_slowly(&known.instance(id, spec)) };
     }
 }
@@ -261,9 +261,9 @@ impl Matching {
     /// Inside the raising face, by which the specification's communicator is told of.
     #[inline(always)]
     unsafe fn keep(&self, id: u64, spec: &Spec, timestamp: impl FnOnce() -> u64) -> bool {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the raising face, in which this is, tells of the communicator: it lives.
         let queues = unsafe { (self.queues)(spec.comm) };
-        // SAFETY: this function's rule; nothing is called while this lives.
+        // SAFETY: the caller is inside the raising face; nothing is called while this lives.
         let registration = unsafe { &(*self.changing.get()).registration };
         events::keep_quickly(registration, timestamp(), || elements(id, spec, queues))
     }
@@ -271,14 +271,14 @@ impl Matching {
     /// [`Self::keep`], where others may have asked for the time.
     ///
     /// # Safety
-    /// As for [`Self::keep`].
+    /// The raiser's specification. Inside the raising face, by which its communicator is told of.
     #[inline(never)]
     unsafe fn keep_beside_others(&self, id: u64, spec: *mut Spec) {
         let instance = self.instance(id, spec);
         let timestamp = instance.timestamp();
-        // SAFETY: this function's rule.
+        // SAFETY: the caller gives the raiser's specification, inside the raising face.
         if !unsafe { self.keep(id, &*spec, || timestamp) } {
-            // SAFETY: as above.
+            // SAFETY: inside the raising face.
             unsafe { self.tell_slowly(&instance) };
         }
     }
@@ -302,7 +302,7 @@ impl Matching {
     #[inline(never)]
     unsafe fn tell_slowly(&self, instance: &MatchingInstance) {
         let has_threads = events::has_threads();
-        // SAFETY: this function's rule; nothing is called while this lives.
+        // SAFETY: the caller is inside the raising face; nothing is called while this lives.
         let changing = unsafe { &mut *self.changing.get() };
         if !changing.registration.is_buffered()
             && let Some(quick) = changing.find_quick(has_threads)

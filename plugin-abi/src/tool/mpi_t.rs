@@ -117,7 +117,7 @@ calls! {
     /// How many event types there are.
     delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: *mut c_int) {
         initialized()?;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(num_events, TABLE.len() as c_int) })
     }
 
@@ -130,7 +130,7 @@ calls! {
         initialized()?;
         let event_type = event_type(event_index)?;
         let row = event_type.row();
-        // SAFETY: the caller's rule, for this and all that follow.
+        // SAFETY: the caller says that each length is null or can be read.
         let room = unsafe {
             room(name, name_len)?;
             room(desc, desc_len)?;
@@ -138,15 +138,15 @@ calls! {
         }?;
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
             if !datatypes.is_null() {
-                // SAFETY: as above; `index` is less than `room`.
+                // SAFETY: not null, so that it has `room` places, as the caller says; `index` is less.
                 unsafe { datatypes.add(index).write(host::datatype(element.element_type)) };
             }
             if !displacements.is_null() {
-                // SAFETY: as above.
+                // SAFETY: not null, so that it has `room` places, as the caller says; `index` is less.
                 unsafe { displacements.add(index).write(at as isize) };
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the caller says that each pointer is null or can be written, texts for their lengths.
         unsafe {
             give_text(name, name_len, &format!("{PREFIX}{}", row.name));
             give_text(desc, desc_len, row.description);
@@ -166,11 +166,11 @@ calls! {
         initialized()?;
         required(name)?;
         required(event_index)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it is a string.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
         let short = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(FORMER_PREFIX));
         let found = short.and_then(events::type_named).ok_or(Code::InvalidName)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(event_index, found.index() as c_int) })
     }
 
@@ -181,9 +181,9 @@ calls! {
         initialized()?;
         required(event_registration)?;
         let event_type = event_type(event_index)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that `obj_handle` is null or the type's, and `info` valid or null.
         let handle = unsafe { registration::alloc(event_type, obj_handle, info) }?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(event_registration, handle) })
     }
 
@@ -192,7 +192,7 @@ calls! {
         event_registration: RegistrationHandle, info: Info
     ) {
         initialized()?;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that `info` is valid or null.
         Ok(unsafe { registration::set_info(event_registration, info) }?)
     }
 
@@ -203,7 +203,7 @@ calls! {
         initialized()?;
         required(info_used)?;
         let info = registration::info(event_registration)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(info_used, info) })
     }
 
@@ -234,7 +234,7 @@ calls! {
         initialized()?;
         required(info_used)?;
         registration::check_callback(event_registration, registration::level(cb_safety)?)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(info_used, Info::with(&[])) })
     }
 
@@ -263,7 +263,7 @@ calls! {
             required(buffer)?;
             usize::try_from(element_index).ok().and_then(|index| instance.value(index)).ok_or(Code::InvalidIndex)
         })?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for the element.
         unsafe {
             match value {
                 Value::I32(value) => buffer.cast::<i32>().write_unaligned(value),
@@ -294,7 +294,7 @@ calls! {
     ) {
         initialized()?;
         let timestamp = event_instance.timestamp()? as i64;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(event_timestamp, timestamp) })
     }
 
@@ -304,14 +304,14 @@ calls! {
     ) {
         initialized()?;
         let source = event_instance.source()?.index() as c_int;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(source_index, source) })
     }
 
     /// How many sources there are; more may come.
     delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: *mut c_int) {
         initialized()?;
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(num_sources, events::source_count() as c_int) })
     }
 
@@ -322,7 +322,7 @@ calls! {
     ) {
         initialized()?;
         let about = events::source_info(source(source_index)?);
-        // SAFETY: the caller's rule.
+        // SAFETY: the caller says that each pointer is null or valid; lengths are read, and texts cut to them.
         unsafe {
             room(name, name_len)?;
             room(desc, desc_len)?;
@@ -343,7 +343,7 @@ calls! {
         initialized()?;
         required(timestamp)?;
         let now = events::timestamp(source(source_index)?).ok_or(Code::NotSupported)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(timestamp, now as i64) })
     }
 
@@ -354,7 +354,7 @@ calls! {
         initialized()?;
         required(num_events)?;
         let count = events_in(cat_index)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(num_events, count as c_int) })
     }
 
@@ -368,7 +368,7 @@ calls! {
             required(indices)?;
         }
         for index in 0..events_in(cat_index)?.min(room) {
-            // SAFETY: the caller's rule: room for `len`.
+            // SAFETY: not null; the caller says that there is room for `len`.
             unsafe { indices.add(index).write(index as c_int) };
         }
         Ok(())

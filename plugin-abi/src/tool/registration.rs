@@ -110,7 +110,7 @@ struct UserData(*mut c_void);
 // SAFETY: never dereferenced by ibex; whether the tool may use it in another thread is what the levels of safety are
 // about.
 unsafe impl Send for UserData {}
-// SAFETY: as above.
+// SAFETY: never dereferenced by ibex; the levels of safety say whether the tool may use it in another thread.
 unsafe impl Sync for UserData {}
 
 impl UserData {
@@ -141,7 +141,7 @@ impl Hints {
     /// # Safety
     /// `info` is a valid info object, or `MPI_INFO_NULL`.
     unsafe fn read(info: Info) -> Hints {
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that `info` is valid or null.
         let (buffered, room) = unsafe { (info.value(BUFFERED), info.value(BUFFER_EVENTS)) };
         Hints {
             buffered: buffered.and_then(|text| text.parse().ok()),
@@ -157,14 +157,14 @@ impl Hints {
 /// null.
 pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
     let is_of_all = event_type.row().bound.is_none() || object.is_null();
-    // SAFETY: this function's rule.
+    // SAFETY: not null, for a type that is bound: the caller says that it points to an `MPI_Comm`.
     let comm = if is_of_all { 0 } else { unsafe { object.cast::<*const c_void>().read() }.expose_provenance() };
     let object = if is_of_all {
         None
     } else {
-        // SAFETY: this function's rule.
+        // SAFETY: not null, for a type that is bound: the caller says that it points to an `MPI_Comm`.
         let context = unsafe { host::context(object) }.ok_or(Code::Invalid)?;
-        // SAFETY: as above, and it is valid.
+        // SAFETY: it points to an `MPI_Comm` that `host::context` has found valid.
         if !unsafe { host::notify_when_freed(object, communicator_freed) } {
             return Err(Code::Invalid);
         }
@@ -173,7 +173,7 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     if host::mpi_is_usable() {
         host::explain_codes();
     }
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that `info` is valid or null.
     let hints = unsafe { Hints::read(info) };
     let buffered = hints.buffered.unwrap_or_else(defaults::default_buffered);
     let room = hints.room.unwrap_or_else(|| default_room(buffered));
@@ -275,7 +275,7 @@ pub(crate) fn default_info() -> Info {
 /// `info` is valid or null.
 pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<(), Code> {
     handle.live()?;
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that `info` is valid or null.
     let hints = unsafe { Hints::read(info) };
     let changing = lock(&CHANGING);
     let registration = handle.live()?.registration;

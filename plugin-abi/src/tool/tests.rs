@@ -120,7 +120,7 @@ fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
         assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user(&seen), Some(on_xfer_end)), 0);
     }
     events::raise(Safety::MpiRestricted, || XferEnd { tag: -5, bytes: 1 << 40, request: 7, ..XferEnd::default() });
-    // SAFETY: as above.
+    // SAFETY: the registration is valid; `seen` outlives it.
     unsafe { assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), 0) };
     events::raise(Safety::MpiRestricted, XferEnd::default);
     let seen = seen.into_inner().expect("no panic");
@@ -136,7 +136,7 @@ fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let registration = alloc(c"btl_ibex_port_async");
-    // SAFETY: as above.
+    // SAFETY: the registration is valid; `seen` outlives it.
     unsafe {
         assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(frees_itself)), 0);
     }
@@ -153,7 +153,7 @@ fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_l
     let registration = alloc(c"btl_ibex_xfer_end");
     let handle = events::all().pop().expect("just made");
     handle.set_buffered(true);
-    // SAFETY: as above.
+    // SAFETY: the registration is valid; `seen` outlives it.
     unsafe {
         assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(on_xfer_end)), 0);
         assert_eq!(MPI_T_event_set_dropped_handler(registration, Some(on_dropped)), 0);
@@ -163,7 +163,7 @@ fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_l
         events::raise(Safety::MpiRestricted, XferEnd::default);
     }
     events::deliver(usize::MAX, Safety::MpiRestricted);
-    // SAFETY: as above.
+    // SAFETY: the registration is valid.
     unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
     let seen = seen.into_inner().expect("no panic");
     assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 1)][..]));

@@ -71,7 +71,7 @@ impl Pieces {
 #[inline]
 pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) {
     for piece in from {
-        // SAFETY: this function's rule; `copy` allows overlap, which a program that sends to itself may make.
+        // SAFETY: the caller's pieces and room; `copy` allows overlap, which a program that sends to itself may make.
         unsafe { std::ptr::copy(piece.iov_base.cast::<u8>(), to, piece.iov_len) };
         // SAFETY: still within, or one past, what `to` has room for.
         to = unsafe { to.add(piece.iov_len) };
@@ -86,7 +86,7 @@ pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) {
 pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) {
     for piece in to {
         let part = piece.iov_len.min(len);
-        // SAFETY: this function's rule.
+        // SAFETY: the caller says that the pieces may be written, and `from` be read for `len` bytes.
         unsafe { std::ptr::copy(from, piece.iov_base.cast::<u8>(), part) };
         // SAFETY: within, or one past, what `from` has.
         from = unsafe { from.add(part) };
@@ -106,20 +106,20 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
     match (to.pid, from.pid) {
         (None, None) => {
-            // SAFETY: this function's rule.
+            // SAFETY: the caller says that the pieces of `to` may be written, and those of `from` read.
             unsafe { within(to.pieces, from.pieces) };
             Ok(())
         }
-        // SAFETY: this function's rule.
+        // SAFETY: `from` is this process's, and the caller says that it may be read.
         (Some(pid), None) => unsafe { between(pid, from.pieces, to.pieces, true) },
-        // SAFETY: this function's rule.
+        // SAFETY: `to` is this process's, and the caller says that it may be written.
         (None, Some(pid)) => unsafe { between(pid, to.pieces, from.pieces, false) },
         (Some(_), Some(_)) => Err(Errno(libc::EXDEV)),
     }
 }
 
 /// # Safety
-/// As for [`copy`].
+/// The pieces of `to` may be written, and those of `from` read (memory rule).
 unsafe fn within(to: &[iovec], from: &[iovec]) {
     let mut at = 0;
     let mut room: &[iovec] = to;
@@ -128,8 +128,7 @@ unsafe fn within(to: &[iovec], from: &[iovec]) {
         while done < piece.iov_len {
             let Some(place) = room.first() else { return };
             let part = (place.iov_len - at).min(piece.iov_len - done);
-            // SAFETY: both ranges lie in pieces of this process (this function's rule); overlap is allowed by
-            // `ptr::copy`.
+            // SAFETY: both ranges lie in pieces that the caller says may be used so; `ptr::copy` allows overlap.
             unsafe {
                 std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
             }
@@ -144,7 +143,7 @@ unsafe fn within(to: &[iovec], from: &[iovec]) {
 }
 
 /// # Safety
-/// As for [`copy`]: of `here`.
+/// The pieces `here` may be read where it is to `write`, else written (memory rule).
 unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()> {
     let total: usize = here.iter().map(|p| p.iov_len).sum::<usize>().min(there.iter().map(|p| p.iov_len).sum());
     let mut done = 0;
@@ -163,7 +162,7 @@ unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Res
         }
         let (ours, theirs) = (ours.as_slice(), theirs.as_slice());
         let call = if write { libc::process_vm_writev } else { libc::process_vm_readv };
-        // SAFETY: the kernel checks both sides' ranges; ours are this function's rule.
+        // SAFETY: the kernel checks both sides' ranges; ours may be used so, as the caller says.
         let moved = unsafe {
             call(
                 pid as libc::pid_t,
@@ -207,11 +206,11 @@ mod tests {
         assert_eq!(from, to);
         to.fill(0);
         let b = to.as_mut_ptr();
-        // SAFETY: as above.
+        // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
         unsafe { gather(b, f.as_slice()) };
         assert_eq!(from, to);
         to.fill(0);
-        // SAFETY: as above.
+        // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
         unsafe { scatter(t.as_slice(), from.as_ptr(), 80) };
         assert_eq!((&to[..80], &to[80..]), (&from[..80], &[0; 20][..]));
     }

@@ -19,7 +19,7 @@ use crate::sys::{ibv_async_event, ibv_context};
 /// # Safety
 /// `context` is open; `out` is writable.
 pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, out: *mut ibv_async_event) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let hca = unsafe { SoftContext::of(context) }.hca();
     let found: Result<ibv_async_event> = loop {
         match hca.read_async_event() {
@@ -55,7 +55,7 @@ fn translate(found: AsyncEvent) -> Option<ibv_async_event> {
 /// # Safety
 /// `found` is from [`ibv_get_async_event`] and not acknowledged before.
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(found: *mut ibv_async_event) {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that it is an event, and not acknowledged before.
     let found = unsafe { &*found };
     // SAFETY: the kind of an event tells which member of the union it has; an unacknowledged event keeps the object.
     let number = unsafe {

@@ -22,7 +22,7 @@ struct SoftMr {
 }
 
 unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<SoftMr> {
-    // SAFETY: by the caller's word.
+    // SAFETY: `pd` is allocated, as the caller of `ibv_reg_mr_iova2` says.
     let domain = unsafe { SoftPd::of(pd) };
     let engine = domain.engine().reg_mr(addr as u64, length as u64, iova, access)?;
     fork::memory_was_registered();
@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated.
     let region = unsafe { register(pd, addr, length, iova, access) };
     pointer(region.map(|region| Box::into_raw(Box::new(region)).cast()))
 }
@@ -50,7 +50,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
 /// `ibv_reg_mr_iova(3)`.
 ///
 /// # Safety
-/// As [`ibv_reg_mr_iova2`].
+/// `pd` is allocated. The memory need not be valid: that is checked.
 pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
     addr: *mut c_void,
@@ -58,21 +58,21 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated.
     unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
 }
 
 /// `ibv_reg_mr(3)`.
 ///
 /// # Safety
-/// As [`ibv_reg_mr_iova2`].
+/// `pd` is allocated. The memory need not be valid: that is checked.
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated.
     unsafe { ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as c_uint) }
 }
 

@@ -22,12 +22,12 @@ use crate::sys::{ibv_context, ibv_device, verbs_context};
 /// # Safety
 /// `device` is from `ibv_get_device_list`.
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
     pointer(unsafe { open(device) })
 }
 
 unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
-    // SAFETY: by the caller's word.
+    // SAFETY: `device` is from `ibv_get_device_list`, as the caller of `ibv_open_device` says.
     let index = unsafe { SoftDevice::of(device) }.index;
     let hca = library()?.fabric()?.open(index)?;
     let commands = File::options().read(true).write(true).open("/dev/null");
@@ -82,7 +82,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
 /// # Safety
 /// `context` is from [`ibv_open_device`] and not closed before; no verb uses it or its objects any more.
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is from `ibv_open_device`, and gives it up.
     unsafe { SoftContext::take_back(context) };
     0
 }

@@ -51,7 +51,7 @@ impl SoftPd {
 /// # Safety
 /// `context` is open.
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let pd = unsafe { SoftContext::of(context) }.hca().alloc_pd();
     pointer(pd.map(|pd| SoftPd::hand_out(context, Arc::new(pd), false)))
 }
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
 /// # Safety
 /// `pd` is allocated, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated.
     let domain = unsafe { SoftPd::of(pd) };
     let result = match (domain.parent, Arc::strong_count(&domain.engine)) {
         (true, _) => Ok(()),
@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 /// # Safety
 /// `context` is open; `attr` is readable.
 pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `attr` is readable.
     if unsafe { (*attr).comp_mask } != 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
@@ -105,13 +105,13 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `attr` is readable.
     let attr = unsafe { &*attr };
     let known = crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     let result: Result<*mut ibv_pd> = if attr.pd.is_null() || attr.comp_mask & !known != 0 {
         Err(Errno(libc::EINVAL))
     } else {
-        // SAFETY: by the caller's word.
+        // SAFETY: not null; the caller says that it is allocated.
         let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
         Ok(SoftPd::hand_out(context, engine, true))
     };

@@ -60,9 +60,9 @@ impl ReceiveDescriptor {
     ) {
         let trigger =
             (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-        // SAFETY: this function's rule; written at start, before messages of that tag are sent.
+        // SAFETY: the table has a place for it, as the caller says; written at start, before messages of it come.
         let callback = unsafe { trigger.add(usize::from(tag)).read() };
-        // SAFETY: this function's rule; the descriptor is ours alone outside of a callback.
+        // SAFETY: the table's callback, the caller's module; outside of a callback the descriptor is ours alone.
         unsafe { call(callback, (btl, tag), self.base.get(), sender) };
     }
 }
@@ -76,6 +76,6 @@ impl ReceiveDescriptor {
 pub unsafe fn listen(tag: u8, function: sys::mca_btl_base_module_recv_cb_fn_t) {
     let trigger = (&raw mut sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     let callback = sys::mca_btl_active_message_callback_t { cbfunc: function, cbdata: std::ptr::null_mut() };
-    // SAFETY: this function's rule; the table has a place for each tag of Open MPI's.
+    // SAFETY: before anybody reads it, as the caller says; the table has a place for each tag of Open MPI's.
     unsafe { trigger.add(usize::from(tag)).write(callback) };
 }

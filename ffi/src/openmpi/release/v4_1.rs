@@ -31,7 +31,7 @@ const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface 
 #[inline]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that Open MPI has filled it in.
     unsafe { (*comm).c_contextid }
 }
 
@@ -43,7 +43,7 @@ pub const PML_FLAGS: i32 = 0;
 /// # Safety
 /// A live process of Open MPI's.
 pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> *const c_char {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that it is a live process of Open MPI's.
     unsafe { sys::opal_get_proc_hostname(process) }
 }
 
@@ -69,7 +69,7 @@ pub(super) unsafe fn call(
     _sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
 ) {
     let Some(function) = callback.cbfunc else { return };
-    // SAFETY: this function's rule; the callback reads the descriptor within this call only (btl.h).
+    // SAFETY: the caller gives a callback of Open MPI's table; it reads the descriptor within this call only (btl.h).
     unsafe { function(btl, tag, received, callback.cbdata) };
 }
 
@@ -84,7 +84,7 @@ pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     ) {
         // SAFETY: the BTL's descriptor, for the call.
         let (segments, count) = unsafe { ((*descriptor).des_segments, (*descriptor).des_segment_count) };
-        // SAFETY: as Open MPI calls it.
+        // SAFETY: Open MPI calls this with a BTL that is open, and segments that it has received.
         unsafe { R::received(btl, tag, segments, count) };
     }
     Some(received::<R>)

@@ -35,7 +35,7 @@ const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface 
 /// A communicator that Open MPI has filled in.
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that Open MPI has filled it in.
     unsafe { sys::ibex_comm_context(comm) }
 }
 
@@ -49,7 +49,7 @@ pub const PML_FLAGS: i32 = sys::MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID as i32;
 pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> *const c_char {
     // SAFETY: a function pointer that Open MPI sets at start and never after.
     let Some(name) = (unsafe { (&raw const sys::opal_get_proc_hostname).read() }) else { return std::ptr::null() };
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that it is a live process of Open MPI's.
     unsafe { name(process) }
 }
 
@@ -76,10 +76,10 @@ pub(super) unsafe fn call(
     sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
 ) {
     let Some(function) = callback.cbfunc else { return };
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that the message stays as it is until this returns: nobody else uses it.
     let of = unsafe { &mut *received };
     (of.endpoint, of.tag, of.cbdata) = (sender(), tag, callback.cbdata);
-    // SAFETY: this function's rule; the callback reads the descriptor within this call only (btl.h).
+    // SAFETY: the caller gives a callback of Open MPI's table; it reads the descriptor within this call only (btl.h).
     unsafe { function(btl, received) };
 }
 
@@ -92,7 +92,7 @@ pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     ) {
         // SAFETY: the BTL's descriptor, for the call.
         let of = unsafe { &*descriptor };
-        // SAFETY: as Open MPI calls it.
+        // SAFETY: Open MPI calls this with a BTL that is open, and segments that it has received.
         unsafe { R::received(btl, of.tag, of.des_segments, of.des_segment_count) };
     }
     Some(received::<R>)

@@ -64,9 +64,9 @@ fn use_all(pages: &Pages) {
     for place in [0, pages.bytes - 1] {
         // SAFETY: inside the pages, which nobody else uses.
         let byte = unsafe { pages.base.add(place) };
-        // SAFETY: as above.
+        // SAFETY: inside the pages, which nobody else uses.
         assert_eq!(unsafe { byte.read() }, 0);
-        // SAFETY: as above.
+        // SAFETY: inside the pages, which nobody else uses.
         unsafe { byte.write(1) };
     }
 }

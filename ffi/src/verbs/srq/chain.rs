@@ -35,7 +35,7 @@ impl Chain {
             // SAFETY: a request of the chain, to which no reference exists; here and below.
             unsafe { (*request).sg_list = chain.span(index).cast() };
             if index + 1 < length {
-                // SAFETY: as above.
+                // SAFETY: a request of the chain, to which no reference exists.
                 unsafe { (*request).next = chain.request(index + 1) };
             }
         }
@@ -73,17 +73,17 @@ impl Chain {
             let span = span(slot).ok_or_else(no_slot)?;
             // SAFETY: a request of the chain, and its span; here and below.
             unsafe { (*self.request(index)).wr_id = id(slot) };
-            // SAFETY: as above.
+            // SAFETY: a span of the chain, to which no reference exists.
             unsafe { self.span(index).write(span) };
         }
         let Some(last) = count.checked_sub(1) else { return Ok(0) };
         // The chain ends here for this once.
         let last = self.request(last);
-        // SAFETY: as above.
+        // SAFETY: a request of the chain, which is not posted yet.
         let next = unsafe { ptr::replace(&raw mut (*last).next, ptr::null_mut()) };
         let mut bad = ptr::null_mut();
         let code = post(self.request(0), &raw mut bad);
-        // SAFETY: as above.
+        // SAFETY: a request of the chain; `post` is over, and has copied it.
         unsafe { (*last).next = next };
         if code == 0 { Ok(count) } else { self.posted_before(bad, count, code) }
     }

@@ -172,7 +172,7 @@ impl Descriptors {
         })?;
         // SAFETY: just taken, so ours alone (M2).
         unsafe { prepare(descriptor.as_ptr(), size, flags) };
-        // SAFETY: as above.
+        // SAFETY: just taken, so ours alone (M2).
         let d = unsafe { &mut *descriptor.as_ptr() };
         let bytes = d.bytes.insert(std::iter::repeat_n(0, size).collect());
         let start = Arc::get_mut(bytes).map_or(null_mut(), <[u8]>::as_mut_ptr);
@@ -186,13 +186,13 @@ impl Descriptors {
     /// M2, and the adapter has no work request that names it (R2).
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, descriptor: *mut Descriptor) {
-        // SAFETY: this function's own rule.
+        // SAFETY: M2: given back, so that nobody else uses it.
         let pool = unsafe { (*descriptor).pool };
         if pool == PoolName::Unregistered {
-            // SAFETY: as above.
+            // SAFETY: M2: given back, so that nobody else uses it; who shares the bytes has an `Arc` of its own.
             unsafe { (*descriptor).bytes = None };
         }
-        // SAFETY: as above; it was taken from the pool it names.
+        // SAFETY: M2, R2: the caller says that no work request names it; it was taken from the pool it names.
         unsafe { self.pools[pool as usize].free.give_back(descriptor) };
     }
 
@@ -200,12 +200,12 @@ impl Descriptors {
     /// is not taken.
     ///
     /// # Safety
-    /// As for [`Descriptors::give_back`].
+    /// M2, and the adapter has no work request that names it (R2).
     pub(crate) unsafe fn give_back_silent(&mut self, descriptor: NonNull<Descriptor>) -> bool {
-        // SAFETY: this function's own rule.
+        // SAFETY: M2: the adapter is done with it, so that nobody writes to it.
         let wanted = unsafe { (*descriptor.as_ptr()).callback_wanted };
         if !wanted {
-            // SAFETY: this function's own rule; what is silent has no registration (`btl_send`).
+            // SAFETY: M2, R2: the adapter is done with it; what is silent has no registration (`btl_send`).
             unsafe { self.give_back(descriptor.as_ptr()) };
         }
         !wanted
@@ -271,7 +271,7 @@ impl Descriptor {
 /// M2; nothing else uses the descriptor.
 #[inline]
 unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
-    // SAFETY: this function's own rule; so for all that follow.
+    // SAFETY: M2; the caller says that nothing else uses the descriptor.
     let d = unsafe { &mut *descriptor };
     d.segments[0].seg_addr.lval = d.slot.addr();
     d.segments[0].seg_len = size as u64;
@@ -289,7 +289,7 @@ unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
 /// # Safety
 /// M2, M3; nothing else uses the descriptor, and `registered` covers the bytes.
 pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, length: usize, registered: Registered) {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; the caller says that nothing else uses the descriptor.
     let d = unsafe { &mut *descriptor.as_ptr() };
     d.segments[1].seg_addr.lval = place.addr() as u64;
     d.segments[1].seg_len = length as u64;
@@ -303,7 +303,7 @@ pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, l
 /// M2; the second segment, if any, is user memory under the descriptor's registration (M3).
 #[inline]
 pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], usize) {
-    // SAFETY: this function's own rule; the descriptor is only read.
+    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
     // Open MPI shortens the first segment where a header turned out smaller; it never lengthens it past the slot.
     let first = d.slot.first(d.segments[0].seg_len as u32);
@@ -326,7 +326,7 @@ pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], us
 /// M2; nothing else uses the descriptor.
 #[inline]
 pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Registered> {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; the caller says that nothing else uses the descriptor.
     unsafe { (*descriptor).registered.take() }
 }
 
@@ -336,7 +336,7 @@ pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Re
 /// M2.
 #[inline]
 pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; only read.
     let segment = unsafe { (*descriptor.as_ptr()).segments[0] };
     // SAFETY: a union of an integer and a pointer of the same size.
     std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
@@ -347,7 +347,7 @@ pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
 /// # Safety
 /// M2.
 pub(crate) unsafe fn lengths(descriptor: *const Descriptor) -> (usize, u64) {
-    // SAFETY: this function's own rule; the descriptor is only read.
+    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
     let used = &d.segments[..d.base.des_segment_count.min(2)];
     (d.segments[0].seg_len as usize, used.iter().map(|segment| segment.seg_len).sum())
@@ -358,13 +358,13 @@ pub(crate) unsafe fn lengths(descriptor: *const Descriptor) -> (usize, u64) {
 /// # Safety
 /// M2, M3; no adapter has the message, and there is room for it at `to`, apart from it.
 pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
-    // SAFETY: this function's own rule; the descriptor is only read.
+    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
     for segment in &d.segments[..d.base.des_segment_count.min(2)] {
         // SAFETY: a union of an integer and a pointer of the same size.
         let from: *const u8 = std::ptr::with_exposed_provenance(unsafe { segment.seg_addr.lval } as usize);
         let bytes = segment.seg_len as usize;
-        // SAFETY: this function's own rule.
+        // SAFETY: M2, M3: the segments may be read; the caller says that there is room at `to`, apart from them.
         unsafe { to.copy_from_nonoverlapping(from, bytes) };
         to = to.wrapping_add(bytes);
     }
@@ -377,7 +377,7 @@ pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
 /// M2; Open MPI has written the message, and nothing else uses the descriptor.
 #[inline]
 pub(crate) unsafe fn bytes(descriptor: *const Descriptor) -> Option<(Arc<[u8]>, u32)> {
-    // SAFETY: this function's own rule.
+    // SAFETY: M2; the caller says that nothing else uses the descriptor.
     let d = unsafe { &*descriptor };
     // Open MPI shortens the segment where a header or the data turned out smaller.
     Some((d.bytes.clone()?, d.segments[0].seg_len as u32))

@@ -92,7 +92,7 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
         // SAFETY: just taken.
         let ([first, _], count) = unsafe { spans(descriptor.as_ptr()) };
         assert_eq!((first.len() as usize, count), (size, 1));
-        // SAFETY: as above.
+        // SAFETY: just taken.
         assert!(places.insert(unsafe { start(descriptor) }.addr()));
     }
     let blocks = |size: usize| slots.grown.iter().filter(|block| **block == (size as u32, 4)).count();
@@ -137,7 +137,7 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
         let message: Vec<u8> = (0..size).map(|index| index as u8).collect();
         // SAFETY: just taken; there is room for `size` bytes.
         unsafe { start(descriptor).copy_from_nonoverlapping(message.as_ptr(), size) };
-        // SAFETY: as above.
+        // SAFETY: just taken, and filled.
         unsafe {
             assert_eq!((*descriptor.as_ptr()).base.des_flags, 5);
             assert_eq!(lengths(descriptor.as_ptr()), (size, size as u64));

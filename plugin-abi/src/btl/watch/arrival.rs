@@ -40,7 +40,7 @@ impl Arrival {
     #[inline]
     pub(super) unsafe fn new(peer: PeerName, tag: u8, (start, length): (*const u8, u32), stamp: Stamp) -> Arrival {
         let mut arrival = Arrival { peer, tag, length, start: [0; LOOKED_AT], stamp };
-        // SAFETY: this function's rule; the array is no shorter.
+        // SAFETY: the caller says that `length` bytes may be read; no more are looked at, and the array has room.
         unsafe { start.copy_to_nonoverlapping(arrival.start.as_mut_ptr(), arrival.looked_at()) };
         arrival
     }

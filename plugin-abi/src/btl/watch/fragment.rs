@@ -30,7 +30,7 @@ pub(super) unsafe fn read(callback: sys::mca_btl_base_rdma_completion_fn_t, data
         return None;
     }
     let mut noted = MaybeUninit::<sys::ibex_read>::uninit();
-    // SAFETY: a function of ob1's gets fragments of ob1's, and this one until it is called (this function's rule).
+    // SAFETY: a function of ob1's gets fragments of ob1's, and this one, as the caller says, was not called yet.
     unsafe { sys::ibex_ob1_read(data, noted.as_mut_ptr()) };
     // SAFETY: just written.
     let noted = unsafe { noted.assume_init() };
@@ -54,7 +54,7 @@ pub(super) unsafe fn sent(fragment: u64) -> Option<(Envelope, Sent)> {
         return None;
     }
     let mut noted = MaybeUninit::<sys::ibex_announced>::uninit();
-    // SAFETY: a fragment of ob1's, which it is about to look at itself (this function's rule).
+    // SAFETY: the caller says that ob1 gave the name: a fragment of ob1's, which it is about to look at itself.
     if !unsafe { sys::ibex_ob1_announced(fragment, noted.as_mut_ptr()) } {
         return None;
     }
@@ -124,7 +124,7 @@ mod tests {
         // SAFETY: not ob1's, so the pointer is not followed.
         let another = unsafe { read(Some(of_another), nowhere) };
         assert_eq!(another, None);
-        // SAFETY: as above.
+        // SAFETY: no callback, so the pointer is not followed.
         let none = unsafe { read(None, nowhere) };
         assert_eq!(none, None);
         let function = of_another as *const () as usize;

@@ -26,7 +26,7 @@ use super::{fragment, transfer};
 pub(crate) unsafe fn arrived(peer: PeerName, completion: &Completion, stamp: Stamp) {
     let Completion::Message { addr, len, immediate, .. } = *completion else { return };
     let start = std::ptr::with_exposed_provenance(addr as usize);
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that the slots were not released: the bytes may be read, and no adapter writes there.
     let arrival = unsafe { Arrival::new(peer, immediate.tag(), (start, len), stamp) };
     if let Some((source, _)) = stamp
         && ob1::is_whole(arrival.tag)

@@ -51,7 +51,7 @@ pub(crate) unsafe fn noted(callback: sys::mca_btl_base_rdma_completion_fn_t, dat
     if !events::interest().is_registered_for_messages() {
         return None;
     }
-    // SAFETY: this function's rule.
+    // SAFETY: the caller says that both are of a `btl_get` that has been called and is not complete.
     unsafe { fragment::read(callback, data) }
 }
 

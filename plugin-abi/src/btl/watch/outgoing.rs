@@ -70,7 +70,7 @@ impl Outgoing {
     ) -> Option<Outgoing> {
         let mut bytes = [0; LOOKED_AT];
         let looked_at = readable.min(LOOKED_AT);
-        // SAFETY: this function's rule; the local array is no shorter.
+        // SAFETY: the caller says that `readable` bytes may be read from `start` on; the local array is no shorter.
         unsafe { start.copy_to_nonoverlapping(bytes.as_mut_ptr(), looked_at) };
         let (step, protocol) = outgoing(to, tag, &bytes[..looked_at], length)?;
         Some(Outgoing { moment, step, protocol })

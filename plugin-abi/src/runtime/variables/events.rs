@@ -55,7 +55,7 @@ static BUFFERED: AtomicBool = AtomicBool::new(false);
 static ROOM: AtomicUsize = AtomicUsize::new(4096);
 
 /// # Safety
-/// As `variables::register`.
+/// `component` is the component that is being registered.
 pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let counts = Performance {
@@ -70,7 +70,7 @@ pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             notify: Some(notify),
             context: std::ptr::without_provenance_mut(index),
         };
-        // SAFETY: this function's rule; both functions are callable from any thread.
+        // SAFETY: the caller says that `component` is being registered; both functions are callable from any thread.
         unsafe { variable::performance(component, &counts) }?;
     }
     Ok(())

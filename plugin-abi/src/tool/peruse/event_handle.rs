@@ -33,7 +33,7 @@ pub(super) struct Callback {
 
 // SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Send for Callback {}
-// SAFETY: as above.
+// SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Sync for Callback {}
 
 /// One event handle.
@@ -409,7 +409,7 @@ pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 /// A listener's own function and parameter; a specification that outlives the call.
 unsafe fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
     let _upcall = InUpcall::new();
-    // SAFETY: this function's rule.
+    // SAFETY: the caller gives a listener's own function and parameter; the specification outlives the call.
     unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
 }
 

@@ -61,7 +61,7 @@ struct LastingText(*mut c_char);
 
 // SAFETY: the string is never freed nor written.
 unsafe impl Send for LastingText {}
-// SAFETY: as above.
+// SAFETY: the string is never freed nor written.
 unsafe impl Sync for LastingText {}
 
 impl<T> Lasting<T> {
@@ -130,7 +130,7 @@ unsafe extern "C" fn PERUSE_Query_supported_events(
         let names = NAMES.get_or_init(|| Lasting(supported::all().iter().map(|event| name(event.name)).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(supported::all().iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that each has room for its answer.
         unsafe {
             num_supported.write(count as c_int);
             event_names.write(if count > 0 { names.pointer().cast() } else { null_mut() });
@@ -149,9 +149,9 @@ unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c
     answer("PERUSE_Query_event", || {
         required(event)?;
         required(event_name)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it is a string.
         let found = supported::named(unsafe { CStr::from_ptr(event_name) });
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one number.
         unsafe { event.write(found.map_or(INVALID, |found| found.number)) };
         found.map(|_| ()).ok_or(Code::Event)
     })
@@ -166,7 +166,7 @@ unsafe extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: *mut *mut
     answer("PERUSE_Query_event_name", || {
         required(event_name)?;
         let found = supported::coming().iter().find(|found| found.number == event).ok_or(Code::Event)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one pointer.
         unsafe { event_name.write(found.name.as_ptr().cast_mut()) };
         Ok(())
     })
@@ -182,7 +182,7 @@ unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *m
         required(env_size)?;
         required(env)?;
         let all = environment();
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that each has room for its answer.
         unsafe {
             env_size.write(all.0.len() as c_int);
             env.write(all.pointer().cast());
@@ -200,7 +200,7 @@ unsafe extern "C" fn PERUSE_Query_queue_event_scope(scope: *mut c_int) -> c_int 
     const PER_COMM: c_int = 0;
     answer("PERUSE_Query_queue_event_scope", || {
         required(scope)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one number.
         unsafe { scope.write(PER_COMM) };
         Ok(())
     })
@@ -232,7 +232,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
         let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
         let callback = Callback { function, param };
         let number = event_handle::new(supported, comm, tracked, callback).ok_or(Code::Event)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one handle.
         unsafe { event_h.write(number) };
         Ok(())
     })
@@ -264,9 +264,9 @@ extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
 unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
     answer("PERUSE_Event_release", || {
         required(event_h)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it points to a handle.
         event_handle::release(unsafe { event_h.read() })?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that it points to a handle.
         unsafe { event_h.write(0) };
         Ok(())
     })
@@ -281,7 +281,7 @@ unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int 
     answer("PERUSE_Event_get", || {
         let handle = event_handle::find(event_h)?;
         required(event)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one number.
         unsafe { event.write(handle.supported.number) };
         Ok(())
     })
@@ -296,7 +296,7 @@ unsafe extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: *mut *mut
     answer("PERUSE_Event_object_get", || {
         let handle = event_handle::find(event_h)?;
         required(mpi_object)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that there is room for one pointer.
         unsafe { mpi_object.write(handle.comm.0) };
         Ok(())
     })
@@ -327,7 +327,7 @@ unsafe extern "C" fn PERUSE_Event_comm_callback_get(
         let callback = inactive(event_h)?.callback();
         required(callback_fn)?;
         required(param)?;
-        // SAFETY: the caller's rule.
+        // SAFETY: not null; the caller says that each has room for its answer.
         unsafe {
             callback_fn.write(Some(callback.function));
             param.write(callback.param);

@@ -44,7 +44,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
     let function: Function = nothing;
     let costs = [false, true].map(|is_listened_to| {
         let before = LOOKS.load(Ordering::Relaxed);
-        // SAFETY: as above.
+        // SAFETY: room for one that nobody uses; `ends` is called before it goes.
         unsafe {
             listeners::begins(*one);
             if is_listened_to {
@@ -56,7 +56,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
         LOOKS.load(Ordering::Relaxed) - before
     });
     for comm in others {
-        // SAFETY: as above.
+        // SAFETY: begun above, and still there.
         unsafe { listeners::ends(*comm) };
     }
     costs

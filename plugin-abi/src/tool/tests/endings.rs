@@ -45,7 +45,7 @@ fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
         assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user, Some(shares_it)), 0);
     }
     events::raise(Safety::MpiRestricted, PortAsync::default);
-    // SAFETY: as above.
+    // SAFETY: the registration is valid.
     unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
 }
@@ -73,7 +73,7 @@ unsafe extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int
 }
 
 unsafe extern "C" fn after_meeting(_: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: the test's own, which outlives the registration.
     let meeting = unsafe { &*user.cast::<Meeting>() };
     assert!(meeting.returned.load(Ordering::SeqCst), "not while a callback runs");
     assert!(!meeting.told.swap(true, Ordering::SeqCst), "once");
@@ -91,7 +91,7 @@ fn a_registration_freed_by_another_thread_within_its_callback_is_gone_at_once_an
     std::thread::scope(|scope| {
         let raising = scope.spawn(|| events::raise(Safety::MpiRestricted, PortAsync::default));
         meeting.inside.wait();
-        // SAFETY: as above.
+        // SAFETY: the registration is valid; the meeting outlives it.
         unsafe { assert_eq!(MPI_T_event_handle_free(registration, user, Some(after_meeting)), 0) };
         meeting.freed.wait();
         raising.join().expect("no panic");

@@ -48,7 +48,7 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     assert_eq!(unsafe { MPI_T_source_get_timestamp(0, &raw mut number) }, 0);
     assert_eq!(count(&seen), (0, 0), "neither within MPI nor where the clock is read");
     let mut types = 0;
-    // SAFETY: as above.
+    // SAFETY: room for the answer.
     assert_eq!(unsafe { MPI_T_event_get_num(&raw mut types) }, 0);
     // Another test may have initialised MPI, in a thread that is not this one: then a call has no place here, and a
     // flush has.
@@ -123,7 +123,7 @@ fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_man
         }
         let room = events::all().pop().expect("just made").room();
         let mut info = Info::null();
-        // SAFETY: as above, and room for the answer.
+        // SAFETY: the registration is valid; room for the answer.
         assert_eq!(unsafe { MPI_T_event_handle_get_info(registration, &raw mut info) }, 0);
         free(registration);
         room

@@ -118,9 +118,9 @@ pub(crate) struct CqShared {
 
 // SAFETY: words and such structures only, repr(C), zero is valid.
 unsafe impl Shared for Cqe {}
-// SAFETY: as above.
+// SAFETY: words only, repr(C), zero is valid.
 unsafe impl Shared for Extra {}
-// SAFETY: as above.
+// SAFETY: words and such structures only, repr(C), zero is valid.
 unsafe impl Shared for CqShared {}
 
 /// A place in the ring, being filled.

@@ -35,7 +35,7 @@ pub(crate) unsafe trait Shared {}
 
 // SAFETY: both are one atomic word.
 unsafe impl Shared for W32 {}
-// SAFETY: as above.
+// SAFETY: one atomic word.
 unsafe impl Shared for W64 {}
 
 /// The mapping.
@@ -48,7 +48,7 @@ pub(crate) struct Region {
 
 // SAFETY: the mapping is shared among processes anyway; what lies in it is words, or guarded as M2 says.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: the mapping is shared among processes anyway; what lies in it is words, or guarded as M2 says.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -97,7 +97,7 @@ impl Region {
             }
         }
         let result = f();
-        // SAFETY: as above.
+        // SAFETY: the descriptor is open; flock touches no memory.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
         result
     }
@@ -145,21 +145,21 @@ impl Region {
             // SAFETY: the range lies inside the mapping and holds an object that its owner is giving back.
             let done = unsafe { libc::madvise(self.bytes(first).cast(), (last - first) as usize, libc::MADV_REMOVE) };
             if done == 0 {
-                // SAFETY: this function's rule, of parts of the range.
+                // SAFETY: a part of the range, which the caller owns (M2).
                 unsafe { self.zero(offset, first - offset) };
-                // SAFETY: as above.
+                // SAFETY: a part of the range, which the caller owns (M2).
                 return unsafe { self.zero(last, offset + len - last) };
             }
         }
-        // SAFETY: this function's rule.
+        // SAFETY: inside the mapping; the caller owns the bytes (M2).
         unsafe { self.zero(offset, len) };
     }
 
     /// # Safety
-    /// As for [`Self::clear`], which has also seen that the range is inside.
+    /// The caller owns the bytes (M2), and has seen that they are inside.
     unsafe fn zero(&self, offset: u64, len: u64) {
         if len > 0 {
-            // SAFETY: this function's rule.
+            // SAFETY: inside the mapping, and owned (M2), as the caller says.
             unsafe { std::ptr::write_bytes(self.bytes(offset), 0, len as usize) };
         }
     }

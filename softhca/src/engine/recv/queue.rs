@@ -308,7 +308,7 @@ impl RecvQueue {
 
     /// Bytes that the request `wqe` has room for.
     pub(crate) fn room(&self, fabric: &Fabric, wqe: u32) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).bytes }
     }
 
@@ -316,7 +316,7 @@ impl RecvQueue {
     #[inline]
     pub(crate) fn pieces(&self, fabric: &Fabric, wqe: u32, pd: u32) -> Option<Pieces> {
         let request = self.request(fabric, self.place(wqe));
-        // SAFETY: as above; the stride has room for the number of pieces that `post` checked.
+        // SAFETY: a taken request does not change (rule M2); the stride has room for the pieces that `post` checked.
         let list = unsafe { std::slice::from_raw_parts(request.add(1).cast::<Sge>(), (*request).pieces as usize) };
         let pd = if self.order.get() == 0 { pd } else { self.pd.get() };
         let mut pieces = Pieces::new();

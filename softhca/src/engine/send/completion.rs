@@ -106,7 +106,7 @@ pub(super) fn flush(fabric: &Fabric, qp: &QpShared) {
         return;
     }
     while sq.done.get() != sq.posted.get() {
-        // SAFETY: as in `run`.
+        // SAFETY: a request between `done` and `posted` was written, under the lock that the caller holds.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
         complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, wc_status::WR_FLUSH_ERR, 0);
     }

@@ -189,7 +189,7 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
         place(fabric, qp.dest_qpn.get()).count(fabric, Count::OutOfBuffer);
     }
     if spends && left == 0 {
-        // SAFETY: as in `run`.
+        // SAFETY: the request at `done` was written, under the lock that the caller holds.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
         complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, 0);
         return false;

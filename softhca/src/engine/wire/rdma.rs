@@ -132,7 +132,7 @@ fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> 
             _ => before,
         };
         let from = here(&raw mut after);
-        // SAFETY: as above.
+        // SAFETY: a local, and what the request's key gives to the adapter (`target`).
         unsafe { copy::copy(there, Memory { pid: None, pieces: from.as_slice() }) }?;
     }
     let from = here(&raw mut before);

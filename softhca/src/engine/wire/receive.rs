@@ -116,7 +116,7 @@ pub(crate) fn land(
         } else {
             let mut piece = Pieces::new();
             piece.push(place as u64, u64::from(m.len));
-            // SAFETY: as above.
+            // SAFETY: room of this length in an entry that is ours; the memory is another process's.
             if unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) }.is_err() {
                 return Outcome::Lost; // the sender's process is gone, its request with it
             }

@@ -46,7 +46,7 @@ impl SoftChannel {
 /// # Safety
 /// `context` is open.
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let engine = unsafe { SoftContext::of(context) }.hca().create_channel();
     pointer(engine.map(|engine| {
         let public = UnsafeCell::new(ibv_comp_channel { context, fd: engine.fd(), refcnt: 0 });
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 /// # Safety
 /// `channel` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `channel` is not destroyed.
     let result = unsafe { SoftChannel::of(channel) }.engine.destroy();
     if result.is_ok() {
         // SAFETY: made by Box in `ibv_create_comp_channel`; the caller gives it up.

@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `attr` is readable.
     let attr = unsafe { &*attr };
     if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 || attr.cqe == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         timestamps: raw | wall,
         single_threaded: flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
     };
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and the channel null or not destroyed.
     pointer(unsafe { create(context, &plan) }.map(|cq| {
         // SAFETY: just made, and not yet known to the program.
         let public = unsafe { &mut *(*cq).public.get() };
@@ -92,7 +92,7 @@ fn set_readers(cq: &mut ibv_cq_ex) {
 
 /// Moves to the next completion: 0, ENOENT if there is none, or another error number.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: a queue of this library, by the caller's word.
+    // SAFETY: the program gives a queue of this library that is not destroyed.
     let queue = unsafe { SoftCq::of(cq.cast()) };
     // SAFETY: between start_poll and end_poll the cursor belongs to this thread.
     let at = unsafe { &mut *queue.cursor.at.get() };
@@ -112,11 +112,11 @@ unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
 
 /// `ibv_start_poll(3)`: on success the caller holds the cursor until `end_poll`.
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
-    // SAFETY: by the caller's word, as for each verb.
+    // SAFETY: the program gives null, or attributes that can be read.
     if !attr.is_null() && unsafe { (*attr).comp_mask } != 0 {
         return libc::EINVAL;
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the program gives a queue of this library that is not destroyed.
     let cursor = unsafe { &SoftCq::of(cq.cast()).cursor };
     cursor.take();
     // SAFETY: the cursor is held.

@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `channel` is not destroyed.
     let channel = unsafe { SoftChannel::of(channel) };
     let next: Result<*mut ibv_cq> = loop {
         match channel.engine().read_event() {
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 /// `cq` is a completion queue with at least `count` events not yet acknowledged.
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     if count > 0 {
-        // SAFETY: by the caller's word; an unacknowledged event keeps the queue.
+        // SAFETY: the caller says that `cq` is a completion queue; an unacknowledged event keeps it.
         registry::acknowledge(unsafe { SoftCq::of(cq) }.number(), u64::from(count));
     }
 }

@@ -71,11 +71,11 @@ pub(super) struct Plan {
 /// # Safety
 /// `context` is open; the plan's channel is null or not destroyed.
 pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*mut SoftCq> {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and the channel null or not destroyed.
     let (opened, channel) = unsafe {
         (SoftContext::of(context), if plan.channel.is_null() { None } else { Some(SoftChannel::of(plan.channel)) })
     };
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     if plan.comp_vector >= unsafe { (*context).num_comp_vectors } as u32 {
         return Err(Errno(libc::EINVAL));
     }
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
         timestamps: 0,
         single_threaded: false,
     };
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and `channel` null or not destroyed.
     pointer(unsafe { create(context, &plan) }.map(<*mut SoftCq>::cast))
 }
 
@@ -138,7 +138,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     if cqe < 1 {
         return number(Err(Errno(libc::EINVAL)));
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `cq` is not destroyed.
     let queue = unsafe { SoftCq::of(cq) };
     let result = queue.engine.resize(cqe as u32);
     // SAFETY: resizing and reading the size at once is the program's race, on an integer.
@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modi
 /// # Safety
 /// `cq` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `cq` is not destroyed.
     let queue = unsafe { SoftCq::of(cq) };
     let result = queue.engine.destroy();
     if result.is_ok() {
@@ -179,7 +179,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 /// # Safety
 /// `cq` is not destroyed; `wc` is writable for `entries` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `cq` is not destroyed.
     let queue = unsafe { SoftCq::of(cq) };
     let taken = queue.engine.poll_each(entries.max(0) as usize, |index, completion| {
         // SAFETY: `index` stays below `entries`; a Wc starts with an ibv_wc (asserted above).
@@ -211,6 +211,6 @@ fn overrun(errno: Errno) -> c_int {
 /// # Safety
 /// `cq` is not destroyed.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `cq` is not destroyed.
     number(unsafe { SoftCq::of(cq) }.engine.arm(solicited_only != 0))
 }

@@ -70,7 +70,7 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
 /// # Safety
 /// `context` is open; `out` is writable.
 pub(crate) unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_device_attr) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and `out` writable.
     unsafe { out.write(attributes(SoftContext::of(context).hca())) };
     0
 }
@@ -85,11 +85,11 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     out: *mut ibv_device_attr_ex,
     size: usize,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `input` is null or readable.
     if size < size_of::<ibv_device_attr>() || (!input.is_null() && unsafe { (*input).comp_mask } != 0) {
         return number(Err(Errno(libc::EINVAL)));
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let hca = unsafe { SoftContext::of(context) }.hca();
     let clock = &hca.spec().clock;
     // SAFETY: ibv_device_attr_ex is integers and a character array.
@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
 /// # Safety
 /// `context` is open; `values` is readable and writable.
 pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and `values` readable and writable.
     let (hca, values) = unsafe { (SoftContext::of(context).hca(), &mut *values) };
     let mut answered = 0;
     if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {

@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
 /// # Safety
 /// `list` is null or from [`ibv_get_device_list`], and not freed before.
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: made by calloc, by the caller's word.
+    // SAFETY: null, or made by calloc (`ibv_get_device_list`), and not freed before, as the caller says.
     unsafe { libc::free(list.cast()) };
 }
 
@@ -178,7 +178,7 @@ pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device)
 /// # Safety
 /// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
     unsafe { SoftDevice::of(device) }.public.name.as_ptr()
 }
 
@@ -187,7 +187,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> 
 /// # Safety
 /// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
     unsafe { SoftDevice::of(device) }.guid.to_be()
 }
 
@@ -196,7 +196,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> 
 /// # Safety
 /// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
     unsafe { SoftDevice::of(device) }.index as c_int
 }
 

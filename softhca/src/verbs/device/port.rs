@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn query_port(
     out: *mut ibv_port_attr,
     size: usize,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     number(unsafe { attributes(context, port) }.map(|attr| {
         // SAFETY: at most `size` bytes of `out`; a newer program's further fields are zero.
         unsafe {
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn query_port(
 /// # Safety
 /// `context` is open; `out` is writable for the attributes of that time.
 pub(crate) unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, out: *mut ibv_port_attr) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and `out` writable for so many bytes.
     unsafe { query_port(context, port, out, OLD_ATTR_SIZE) }
 }
 
@@ -108,9 +108,9 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     out: *mut ibv_gid,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let found = unsafe { gid(context, u32::from(port), index as u32) };
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `out` is writable.
     minus_one(found.map(|gid| unsafe { out.write(ibv_gid { raw: gid.raw }) }))
 }
 
@@ -149,11 +149,11 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     if flags != 0 {
         return number(Err(Errno(libc::EOPNOTSUPP)));
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let found = unsafe { gid(context, port, index) };
     let used = found.and_then(|gid| if gid.is_empty() { Err(Errno(libc::ENODATA)) } else { Ok(gid) });
     number(used.map(|gid| {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller says that `out` is writable for `size` bytes.
         unsafe { write_entry(out.cast(), size, &entry(&gid, port, index as usize)) };
     }))
 }
@@ -207,11 +207,11 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(
     index: u32,
     out: *mut u32,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open.
     let found = unsafe { gid(context, u32::from(port), index) };
     minus_one(found.map(|gid| {
         let kind = if gid.kind == gid_kind::ROCE_V2 { TYPE_ROCE_V2 } else { TYPE_IB_ROCE_V1 };
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller says that `out` is writable.
         unsafe { out.write(kind) };
     }))
 }
@@ -229,7 +229,7 @@ pub(crate) unsafe extern "C" fn ibv_query_pkey(
     // SAFETY: the context is open.
     let found = unsafe { port_spec(context, u32::from(port)) }
         .and_then(|port| port.pkeys.get(index as usize).copied().ok_or(Errno(libc::EINVAL)));
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `out` is writable.
     minus_one(found.map(|pkey| unsafe { out.write(pkey.to_be()) }))
 }
 

@@ -87,10 +87,10 @@ pub(super) fn attr_out(address: &AhAttr) -> ibv_ah_attr {
 /// # Safety
 /// `pd` is allocated; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: by the caller's word; a domain keeps its context.
+    // SAFETY: the caller says that `pd` is allocated, and `attr` readable.
     let (domain, address) = unsafe { (SoftPd::of(pd), attr_in(&*attr)) };
     let context = domain.context();
-    // SAFETY: as above.
+    // SAFETY: `pd` is allocated, so that its context is not closed (`ibv_close_device`).
     let engine = unsafe { SoftContext::of(context) }.hca().create_ah(domain.engine(), &address);
     pointer(
         engine
@@ -111,7 +111,7 @@ unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const i
         let index = gids.iter().position(|gid| gid.raw == own).ok_or(Errno(libc::EINVAL))?;
         let version_tclass_flow = u32::from_be(grh.version_tclass_flow);
         address.is_global = true;
-        // SAFETY: as above.
+        // SAFETY: both members of the union are the same 16 bytes.
         address.dgid = unsafe { grh.sgid.raw };
         address.sgid_index = index as u8;
         address.flow_label = version_tclass_flow & 0xf_ffff;
@@ -132,23 +132,23 @@ pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, `wc` a completion with its header, and `attr` writable.
     number(unsafe { sender(context, port_num, &*wc, grh).map(|address| attr.write(address)) })
 }
 
 /// `ibv_create_ah_from_wc(3)`.
 ///
 /// # Safety
-/// As [`ibv_init_ah_from_wc`], and `pd` is allocated.
+/// `pd` is allocated; `wc` is a receive completion, `grh` its header where it has one.
 pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
     wc: *mut ibv_wc,
     grh: *mut ibv_grh,
     port_num: u8,
 ) -> *mut ibv_ah {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated, so its context open, and `wc` a completion with its header.
     match unsafe { sender(SoftPd::of(pd).context(), port_num, &*wc, grh) } {
-        // SAFETY: by the caller's word; the attributes are our own.
+        // SAFETY: the caller says that `pd` is allocated; the attributes are our own.
         Ok(mut address) => unsafe { ibv_create_ah(pd, &raw mut address) },
         Err(errno) => pointer(Err(errno)),
     }
@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
 /// # Safety
 /// `ah` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `ah` is not destroyed.
     let result = unsafe { SoftAh::of(ah) }.engine.destroy();
     if result.is_ok() {
         // SAFETY: made by Box in `ibv_create_ah`; the caller gives it up.

@@ -50,7 +50,7 @@ impl Builder {
     /// The caller has taken the builder, and has no other reference to this.
     #[expect(clippy::mut_from_ref, reason = "the caller's word makes it exclusive, as a lock's guard would")]
     pub(super) unsafe fn building(&self) -> &mut Building {
-        // SAFETY: exclusive by the caller's word.
+        // SAFETY: the caller has taken the builder, and has no other reference to this.
         unsafe { &mut *self.building.get() }
     }
 
@@ -59,7 +59,7 @@ impl Builder {
     /// # Safety
     /// The caller has taken the builder, and gives it up here.
     pub(super) unsafe fn give(&self) {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller has taken the builder, and uses what is being built no more.
         let building = unsafe { self.building() };
         building.requests.clear();
         building.pieces.clear();

@@ -13,7 +13,7 @@ use crate::verbs::error::number;
 /// # Safety
 /// `qp` is not destroyed; `gid` is readable.
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
-    // SAFETY: by the caller's word; both members of the union are the same 16 bytes.
+    // SAFETY: the caller says that `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes.
     number(unsafe { SoftQp::of(qp).engine().attach_mcast(&(*gid).raw, lid) })
 }
 
@@ -22,6 +22,6 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ib
 /// # Safety
 /// `qp` is not destroyed; `gid` is readable.
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
-    // SAFETY: by the caller's word; both members of the union are the same 16 bytes.
+    // SAFETY: the caller says that `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes.
     number(unsafe { SoftQp::of(qp).engine().detach_mcast(&(*gid).raw, lid) })
 }

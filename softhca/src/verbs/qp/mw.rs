@@ -25,7 +25,7 @@ struct SoftMw {
 /// # Safety
 /// `pd` is allocated.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated.
     let domain = unsafe { SoftPd::of(pd) };
     pointer(domain.engine().alloc_mw(kind).map(|engine| {
         let rkey = engine.rkey();
@@ -49,12 +49,12 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// # Safety
 /// `qp` and `mw` are not destroyed; `bind` is readable, and its region registered.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed, and `bind` readable.
     let (queue, bind) = unsafe { (SoftQp::of(qp).engine(), &*bind) };
-    // SAFETY: as above; the low 8 bits count the bindings.
+    // SAFETY: the caller says that `mw` is not destroyed; the low 8 bits count the bindings.
     let key = unsafe { ((*mw).rkey & !0xff) | ((*mw).rkey.wrapping_add(1) & 0xff) };
     let flags = bind.send_flags;
-    // SAFETY: as above.
+    // SAFETY: the caller says that `mw` is not destroyed, and the region registered.
     let wr = SendWr { wr_id: bind.wr_id, flags, ..unsafe { binding(mw, key, &bind.bind_info) } };
     number(queue.post_send(&wr).map(|()| {
         // SAFETY: the window is the caller's alone while it binds it.
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
 /// # Safety
 /// `mw` is not deallocated; the region that `info` names is null or registered.
 pub(super) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> SendWr<'static> {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `mw` is not deallocated, and the region null or registered.
     let (window, region) = unsafe { ((*mw).rkey, if info.mr.is_null() { 0 } else { (*info.mr).lkey }) };
     SendWr {
         opcode: wr_opcode::BIND_MW,

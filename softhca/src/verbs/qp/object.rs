@@ -70,14 +70,14 @@ impl SoftQp {
 /// # Safety
 /// `pd` is allocated; `init` is readable and writable; the queues it names are not destroyed.
 pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated, `init` readable and writable, the queues not destroyed.
     pointer(unsafe { create(pd, &mut *init) }.map(<*mut SoftQp>::cast))
 }
 
 /// Makes a queue pair in RESET.
 ///
 /// # Safety
-/// As [`ibv_create_qp`].
+/// `pd` is allocated; the queues that `init` names are not destroyed.
 pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
     let kind = init.qp_type;
     if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD | qp_type::XRC_SEND) {
@@ -89,7 +89,7 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
         return Err(Errno(libc::EINVAL));
     }
     let event_number = registry::reserve();
-    // SAFETY: the domain and the queues are not destroyed, by the caller's word; a domain keeps its context.
+    // SAFETY: the caller says that the domain, and so its context, and the queues are not destroyed.
     let (domain, hca, send_cq, recv_cq, srq) = unsafe {
         let domain = SoftPd::of(pd);
         let srq = if init.srq.is_null() { None } else { Some(SoftSrq::of(init.srq).engine()) };
@@ -115,7 +115,7 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
 /// # Safety
 /// `xrcd` is open.
 pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
-    // SAFETY: by the caller's word; a domain keeps its context.
+    // SAFETY: the caller says that `xrcd` is open, and so is its context.
     let (domain, hca) = unsafe { (SoftXrcd::of(xrcd), SoftContext::of(SoftXrcd::of(xrcd).context()).hca()) };
     let event_number = registry::reserve();
     let engine = hca.create_xrc_recv(domain.engine(), event_number)?;
@@ -181,7 +181,7 @@ fn cap_out(cap: QpCap) -> ibv_qp_cap {
 /// # Safety
 /// `qp` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed, and `attr` readable.
     let (queue, attr) = unsafe { (SoftQp::of(qp), &*attr) };
     let mask = mask as u32;
     let result = queue.engine.modify(
@@ -227,7 +227,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     _mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed.
     let queue = unsafe { SoftQp::of(qp) };
     let now = queue.engine.query();
     // SAFETY: ibv_qp_attr is integers.
@@ -277,7 +277,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 /// # Safety
 /// `qp` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed.
     let queue = unsafe { SoftQp::of(qp) };
     let result = queue.engine.destroy();
     if result.is_ok() {

@@ -28,7 +28,7 @@ unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
     if count <= 0 || list.is_null() {
         return &[];
     }
-    // SAFETY: by the caller's word; an ibv_sge is a Sge (asserted above).
+    // SAFETY: the caller says that `list` has `count` pieces; an ibv_sge is a Sge (asserted above).
     unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count as usize) }
 }
 
@@ -41,9 +41,9 @@ pub(crate) unsafe extern "C" fn post_send(
     mut wr: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed.
     let queue = unsafe { SoftQp::of(qp) };
-    // SAFETY: as above; the type never changes.
+    // SAFETY: the caller says that `qp` is not destroyed; the type never changes.
     let kind = if queue.is_datagram() { qp_type::UD } else { unsafe { (*qp).qp_type } };
     while !wr.is_null() {
         // SAFETY: a member of the program's list, which the program does not change during the call.
@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn post_send(
             unsafe { bad.write(wr) };
             return refused(errno);
         }
-        // SAFETY: as above.
+        // SAFETY: a member of the program's list, which the program does not change during the call.
         wr = unsafe { (*wr).next };
     }
     0
@@ -68,58 +68,58 @@ pub(crate) unsafe extern "C" fn post_send(
 /// address handle and memory window.
 #[inline]
 unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
-    // SAFETY: by the caller's word; every request has these fields.
+    // SAFETY: the caller gives a request; every request has these fields.
     let (wr_id, opcode, flags) = unsafe { ((*wr).wr_id, (*wr).opcode, (*wr).send_flags) };
     if opcode == wr_opcode::BIND_MW {
-        // SAFETY: as above, and a request to bind has this member.
+        // SAFETY: a request to bind has this member; the program keeps the window and the region that it names.
         let bound = unsafe {
             let bind = &raw const (*wr).__bindgen_anon_2.bind_mw;
             super::mw::binding((*bind).mw, (*bind).rkey, &(*bind).bind_info)
         };
         return SendWr { wr_id, flags, ..bound };
     }
-    // SAFETY: as above; every request but one to bind has pieces.
+    // SAFETY: every request but one to bind has pieces, which the caller says stay unchanged.
     let sge = unsafe { pieces((*wr).sg_list, (*wr).num_sge) };
     let mut request = SendWr { wr_id, opcode, flags, sge, ..SendWr::empty() };
     match opcode {
         wr_opcode::SEND_WITH_IMM | wr_opcode::RDMA_WRITE_WITH_IMM => {
-            // SAFETY: as above, and such requests have this member.
+            // SAFETY: a request with immediate data has this member.
             request.imm = unsafe { (*wr).__bindgen_anon_1.imm_data };
         }
         wr_opcode::SEND_WITH_INV | wr_opcode::LOCAL_INV => {
-            // SAFETY: as above.
+            // SAFETY: a request that invalidates has this member.
             request.imm = unsafe { (*wr).__bindgen_anon_1.invalidate_rkey };
         }
         _ => {}
     }
     match opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM if kind == qp_type::UD => {
-            // SAFETY: as above.
+            // SAFETY: a datagram has this member.
             let ud = unsafe { (*wr).wr.ud };
             // SAFETY: null or an address handle of the program.
             request.ah = unsafe { ud.ah.as_ref().map(|_| SoftAh::of(ud.ah).engine()) };
             (request.remote_qpn, request.remote_qkey) = (ud.remote_qpn, ud.remote_qkey);
         }
         wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
-            // SAFETY: as above.
+            // SAFETY: an atomic has this member.
             let atomic = unsafe { &raw const (*wr).wr.atomic };
-            // SAFETY: as above.
+            // SAFETY: every atomic has these fields.
             (request.remote_addr, request.rkey) = unsafe { ((*atomic).remote_addr, (*atomic).rkey) };
-            // SAFETY: as above.
+            // SAFETY: every atomic has this field.
             request.compare_add = unsafe { (*atomic).compare_add };
             if opcode == wr_opcode::ATOMIC_CMP_AND_SWP {
-                // SAFETY: as above; an addition has nothing to swap.
+                // SAFETY: a swap has this field; an addition has nothing to swap.
                 request.swap = unsafe { (*atomic).swap };
             }
         }
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM | wr_opcode::RDMA_READ => {
-            // SAFETY: as above.
+            // SAFETY: a read or a write has this member.
             (request.remote_addr, request.rkey) = unsafe { ((*wr).wr.rdma.remote_addr, (*wr).wr.rdma.rkey) };
         }
         _ => {}
     }
     if kind == qp_type::XRC_SEND {
-        // SAFETY: as above.
+        // SAFETY: a request of an XRC connection has this member.
         request.remote_srqn = unsafe { (*wr).qp_type.xrc.remote_srqn };
     }
     request
@@ -134,7 +134,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     mut wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `qp` is not destroyed.
     let queue = unsafe { SoftQp::of(qp) }.engine();
     while !wr.is_null() {
         // SAFETY: a member of the program's list, and the pieces that belong to it.
@@ -144,7 +144,7 @@ pub(crate) unsafe extern "C" fn post_recv(
             unsafe { bad.write(wr) };
             return refused(errno);
         }
-        // SAFETY: as above.
+        // SAFETY: a member of the program's list, which the program does not change during the call.
         wr = unsafe { (*wr).next };
     }
     0
@@ -162,7 +162,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     mut wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `srq` is not destroyed.
     let queue = unsafe { SoftSrq::of(srq) }.engine();
     while !wr.is_null() {
         let first = wr;
@@ -172,7 +172,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
             // SAFETY: a member of the program's list, and the pieces that belong to it.
             batch[count] = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
             count += 1;
-            // SAFETY: as above.
+            // SAFETY: a member of the program's list, which the program does not change during the call.
             wr = unsafe { (*wr).next };
         }
         if let Err((place, errno)) = queue.post_recv(&batch[..count]) {

@@ -41,7 +41,7 @@ const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH
 /// # Safety
 /// `context` is open; `init` is readable and writable, and what it names is not destroyed.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `init` is readable and writable.
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
     let known =
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         qp_type: init.qp_type,
         sq_sig_all: init.sq_sig_all,
     };
-    // SAFETY: the mask says which domain there is; the rest by the caller's word.
+    // SAFETY: the mask says which domain there is; the caller says that what `init` names is not destroyed.
     let made =
         unsafe { if is_xrc_recv { create_xrc_recv(init.xrcd, &mut plain) } else { create(init.pd, &mut plain) } };
     init.cap = plain.cap;
@@ -117,7 +117,7 @@ fn set_operations(qp: &mut ibv_qp_ex) {
 /// # Safety
 /// `qp` is not destroyed.
 pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: by the caller's word; the function pointers are set before the program knows the queue pair.
+    // SAFETY: the caller says that `qp` is not destroyed; the function pointers are set before the program knows it.
     unsafe {
         let extended = SoftQp::of(qp).public.get();
         if (*extended).wr_start.is_some() { extended } else { std::ptr::null_mut() }
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_
 /// # Safety
 /// The caller is between `wr_start` and `wr_complete`, so that the builder is its own.
 unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
-    // SAFETY: a queue pair of this library; exclusive by the caller's word.
+    // SAFETY: a queue pair of this library; the caller says that the builder is its own.
     unsafe { SoftQp::of(qp.cast()).builder.building() }
 }
 

@@ -52,12 +52,12 @@ impl SoftSrq {
 /// # Safety
 /// `pd` is allocated; `init` is readable and writable.
 pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `pd` is allocated, and `init` readable and writable.
     pointer(unsafe { create(pd, (*init).srq_context, &mut (*init).attr) })
 }
 
 unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
-    // SAFETY: by the caller's word; a domain keeps its context.
+    // SAFETY: `pd` is allocated, as the callers of `ibv_create_srq` and `create_srq_ex` say, and so its context open.
     let (domain, hca) = unsafe { (SoftPd::of(pd), SoftContext::of(SoftPd::of(pd).context()).hca()) };
     let event_number = registry::reserve();
     let engine = hca.create_srq(domain.engine(), attr.max_wr, attr.max_sge, 0, event_number)?;
@@ -69,7 +69,7 @@ unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     if init.xrcd.is_null() || init.cq.is_null() {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: what the attributes name is not destroyed, by the caller's word; a domain keeps its context.
+    // SAFETY: what the attributes name lives, as the caller of `create_srq_ex` says; so does the domain's context.
     let (pd, hca, xrcd, cq) = unsafe {
         let pd = SoftPd::of(init.pd);
         (pd, SoftContext::of(pd.context()).hca(), SoftXrcd::of(init.xrcd).engine(), SoftCq::of(init.cq).engine())
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     _context: *mut ibv_context,
     init: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `init` is readable and writable.
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
     let kind = if mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
@@ -127,7 +127,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 /// # Safety
 /// `srq` is not destroyed; `out` is writable.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `srq` is not destroyed, and `out` writable.
     unsafe { out.write(SoftSrq::of(srq).engine.number()) };
     0
 }
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) ->
 /// # Safety
 /// `srq` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `srq` is not destroyed, and `attr` readable.
     let (queue, attr) = unsafe { (SoftSrq::of(srq).engine(), &*attr) };
     let mask = mask as u32;
     number(if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
@@ -153,7 +153,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv
 /// # Safety
 /// `srq` is not destroyed; `attr` is writable.
 pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `srq` is not destroyed.
     let (max_wr, max_sge, srq_limit) = unsafe { SoftSrq::of(srq) }.engine.query();
     // SAFETY: writable by the caller's word.
     unsafe { attr.write(ibv_srq_attr { max_wr, max_sge, srq_limit }) };
@@ -165,7 +165,7 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_
 /// # Safety
 /// `srq` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `srq` is not destroyed.
     let queue = unsafe { SoftSrq::of(srq) };
     let result = queue.engine.destroy();
     if result.is_ok() {

@@ -48,7 +48,7 @@ impl SoftXrcd {
 /// # Safety
 /// `context` is open; `attr` is readable.
 pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `context` is open, and `attr` readable.
     let (attr, hca) = unsafe { (&*attr, SoftContext::of(context).hca()) };
     let needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     let engine = if attr.comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED || attr.comp_mask & needed != needed {
@@ -82,7 +82,7 @@ fn file(fd: c_int) -> Result<Option<(u64, u64)>> {
 /// # Safety
 /// `xrcd` is open, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller says that `xrcd` is open.
     let result = unsafe { SoftXrcd::of(xrcd) }.engine.close();
     if result.is_ok() {
         // SAFETY: made by Box in `open_xrcd`; the caller gives it up.
