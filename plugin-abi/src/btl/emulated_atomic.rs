@@ -209,9 +209,12 @@ impl Receiver for Asked {
         count: usize,
     ) {
         fence("an atomic by message", (), || {
-            // SAFETY: Open MPI's segments, which last for the call; ibex's message is one, in a receive slot (R2).
+            if count != 1 {
+                return;
+            }
+            // SAFETY: Open MPI's segments, which last for the call, of which there is one; it is in a receive slot (R2).
             let (bytes, length) = unsafe { ((*segments).seg_addr.pval.cast::<[u8; SIZE]>(), (*segments).seg_len) };
-            if count != 1 || length != SIZE as u64 {
+            if length != SIZE as u64 {
                 return;
             }
             // SAFETY: so many bytes; M1: only ibex sends with this tag, so that it is a module of ours that has it.

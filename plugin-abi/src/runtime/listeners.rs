@@ -358,7 +358,7 @@ pub(crate) fn raised_by(raiser: Option<Raiser>) {
         // Open MPI does not say of each that it goes.
         tables().comms.clear();
     }
-    *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser;
+    without_a_face(|| *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser);
 }
 
 /// Whether a face of this process raises these events.
@@ -384,11 +384,18 @@ pub(crate) fn set_locked(is_locked: bool) {
 /// Runs this where no other thread raises an event. Then the raising face looks who listens where it says that this has
 /// changed; after a change within a callback, at the next one from outside.
 fn change(mut body: impl FnMut(bool) -> Changed) {
-    let raiser = *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(raiser) = raiser else {
-        body(false);
-        return;
-    };
+    let now = || *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut raiser = now();
+    if raiser.is_none() {
+        without_a_face(|| {
+            // One may be there by now.
+            raiser = now();
+            if raiser.is_none() {
+                body(false);
+            }
+        });
+    }
+    let Some(raiser) = raiser else { return };
     (raiser.change)(&mut |is_within| {
         let what = body(is_within);
         if is_within {
@@ -397,6 +404,22 @@ fn change(mut body: impl FnMut(bool) -> Changed) {
             follow(raiser, what);
         }
     });
+}
+
+/// Runs this while no other thread does so, and none says that a face raises. It may come back here.
+fn without_a_face(body: impl FnOnce()) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    thread_local! {
+        static IS_ALONE: Cell<bool> = const { Cell::new(false) };
+    }
+    if IS_ALONE.get() {
+        return body();
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    IS_ALONE.set(true);
+    // A panic ends the use of ibex in this process (`guard.rs`).
+    body();
+    IS_ALONE.set(false);
 }
 
 /// Inside the raising face: it looks who listens.
@@ -800,6 +823,25 @@ mod tests {
         // SAFETY: the test gives a pointer to what outlives the listener.
         unsafe { &mut *param.cast::<Told>() }.push((-handle, id));
         0
+    }
+
+    #[test]
+    fn where_no_face_raises_one_thread_at_a_time_changes_what_listens_and_may_do_so_within_a_change() {
+        let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        exclusively(|| {
+                            most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                            exclusively(std::thread::yield_now);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(most.into_inner(), 1);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::cell::{OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Registration, Safety, TypeId};
@@ -73,10 +74,10 @@ pub(super) struct Matching {
     changing: UnsafeCell<Changing>,
 }
 
-// SAFETY: what can change is used inside the raising face, by one thread at a time; of the pointers one is compared and
-// handed on, the other to what is always there.
+// SAFETY: what can change is used in `listeners::exclusively` and where an event is told, by one thread at a time; of
+// the pointers one is compared and handed on, the other to what is always there.
 unsafe impl Send for Matching {}
-// SAFETY: as above.
+// SAFETY: the same: threads share what is used by one of them at a time.
 unsafe impl Sync for Matching {}
 
 /// Those with a callback.
@@ -285,8 +286,8 @@ impl Matching {
 
     #[inline(always)]
     fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
-        // SAFETY: an integer that is always there, and written to by Open MPI under a lock of its own; whole when read.
-        if unsafe { self.may_call.read_volatile() } == 0 {
+        // SAFETY: an integer that is always there, and of which Open MPI writes all at once.
+        if unsafe { AtomicU32::from_ptr(self.may_call.cast_mut()) }.load(Ordering::Relaxed) == 0 {
             return;
         }
         let handle = self.handle;

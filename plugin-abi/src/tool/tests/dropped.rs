@@ -2,6 +2,7 @@
 //! What a registration loses: which losses are told, to whom, and with what.
 
 use super::*;
+use crate::tool::require_none::ibex_events_flush;
 
 /// A registration whose events wait, with a callback of this level, and the engine's name for it.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
@@ -26,9 +27,12 @@ fn raise(events: usize) {
     }
 }
 
+/// Frees one that has all its events then: another test may have initialised MPI in a thread that is not this one, so that
+/// what may do anything is called here by a flush alone.
 fn free(registration: RegistrationHandle) {
     // SAFETY: a registration of this process.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
+    assert_eq!(ibex_events_flush(), 0);
 }
 
 fn told(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
