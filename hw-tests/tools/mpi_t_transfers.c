@@ -45,7 +45,7 @@ union element {
 static struct side {
     uint64_t request, message, named_request, named_message, moved;
     int begun, ended, arrived, order_is_wrong;
-    bool is_by_port, has_arrived_by_port;
+    bool begins_by_port, ends_by_port, has_arrived_by_port;
 } sides[SIDES][MESSAGES];
 static bool is_of_port[256];
 
@@ -92,8 +92,10 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     if (is_received)
         check_true("the message's number, if it has arrived before", side->message == 0 || element.transfer.message == side->message);
     side->moved += element.transfer.bytes;
+    if (kind == BEGIN)
+        side->begins_by_port = is_by_port;
     if (kind == END)
-        side->is_by_port = is_by_port;
+        side->ends_by_port = is_by_port;
 }
 
 static int kinds[NAMES] = {REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED};
@@ -160,13 +162,18 @@ int main(int argc, char **argv) {
         }
     }
     check_end_case();
-    check_case("what a completion has brought is told by the adapter's clock");
+    check_case("what a completion has brought is told by the adapter's clock, and what is posted by the host's");
     for (int tag = 0; tag < MESSAGES && is_stamped; tag++) {
-        const struct side *side = &sides[RECEIVED][tag];
-        check_true("an arrival is on its port's source", side->has_arrived_by_port);
+        const struct side *received = &sides[RECEIVED][tag];
+        int length = lengths[tag % LENGTHS];
+        bool is_expected = tag % 2 == 0, is_read = length == LONGEST, is_short = length < 4096;
+        check_true("an arrival is on its port's source", received->has_arrived_by_port);
         // One that was unexpected is put into the buffer by the call that posts its receive; one that is read, by a read's completion.
-        if (tag % 2 == 0 || lengths[tag % LENGTHS] == LONGEST)
-            check_true("so is the end of what it brings, or a read", side->is_by_port);
+        if (is_expected || is_read)
+            check_true("so is the end of what it brings, or a read", received->ends_by_port);
+        check_true("the begin of a send is the host's", !sides[SENT][tag].begins_by_port);
+        if (is_read || is_short)
+            check_int("the begin of a receive, with its bytes", is_expected && is_short, received->begins_by_port);
     }
     check_end_case();
     for (int i = 0; i < NAMES; i++)

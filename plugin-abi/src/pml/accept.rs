@@ -84,13 +84,13 @@ unsafe fn put<const TOLD: bool>(
         let r = &mut *request.as_ptr();
         note(r, outcome);
         if TOLD {
-            watch::begins(r, Bytes::All);
+            watch::begins(r, Bytes::All.completed());
         }
         if !datatype::put(&r.data, r.extent, from, wanted) {
             note_not_put(r);
         }
         if TOLD {
-            watch::ends(r, Bytes::None);
+            watch::ends(r, Bytes::None.completed());
         }
         finish(state, request);
     }
@@ -115,12 +115,12 @@ pub(crate) unsafe fn whole_watched(
         let r = &mut *request.as_ptr();
         note(r, &outcome);
         watch::told(listeners, r, Event::XferBegin);
-        watch::told_bytes(listeners, r, Event::XferBegin, Bytes::All);
+        watch::told_moved(listeners, r, Event::XferBegin, Bytes::All.completed());
         if !datatype::put(&r.data, r.extent, from, length) {
             note_not_put(r);
         }
         watch::told(listeners, r, Event::XferEnd);
-        watch::told_bytes(listeners, r, Event::XferEnd, Bytes::None);
+        watch::told_moved(listeners, r, Event::XferEnd, Bytes::None.completed());
         watch::told(listeners, r, Event::Complete);
         // All its bytes are there.
         r.set_finished(true);
@@ -152,8 +152,8 @@ pub(crate) unsafe fn announced(
     if wanted == 0 {
         // SAFETY: P1: a receive that is not finished; P3. No bytes are to come.
         unsafe {
-            watch::begins(&mut *request.as_ptr(), Bytes::All);
-            watch::ends(&mut *request.as_ptr(), Bytes::None);
+            watch::begins(&mut *request.as_ptr(), Bytes::All.completed());
+            watch::ends(&mut *request.as_ptr(), Bytes::None.completed());
         }
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
         // SAFETY: P1: a receive that is not finished, and nothing is to come.

@@ -37,7 +37,7 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Getting { sender, length: wanted };
     let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
     // SAFETY: P1: a receive that is not finished; P3.
-    unsafe { watch::begins(r, Bytes::None) };
+    unsafe { watch::begins(r, Bytes::None.posted()) };
     // SAFETY: P2: written until `done` is called, before which the receive is not finished.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
     if !is_begun {
@@ -74,7 +74,7 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
     if is_read {
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
-            watch::ends(r, Bytes::Of { offset: 0, length });
+            watch::ends(r, Bytes::Of { offset: 0, length }.posted());
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });

@@ -13,8 +13,8 @@ use engine::transport::Immediate;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::rails;
 use super::several::{ByRail, Held};
+use super::{rails, transfers};
 
 /// Whether messages of this sender are in order as they come. Not of one that is not known yet: that it is there is for
 /// [`message`] to find out.
@@ -60,7 +60,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
     let Some(merging) = &mut state.several.peers[peer].merging else { return };
     if !merging.arrived(rail) {
-        return merging.hold(rail, Held { bytes: bytes.into(), by });
+        return merging.hold(rail, Held { bytes: bytes.into(), by, completed: transfers::completion() });
     }
     // SAFETY: its bytes may be read.
     unsafe { incoming::message(pml, state, message) };
@@ -90,7 +90,8 @@ fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32))
 /// Deals with what was held, as far as it is its turn.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
     while let Some(held) = state.several.peers[peer].merging.as_mut().and_then(Merging::release) {
-        let Held { bytes, by } = held;
+        let Held { bytes, by, completed } = held;
+        transfers::completed(completed);
         let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
         // SAFETY: a copy that lives until the call returns.
         unsafe { incoming::message(pml, state, message) };

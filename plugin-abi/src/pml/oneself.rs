@@ -41,7 +41,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let envelope = Envelope::new(communicator.rank, r.tag);
     // Before its message arrives, which is at once.
     // SAFETY: P1: not finished; P3.
-    unsafe { watch::begins_by(r, Bytes::All, |_| Some(passage::ONESELF)) };
+    unsafe { watch::begins_by(r, Bytes::All.posted(), |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: P3; the communicator lives, as the request is of it.
     let id = match unsafe { watch::take_posted(communicator, envelope, Came::whole(r.extent.length), told) } {
@@ -69,7 +69,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
         if is_copied {
             // All of it is kept, and nothing names the request.
-            watch::ends(&mut *request.as_ptr(), Bytes::None);
+            watch::ends(&mut *request.as_ptr(), Bytes::None.posted());
             finish(state, request);
         }
     }
@@ -100,12 +100,12 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     // SAFETY: P1: not finished; P2; P3.
     unsafe {
         note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
-        watch::begins(r, Bytes::All);
+        watch::begins(r, Bytes::All.posted());
         if !copy((&s.data, s.extent), (&r.data, r.extent), length.min(room)) {
             note_not_put(r);
         }
-        watch::ends(s, Bytes::None);
-        watch::ends(r, Bytes::None);
+        watch::ends(s, Bytes::None.posted());
+        watch::ends(r, Bytes::None.posted());
         finish(state, send);
         finish(state, receive);
     }

@@ -58,10 +58,10 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
-    let bytes = Bytes::Of { offset, length };
+    let moved = Bytes::Of { offset, length }.completed();
     if offset == 0 {
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::begins(r, bytes) };
+        unsafe { watch::begins(r, moved) };
     }
     if r.extent.start.is_null() {
         // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
@@ -81,13 +81,13 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
     if !is_complete && offset > 0 {
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r, bytes) };
+        unsafe { watch::continues(r, moved) };
     }
     if is_complete {
         state.transfers.end(id);
         // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
         unsafe {
-            watch::ends(r, if offset == 0 { Bytes::None } else { bytes });
+            watch::ends(r, if offset == 0 { Bytes::None.completed() } else { moved });
             flight::copied(r);
             r.transfer = Transfer::None;
             r.convertor = None;

@@ -80,7 +80,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);
     // SAFETY: P1: not finished; P3. Its bytes are handed on here.
-    unsafe { watch::begins(r, Bytes::All) };
+    unsafe { watch::begins(r, Bytes::All.posted()) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
         // SAFETY: P1: not finished.
@@ -96,7 +96,9 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
         let waits = transmitted == Transmitted::Waits;
         // SAFETY: P1: not finished; P3.
-        unsafe { watch::ends_by(&mut *request.as_ptr(), Bytes::None, |r| Some(passage::sent(pml, state, r, waits))) };
+        unsafe {
+            watch::ends_by(&mut *request.as_ptr(), Bytes::None.posted(), |r| Some(passage::sent(pml, state, r, waits)));
+        };
     }
     match transmitted {
         // SAFETY: P1: all of it is with the adapter, and nothing names the request.
@@ -160,7 +162,7 @@ unsafe fn announce(
     let link = r.link;
     if memory.address != 0 {
         // SAFETY: P1: not finished; P3. From here on it may be read.
-        unsafe { watch::begins_by(r, Bytes::None, |_| passage::announced(pml, link, (memory, why))) };
+        unsafe { watch::begins_by(r, Bytes::None.posted(), |_| passage::announced(pml, link, (memory, why))) };
     } else {
         // SAFETY: P1: not finished; P3. Copies of it are sent.
         unsafe { watch::goes(r, |_| passage::announced(pml, link, (memory, why))) };

@@ -49,7 +49,9 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
     // SAFETY: P1: a receive that is not finished, and is being read from here on; P3.
     unsafe {
-        watch::begins_by(r, Bytes::None, |r| Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1)));
+        watch::begins_by(r, Bytes::None.posted(), |r| {
+            Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1))
+        });
         post(rail, state, request);
     }
     true
@@ -95,7 +97,7 @@ pub(crate) unsafe fn read_done(
     let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
     let Part { offset, length } = reading.done();
-    let (bytes, is_last) = (Bytes::Of { offset, length: u64::from(length) }, reading.is_done());
+    let (moved, is_last) = (Bytes::Of { offset, length: u64::from(length) }.completed(), reading.is_done());
     if outcome.is_err() {
         transmit::failed(state);
     } else if is_last {
@@ -105,7 +107,7 @@ pub(crate) unsafe fn read_done(
         unsafe { rail.port().memory().put_back(registered) };
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
-            watch::ends(r, bytes);
+            watch::ends(r, moved);
             flight::fetched(r, sender, length);
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
@@ -114,7 +116,7 @@ pub(crate) unsafe fn read_done(
     } else {
         // SAFETY: P1: a receive that is being read; P3.
         unsafe {
-            watch::continues(r, bytes);
+            watch::continues(r, moved);
             post(rail, state, request);
         }
     }
@@ -128,11 +130,11 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     // SAFETY: P1: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
-    let bytes = Bytes::Of { offset: 0, length: r.extent.length as u64 };
+    let moved = Bytes::Of { offset: 0, length: r.extent.length as u64 }.completed();
     // SAFETY: P1: a send that is not finished, and is through; P3; R3: the receiver has read.
     unsafe {
         // Of one that was sent whole tools have been told.
-        watch::ends_by(r, bytes, |r| passage::was_read(pml, r, &transfer));
+        watch::ends_by(r, moved, |r| passage::was_read(pml, r, &transfer));
         announcing::put_back(pml, r.link, transfer);
         flight::answered(r, sender, false);
         finish(state, request);

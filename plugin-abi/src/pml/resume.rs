@@ -51,7 +51,7 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
     // SAFETY: P1: a send that is not finished, and of which nothing is under way; P3.
     let (link, length) = unsafe {
         let of = ((*request.as_ptr()).link, (*request.as_ptr()).extent.length);
-        watch::ends_by(&mut *request.as_ptr(), Bytes::None, |r| Some(passage::sent(pml, state, r, true)));
+        watch::ends_by(&mut *request.as_ptr(), Bytes::None.completed(), |r| Some(passage::sent(pml, state, r, true)));
         finish(state, request);
         of
     };

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use engine::events::SourceId;
 use engine::peer::PeerName;
 use engine::protocol::stream::Merging;
 use engine::transport::{EndpointId, Immediate};
@@ -135,6 +136,8 @@ pub(crate) struct ByRail {
 pub(crate) struct Held {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) by: ByRail,
+    /// The source of its port, and the adapter's stamp, while a tool asks for that.
+    pub(crate) completed: Option<(SourceId, u64)>,
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::link::Link;
 use super::passage::{Passage, Protocol, Reason};
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
-use super::transfers::Bytes;
+use super::transfers::{Bytes, Moved};
 use super::{flight, moving, passage, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
@@ -72,7 +72,7 @@ pub(crate) unsafe fn begin(
     r.transfer = Transfer::Striped(Box::new(reads));
     // SAFETY: P1: a receive that is not finished, and is read by several ports from here on; P3.
     unsafe {
-        watch::begins_by(r, Bytes::None, |r| read_by(pml, r));
+        watch::begins_by(r, Bytes::None.posted(), |r| read_by(pml, r));
         post(pml, state, request);
     }
     true
@@ -213,13 +213,13 @@ pub(crate) unsafe fn read_done(
         }
     } else {
         let part = reads.state.done(at).unwrap_or(Part { offset: 0, length: 0 });
-        let bytes = Bytes::Of { offset: part.offset, length: u64::from(part.length) };
+        let moved = Bytes::Of { offset: part.offset, length: u64::from(part.length) }.completed();
         if reads.state.is_done() {
             // SAFETY: P1: a receive that is read by several ports, and this was the last read.
-            return unsafe { end(pml, state, request, bytes) };
+            return unsafe { end(pml, state, request, moved) };
         }
         // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r, bytes) };
+        unsafe { watch::continues(r, moved) };
     }
     // SAFETY: P1: a receive that is being read by several ports.
     unsafe { post(pml, state, request) };
@@ -229,7 +229,7 @@ pub(crate) unsafe fn read_done(
 ///
 /// # Safety
 /// P1: a receive that was read by several ports, and no read is under way any more.
-unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Bytes) {
+unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Moved) {
     // SAFETY: P1: a receive of which no read is under way any more; P3.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
     // SAFETY: P1: a receive that is not finished; P3.

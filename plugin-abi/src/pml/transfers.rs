@@ -13,6 +13,7 @@ use engine::events::SourceId;
 use engine::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
+use super::communicator::Communicator;
 use super::request::{Request, Role};
 use super::watch::RECEIVE;
 use crate::runtime::listeners::{Event, Listeners, Spec, Step, TransferSpec};
@@ -28,6 +29,28 @@ pub(crate) enum Bytes {
     Of { offset: u64, length: u64 },
 }
 
+/// A step of a transfer: its bytes, and whether a completion of the adapter's has brought it, or a post is what happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    bytes: Bytes,
+    is_completed: bool,
+}
+
+impl Bytes {
+    /// They are handed to the adapter, or moved by the processor.
+    #[inline(always)]
+    pub(crate) const fn posted(self) -> Moved {
+        Moved { bytes: self, is_completed: false }
+    }
+
+    /// They have come, or have gone. What a call finds that arrived before it has no completion any more, and the
+    /// host's time.
+    #[inline(always)]
+    pub(crate) const fn completed(self) -> Moved {
+        Moved { bytes: self, is_completed: true }
+    }
+}
+
 /// The source of the completion that is being dealt with, less 1 its number; 0: there is none. And its stamp.
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 static STAMP: AtomicU64 = AtomicU64::new(0);
@@ -39,18 +62,25 @@ pub(crate) fn completed(by: Option<(SourceId, u64)>) {
     STAMP.store(by.map_or(0, |(_, stamp)| stamp), Ordering::Relaxed);
 }
 
-fn completion() -> Option<(SourceId, u64)> {
+/// The completion that is being dealt with.
+pub(crate) fn completion() -> Option<(SourceId, u64)> {
     let source = SOURCE.load(Ordering::Relaxed).checked_sub(1)?;
     Some((SourceId::from_index(source as usize)?, STAMP.load(Ordering::Relaxed)))
 }
 
-/// The rank in its job of a member of a communicator; of an intercommunicator, of the remote group.
+/// The rank in its job of a member of a communicator; of an intercommunicator, of the remote group. `u32::MAX`: there is
+/// none of this rank, as a message of a broken peer may say.
 ///
 /// # Safety
-/// `comm` lives; it has a member of this rank.
+/// `comm` is a live communicator, which the PML was told of.
 unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
-    // SAFETY: `comm` lives, and has a member of this rank.
-    unsafe { sys::ibex_comm_member(comm, sys::ibex_comm_is_inter(comm), rank) as u32 }
+    // SAFETY: a live communicator, which the PML was told of, and has a member of this rank.
+    unsafe {
+        if !Communicator::of(comm).has(rank) {
+            return u32::MAX;
+        }
+        sys::ibex_comm_member(comm, sys::ibex_comm_is_inter(comm), rank) as u32
+    }
 }
 
 /// A step of a request's transfer, which has a number for tools.
@@ -60,7 +90,7 @@ unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
 /// communicator.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: Step, bytes: Bytes) {
+pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: Step, moved: Moved) {
     let (id, comm) = (request.id, request.comm());
     let (of, message) = request.message;
     let (source, tag, peer, total, goes) = match request.role {
@@ -82,14 +112,14 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
     } else {
         0
     };
-    let (offset, bytes) = match bytes {
+    let (offset, bytes) = match moved.bytes {
         Bytes::All => (0, goes as u64),
         Bytes::None => (if step == Step::Ends { goes as u64 } else { 0 }, 0),
         Bytes::Of { offset, length } => (offset, length),
     };
-    // SAFETY: P1: not finished, so its communicator lives; its peer is a member.
+    // SAFETY: P1: not finished, so its communicator lives.
     let process = unsafe { process(comm, peer) };
-    let completed = completion();
+    let completed = completion().filter(|_| moved.is_completed);
     let (spec, total) = (request.spec, total as u64);
     let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, completed };
     // SAFETY: P3.
@@ -103,12 +133,12 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, step: Step) {
-    // SAFETY: it lives, and the peer is a member.
+    // SAFETY: it lives, and is the PML's.
     let (source, process) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
     let (offset, bytes) = if step == Step::Begins { (0, spec.bytes) } else { (spec.bytes, 0) };
     let (spec, total, tag) = (*spec, spec.bytes, spec.tag);
     let mut told =
-        TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: completion() };
+        TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: None };
     // SAFETY: P3.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
@@ -121,7 +151,7 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, s
 #[inline(never)]
 pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
-    // SAFETY: it lives, and the sender is a member.
+    // SAFETY: it lives, and is the PML's.
     let process = unsafe { process(spec.comm, envelope.source()) };
     let mut told = TransferSpec {
         spec: *spec,

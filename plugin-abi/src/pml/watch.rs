@@ -24,7 +24,7 @@ use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
 use super::request::{Owner, Request, Role, Told};
-use super::transfers::{self, Bytes};
+use super::transfers::{self, Bytes, Moved};
 use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
@@ -187,9 +187,9 @@ pub(crate) fn forget(request: &mut Request) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn begins(of: &mut Request, bytes: Bytes) {
+pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
     // SAFETY: P1: not finished; P3.
-    unsafe { begins_by(of, bytes, |_| None) };
+    unsafe { begins_by(of, moved, |_| None) };
 }
 
 /// [`begins`], where it is known now how the bytes go, if `how` says so.
@@ -197,11 +197,11 @@ pub(crate) unsafe fn begins(of: &mut Request, bytes: Bytes) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn begins_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
+pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
         // SAFETY: P1: not finished; P3.
-        unsafe { request_by(of, Event::XferBegin, bytes, how) };
+        unsafe { request_by(of, Event::XferBegin, moved, how) };
     }
 }
 
@@ -210,9 +210,9 @@ pub(crate) unsafe fn begins_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn ends(of: &mut Request, bytes: Bytes) {
+pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
     // SAFETY: P1: not finished; P3.
-    unsafe { ends_by(of, bytes, |_| None) };
+    unsafe { ends_by(of, moved, |_| None) };
 }
 
 /// [`ends`], where it is known now how the bytes have gone, if `how` says so.
@@ -220,11 +220,11 @@ pub(crate) unsafe fn ends(of: &mut Request, bytes: Bytes) {
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn ends_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
+pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
         // SAFETY: P1: not finished; P3.
-        unsafe { request_by(of, Event::XferEnd, bytes, how) };
+        unsafe { request_by(of, Event::XferEnd, moved, how) };
     }
 }
 
@@ -234,13 +234,13 @@ pub(crate) unsafe fn ends_by(of: &mut Request, bytes: Bytes, how: impl FnOnce(&R
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline(always)]
-unsafe fn request_by(request: &mut Request, event: Event, bytes: Bytes, how: impl FnOnce(&Request) -> Option<Passage>) {
+unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     // SAFETY: P1: not finished; P3.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             goes_as(listeners, request, how);
             tell(listeners, request, event);
-            told_bytes(listeners, request, event, bytes);
+            told_moved(listeners, request, event, moved);
         }
     }
 }
@@ -250,7 +250,7 @@ unsafe fn request_by(request: &mut Request, event: Event, bytes: Bytes, how: imp
 /// # Safety
 /// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
-pub(crate) unsafe fn told_bytes(listeners: &Listeners, request: &mut Request, event: Event, bytes: Bytes) {
+pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
     // SAFETY: P3.
     if unsafe { listeners.wants(Event::Transfer) } && request.owner != Owner::Call {
         cold_path();
@@ -259,7 +259,7 @@ pub(crate) unsafe fn told_bytes(listeners: &Listeners, request: &mut Request, ev
         }
         if let Some(step) = transfers::step(event) {
             // SAFETY: P1: not finished; P3.
-            unsafe { transfers::tell(listeners, request, step, bytes) };
+            unsafe { transfers::tell(listeners, request, step, moved) };
         }
     }
 }
@@ -354,9 +354,9 @@ unsafe fn has_message(
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
-pub(crate) unsafe fn continues(of: &mut Request, bytes: Bytes) {
+pub(crate) unsafe fn continues(of: &mut Request, moved: Moved) {
     // SAFETY: P1: not finished; P3.
-    unsafe { request_by(of, Event::XferContinue, bytes, |_| None) };
+    unsafe { request_by(of, Event::XferContinue, moved, |_| None) };
 }
 
 /// A piece of a send has gone to the adapter.
@@ -365,17 +365,17 @@ pub(crate) unsafe fn continues(of: &mut Request, bytes: Bytes) {
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize), is_last: bool) {
-    let bytes = Bytes::Of { offset, length: length as u64 };
+    let moved = Bytes::Of { offset, length: length as u64 }.posted();
     // SAFETY: P1: not finished; P3.
     unsafe {
         let begins_now = offset == 0 && of.told == Told::Nothing;
         if begins_now {
-            begins(of, bytes);
+            begins(of, moved);
         } else if !is_last {
-            continues(of, bytes);
+            continues(of, moved);
         }
         if is_last {
-            ends(of, if begins_now { Bytes::None } else { bytes });
+            ends(of, if begins_now { Bytes::None.posted() } else { moved });
         }
     }
 }
