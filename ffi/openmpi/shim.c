@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* See shim.h. Everything here is setup or pending grade but for the convertor functions. */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include "wrapper.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,10 +81,19 @@ int ibex_patch(const char *name, const void *function)
 /* Elsewhere a function to be jumped to is to be made for it (OPAL_PATCHER_BEGIN). */
 #if defined(__x86_64__) || defined(__aarch64__)
     uintptr_t original = 0;
-    if (opal_patcher->patch_symbol != NULL)
-        return opal_patcher->patch_symbol(name, (uintptr_t) function, &original);
-#endif
+    if (opal_patcher->patch_symbol == NULL)
+        return OPAL_ERR_NOT_AVAILABLE;
+    int code = opal_patcher->patch_symbol(name, (uintptr_t) function, &original);
+    if (code != OPAL_ERR_RESOURCE_BUSY || opal_patcher->patch_address == NULL)
+        return code;
+    /* Open MPI 5 patches a function by its name only once, and its own patch is there. By its address it does as before. */
+    void *address = dlsym(RTLD_NEXT, name);
+    if (address == NULL)
+        address = dlsym(RTLD_DEFAULT, name);
+    return address == NULL ? OPAL_ERR_NOT_FOUND : opal_patcher->patch_address((uintptr_t) address, (uintptr_t) function);
+#else
     return OPAL_ERR_NOT_AVAILABLE;
+#endif
 }
 
 void ibex_descriptor_construct(mca_btl_base_descriptor_t *descriptor)
