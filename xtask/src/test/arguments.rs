@@ -9,7 +9,7 @@ use hw_tests::openmpi::Series;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Everything, 50 minutes on two processors: every device and its every test, the library as users have it, Open MPI 5,
-    /// loom, Miri, programs of others [default: the quick tier, 7 minutes]
+    /// loom, Miri, programs of others [default: the quick tier, 7 to 8 minutes]
     #[arg(long)]
     pub(super) all: bool,
     /// Only the device tests, on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,

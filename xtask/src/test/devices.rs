@@ -2,8 +2,8 @@
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs.
 //!
 //! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
-//! It runs one test at a time and leaves about half of two processors idle, so the tests of the first device run beside
-//! those of the others.
+//! It runs one test at a time and leaves about half of two processors idle, so with `--all` the tests of the first device
+//! run beside those of the others.
 //! Called by [`super`]. Grade: setup. Tests: at the end of this file.
 
 use super::arguments::Arguments;
@@ -119,7 +119,9 @@ pub(super) fn run(
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
     };
-    let (first, others) = runs.split_at(runs.len().min(1));
+    // The quick tier is for a quiet machine: it is short enough one after the other.
+    let in_first_lane = if arguments.all { 1 } else { runs.len() };
+    let (first, others) = runs.split_at(runs.len().min(in_first_lane));
     for _ in 0..arguments.again {
         let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| {
             on(first, tally);
