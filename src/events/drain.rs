@@ -25,7 +25,7 @@ use super::ring::First;
 use super::source::BufferedDeliveries;
 use super::thread::{self, Delivery};
 
-/// Locked by the thread that empties buffers; what it needs for that, kept for its room.
+/// The thread that empties buffers holds this lock. What it needs for that stays here, so that it allocates nothing anew.
 static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new() });
 
 /// The right to empty buffers; given back also when a callback panics.

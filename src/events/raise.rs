@@ -83,9 +83,7 @@ impl EventGroup {
 
     /// As [`Self::raise_stamped`], where callbacks may not run.
     pub fn stage_seen(mut self, source: SourceId, raw: u64, safety: Safety) {
-        let wanted = interest_mask::immediate_interest();
-        let mut mine: ArrayVec<EventInstance, GROUP_MAX> =
-            self.instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect();
+        let mut mine = immediate_of(&self.instances);
         if !mine.is_empty() {
             stage_now(&mut mine, safety, Recipients::Immediate);
         }
@@ -123,13 +121,17 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
     });
 }
 
+/// Those events that somebody takes as they happen, though the adapter has stamped them.
+fn immediate_of(instances: &[EventInstance]) -> ArrayVec<EventInstance, GROUP_MAX> {
+    let wanted = interest_mask::immediate_interest();
+    instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect()
+}
+
 /// What somebody takes as it happens of events that the adapter has stamped.
 #[cold]
 #[inline(never)]
 fn raise_immediate(instances: &[EventInstance], safety: Safety) {
-    let wanted = interest_mask::immediate_interest();
-    let mut mine: ArrayVec<EventInstance, GROUP_MAX> =
-        instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect();
+    let mut mine = immediate_of(instances);
     if mine.is_empty() {
         return;
     }

@@ -79,10 +79,6 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
         // SAFETY: P2: no more is wanted than there is room for; `from` has at least `length` bytes.
         unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
     }
-    if !is_complete && offset > 0 {
-        // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r, moved) };
-    }
     if is_complete {
         state.transfers.end(id);
         // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
@@ -93,6 +89,9 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
             r.convertor = None;
             finish(state, request);
         }
+    } else if offset > 0 {
+        // SAFETY: P1: a receive that is not finished; P3.
+        unsafe { watch::continues(r, moved) };
     }
 }
 

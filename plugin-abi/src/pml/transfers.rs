@@ -18,7 +18,7 @@ use super::request::{Request, Role};
 use super::watch::RECEIVE;
 use crate::runtime::listeners::{Event, Listeners, Spec, Step, TransferSpec};
 
-/// The bytes of a message that a step of its transfer is of.
+/// Which bytes of a message a step of its transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bytes {
     /// All that go: the step is the first of a message that goes at once.

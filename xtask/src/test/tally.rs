@@ -262,8 +262,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs a command, shows what it writes to its standard output, each line behind `before`, and gives it line by line;
-/// says whether it succeeded.
+/// Runs a command and gives each line of its standard output to `take`; shows it, with `before` in front. Returns whether
+/// the command succeeded.
 fn lines_of(command: &mut Command, before: &str, mut take: impl FnMut(&str)) -> Result<bool> {
     let line = shown(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
