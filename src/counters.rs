@@ -99,6 +99,7 @@ counters! {
     rnr_timer: Level "us" "The longest time that a peer is told to wait when its message finds no receive slot.";
     registrations: Counter "registrations" "Registrations of user memory made with the adapter.";
     deregistrations: Counter "registrations" "Registrations of user memory taken back.";
+    port_events: Counter "events" "Asynchronous events of the port taken from the adapter: its link is lost or back, its LID or a GID has changed.";
     polls: Counter "polls" "Times the completion queue was looked at.";
     empty_polls: Counter "polls" "Times it was found empty.";
     completions: Counter "completions" "Completions taken from the queue.";

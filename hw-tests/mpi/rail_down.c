@@ -2,24 +2,18 @@
 //
 // Messages of every kind before and after a port goes down, or whatever else the caller does in the middle:
 //
-//   rail_down [--connect] [--short] [--traffic LEAST-MOST]
+//   rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
 //
 // With --connect the ranks exchange some first. Then each says that it is in the middle (check.h) and looks for messages,
-// of which there are none, until the caller is done; with --traffic they exchange messages of LEAST to MOST bytes (up to
-// 2 MiB) all the time, many at once. Then all kinds are exchanged, several times, so that each way is met. --short leaves out those
-// that are read by their receiver. Runs with 2 or more ranks; each sends to and receives from its neighbours.
-#include "check.h"
+// of which there are none, until the caller is done and ibex has taken NUMBER events of its ports from the adapters; with
+// --traffic they exchange messages of LEAST to MOST bytes (up to 2 MiB) all the time, many at once. Then all kinds are
+// exchanged, several times, so that each way is met. --short leaves out those that are read by their receiver. Runs with
+// 2 or more ranks; each sends to and receives from its neighbours.
+#include "counts.h"
 
-#include <time.h>
+enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20 };
 
-// IDLE_MS: ibex asks its adapters for events every 5 ms or more often, when it is called.
-enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20, IDLE_MS = 200, IDLE_PROBES = 20000 };
-
-static long milliseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
+static const char *const port_events = "btl_ibex_port_events";
 
 static unsigned char *out, *in;
 static int is_short;
@@ -69,18 +63,11 @@ static void all_kinds(const char *name) {
     check_end_case();
 }
 
-// Nothing is under way until the caller is done, and for a moment more, in which ibex learns what has happened.
-static void idle(void) {
-    bool done = false;
-    long since = 0;
-    for (int probes = 0; !done || probes < IDLE_PROBES || milliseconds() - since < IDLE_MS; probes++) {
+// Nothing is under way until the caller is done and ibex knows what has happened.
+static void idle(unsigned long long events) {
+    while (!check_may_go_on() || (events > 0 && count_of(port_events) < events)) {
         int there;
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
-        if (!done && check_may_go_on()) {
-            done = true;
-            since = milliseconds();
-            probes = 0;
-        }
     }
 }
 
@@ -114,31 +101,37 @@ static void traffic(int least, int most) {
 }
 
 int main(int argc, char **argv) {
-    int connect = 0, least = 0, most = 0;
+    int connect = 0, events = 0, least = 0, most = 0;
     bool good = true;
     check_start(&argc, &argv, 2);
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc && good; i++) {
         if (strcmp(argv[i], "--connect") == 0)
             connect = 1;
         else if (strcmp(argv[i], "--short") == 0)
             is_short = 1;
+        else if (strcmp(argv[i], "--events") == 0 && i + 1 < argc)
+            good = (events = atoi(argv[++i])) > 0;
         else if (strcmp(argv[i], "--traffic") == 0 && i + 1 < argc)
             good = sscanf(argv[++i], "%d-%d", &least, &most) == 2 && least > 0 && most <= LONGEST_OF_TRAFFIC;
     }
     if (!good) {
-        fprintf(stderr, "rail_down: --traffic LEAST-MOST, from 1 to %d bytes\n", LONGEST_OF_TRAFFIC);
+        fprintf(stderr, "rail_down: --events NUMBER, from 1; --traffic LEAST-MOST, from 1 to %d bytes\n", LONGEST_OF_TRAFFIC);
         MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
     }
     out = check_alloc(LONGEST);
     in = check_alloc(LONGEST);
+    if (events > 0)
+        counts_open(&port_events, 1);
     if (connect)
         all_kinds("messages_before");
     if (least > 0) {
         traffic(least, most);
     } else {
         check_in_the_middle();
-        idle();
+        idle((unsigned long long)events);
     }
     all_kinds("messages_after");
+    if (events > 0)
+        counts_close();
     return check_finish();
 }

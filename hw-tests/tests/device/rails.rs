@@ -314,7 +314,8 @@ fn rail_flaps(site: &mut Site) -> Result<()> {
 
 /// The other one goes down before the messages, which then have this one alone.
 fn used_again(site: &mut Site) -> Result<()> {
-    let launch = Launch::new("rail_down", 2).arguments(&["--connect"]).on_adapters(adapters("", ""));
+    let launch = Launch::new("rail_down", 2).arguments(&["--connect", "--events", "3"]);
+    let launch = launch.on_adapters(adapters("", ""));
     let outcome = launch.pulled(site, |pull| {
         for command in ["link-down softhca1", "link-up softhca1", "link-down softhca0"] {
             pull.ctl(command)?;
@@ -329,7 +330,8 @@ fn used_again(site: &mut Site) -> Result<()> {
 /// Every kind of message, to and from neighbours, after a rail has gone down at a time when none was under way.
 fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
     for (ranks, device) in [(2, "softhca0"), (3, "softhca1")] {
-        let launch = Launch::new("rail_down", ranks).arguments(arguments).on_adapters(adapters("", ""));
+        let launch = Launch::new("rail_down", ranks).arguments(arguments).with_argument("--events", "1");
+        let launch = launch.on_adapters(adapters("", ""));
         let outcome = launch.pulled(site, |pull| {
             pull.ctl(&format!("link-down {device}"))?;
             pull.go_on()
@@ -353,7 +355,8 @@ static READDRESSED: &[(&str, &str, &str)] = &[
 /// The modex has the old address: the first datagrams are lost, TCP carries the new one.
 fn readdressed(site: &mut Site) -> Result<()> {
     for (port, change, said) in READDRESSED {
-        let launch = Launch::new("rail_down", 3).with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
+        let launch = Launch::new("rail_down", 3).with_argument("--events", "1");
+        let launch = launch.with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
         let launch = launch.on_adapters(format!("[[device]]\nname = \"softhca0\"\n{port}\n"));
         let outcome = launch.pulled(site, |pull| {
             pull.ctl(&format!("event softhca0 {change}"))?;

@@ -247,6 +247,9 @@ impl<A: Adapter> Port<A> {
                 }
                 _ => {}
             }
+            if event.port == self.choice.port {
+                add(&self.counters.port_events, 1);
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use crate::transport::connections::failure::Cause;
 use crate::transport::work_request::WrId;
 use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
 use pair::{CAPACITY, DEPTH, Pair, SLOTS, Side};
+use std::sync::atomic::Ordering;
 
 const FLUSHED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: true });
 const UNPOSTED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: false });
@@ -77,7 +78,7 @@ fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_
         pair.a.script.state().readdressed = Some(choice.clone());
         pair.a.script.state().async_events = [AsyncEvent { kind, port: 1 }].into();
         pair.a.send(1).expect("it may wait");
-        assert_eq!(pair.a.port.choice, choice);
+        assert_eq!((&pair.a.port.choice, port_events(&pair.a)), (&choice, 1));
         assert!(pair::carry(&mut pair.a, &mut pair.b) > 0);
         pair.b.poll();
         let answered = pair.b.script.state().sent.clone();
@@ -85,15 +86,20 @@ fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_
     }
 }
 
+/// How many events of its port a side has taken.
+fn port_events(side: &Side) -> u64 {
+    side.port.counters().port_events.load(Ordering::Relaxed)
+}
+
 #[test]
 fn an_event_of_another_port_or_kind_leaves_the_address_alone() {
-    for (kind, port) in [(async_event::LID_CHANGE, 2), (async_event::PORT_ERR, 1)] {
+    for (kind, port, counted) in [(async_event::LID_CHANGE, 2, 0), (async_event::PORT_ERR, 1, 1)] {
         let mut pair = Pair::apart();
         let choice = pair.a.port.choice.clone();
         pair.a.script.state().readdressed = Some(PortChoice { gid_index: 5, ..choice.clone() });
         pair.a.script.state().async_events = [AsyncEvent { kind, port }].into();
         pair.a.send(1).expect("it may wait");
-        assert_eq!(pair.a.port.choice, choice);
+        assert_eq!((&pair.a.port.choice, port_events(&pair.a)), (&choice, counted));
     }
 }
 
