@@ -40,7 +40,8 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
 /// Next to no memory for messages that nobody has asked for, so that senders are held back.
 const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
 
-/// Programs that are run so as well.
+/// Programs that are run so as well. Each message is a round trip then, of processes that wait for a processor where
+/// others compute.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
@@ -64,27 +65,22 @@ pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for &(program, all_ranks, arguments, scale) in PROGRAMS {
         for &ranks in all_ranks {
-            let run = move |site: &mut Site, also: Option<(&str, &str)>| {
-                let mut launch = sharing(program, ranks).arguments(arguments);
-                launch = launch.scale(scale);
-                if let Some((name, value)) = also {
-                    launch = launch.with(name, value);
-                }
-                launch.passes(site)
-            };
+            let launch = move || sharing(program, ranks).arguments(arguments).scale(scale);
+            let with = move |(name, value): (&'static str, &'static str)| launch().with(name, value);
             let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
             let name = format!("by shared memory, {program} {what}on {ranks} ranks");
-            let test = Test::new(name, move |site| run(site, None)).device_independent();
+            let test = Test::new(name, move |site| launch().passes(site)).device_independent();
             tests.push(if QUICK.contains(&program) && ranks == 2 { test.quick() } else { test });
             if OF_LONG_MESSAGES.contains(&program) {
                 let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
-                tests.push(Test::new(name, move |site| run(site, Some(WITHOUT_CMA))).device_independent());
+                tests.push(Test::new(name, move |site| with(WITHOUT_CMA).passes(site)).device_independent());
             }
             if OF_HELD_BACK.contains(&program) {
                 let name = format!(
                     "by shared memory where unexpected messages are held back, {program} {what}on {ranks} ranks"
                 );
-                tests.push(Test::new(name, move |site| run(site, Some(HELD_BACK))).device_independent());
+                let run = move |site: &mut Site| with(HELD_BACK).scale(scale / 3.0).passes(site);
+                tests.push(Test::new(name, run).device_independent());
             }
         }
     }
@@ -107,7 +103,6 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
-            // Each message is a round trip here, of processes that take turns: a flood would be hours.
             let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with(HELD_BACK.0, HELD_BACK.1);
             launch.scale(0.1).limit(300).on_two_nodes().passes(site)
         }),

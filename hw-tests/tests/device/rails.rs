@@ -135,11 +135,12 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     // Each port has receive slots of its own, whose pages a flood touches first.
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
-        ("unexpected_memory", 2, 0.1, most),
-        ("unexpected_memory", 4, 0.1, most),
-        ("traffic", 4, 0.5, &[]),
-        ("threads", 2, 0.5, &[]),
+        ("unexpected_memory", 2, 0.05, most),
+        ("unexpected_memory", 4, 0.05, most),
+        ("traffic", 4, 0.15, &[]),
+        ("threads", 2, 0.15, &[]),
     ] {
+        // Each message is a round trip, of processes that wait for a processor where others compute.
         let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with(HELD_BACK.0, HELD_BACK.1).on_adapters(&*rails).limit(300).passes(site)?;
     }
