@@ -108,6 +108,8 @@ fn look(pair: &mut Pair, outstanding: &mut HashSet<u64>) {
 fn end(mut pair: Pair, mut outstanding: HashSet<u64>) {
     for side in [&mut pair.a, &mut pair.b] {
         side.port.forget(side.peer);
+        // One that comes after that is a new peer's, and makes a connection.
+        side.script.state().incoming.clear();
     }
     for _ in 0..64 {
         pair.a.script.flush();
