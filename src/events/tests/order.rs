@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn whatever_is_raised_and_delivered_when_no_source_goes_back_in_time(
-        wanted in proptest::collection::vec((0..TYPES, any::<bool>()), 1..12),
+        wanted in proptest::collection::vec((0..TYPES, any::<bool>(), any::<bool>()), 1..12),
         steps in proptest::collection::vec((0..TYPES + 3, 1_usize..20), 1..60),
     ) {
         let _alone = alone();
@@ -80,8 +80,9 @@ proptest! {
             read_clock: None,
         };
         let port = open_port(clock).expect("there is room");
-        // Those whose callbacks may do anything are delivered elsewhere, and do not hold back the others.
-        let (here, elsewhere) = (Together::default(), Together::default());
+        // Those whose callbacks may do anything are delivered elsewhere, and do not hold back the others; so do those that
+        // have their events in place.
+        let (here, in_place, elsewhere) = (Together::default(), Together::default(), Together::default());
         let event_type = |which| match which {
             0 => DeviceAsync::TYPE,
             1 => PortAsync::TYPE,
@@ -91,9 +92,13 @@ proptest! {
         };
         let registrations: Vec<_> = wanted
             .iter()
-            .map(|&(which, is_here)| {
-                let (together, level) = if is_here { (&here, Safety::ThreadSafe) } else { (&elsewhere, Safety::None) };
-                together.registration(event_type(which), level, buffered(4096))
+            .map(|&(which, is_here, is_buffered)| {
+                let (together, level) = match (is_here, is_buffered) {
+                    (true, true) => (&here, Safety::ThreadSafe),
+                    (true, false) => (&in_place, Safety::ThreadSafe),
+                    (false, _) => (&elsewhere, Safety::None),
+                };
+                together.registration(event_type(which), level, Options { buffered: is_buffered, ..buffered(4096) })
             })
             .collect();
         for (step, count) in steps {
@@ -112,7 +117,7 @@ proptest! {
         let waiting = |registrations: &[Arc<Registration>]| registrations.iter().map(|one| one.waiting()).sum::<u64>();
         close_port(port, Safety::MpiRestricted);
         prop_assert!(flush(Safety::None));
-        prop_assert_eq!((here.steps_back(), elsewhere.steps_back()), (0, 0));
+        prop_assert_eq!([&here, &in_place, &elsewhere].map(Together::steps_back), [0; 3]);
         prop_assert_eq!(waiting(&registrations), 0);
         prop_assert_eq!(registrations.iter().map(|one| one.dropped()).sum::<u64>(), 0);
     }
