@@ -28,7 +28,7 @@ const NUMBERS: [&str; 3] = ["message", "operation", "id"];
 const WHO: [&str; 4] = ["direction", "peer", "port", "kind"];
 
 /// Elements that say so where there is no number.
-const WHICH: [&str; 6] = ["context", "source", "tag", "sequence", "local", "remote"];
+const WHICH: [&str; 5] = ["context", "source", "tag", "local", "remote"];
 
 /// The most of all these that two types can have in common.
 const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();

@@ -12,7 +12,7 @@ const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(fi
 const VARIABLES: &str = "MCA_.*|MPI_(ANY_.*|ERR_.*|SUCCESS|UNDEFINED)|OMPI_(ANY_.*|COMM_INTER|ERR.*|REQUEST_.*|SUCCESS|(MAJOR|MINOR|RELEASE)_VERSION)|OPAL_(DATATYPE_FLAG_.*|SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|IBEX_.*|mca_btl_base_active_message_trigger|mca_pml|mca_pml_base_pml|ompi_mpi_thread_multiple|ompi_request_functions|ompi_(communicator|request|message|datatype|group|proc)_t_class|opal_progress_yield_when_idle|opal_(get_proc_hostname|version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class|mutex_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_pvar_handle|base_var)_t_class|ibex_.*";
 
 /// The C files of the shim.
-const SHIM: [&str; 5] = ["shim.c", "pml.c", "shared_memory.c", "ob1.c", "layout.c"];
+const SHIM: [&str; 4] = ["shim.c", "pml.c", "shared_memory.c", "layout.c"];
 
 pub(crate) fn bind() {
     println!("cargo::rerun-if-changed=openmpi");

@@ -39,30 +39,6 @@ void *ibex_convertor_message(const opal_convertor_t *convertor, size_t *size);
 size_t ibex_convertor_position(const opal_convertor_t *convertor);
 int ibex_convertor_rewind(opal_convertor_t *convertor, size_t position);
 
-/* A read of a message under way, as ob1 notes it: the announcement of the message, and which of its bytes are read. */
-struct ibex_read {
-    unsigned char header[56];
-    uint64_t offset;
-    uint64_t length;
-};
-
-/* What ob1 has noted in the fragment that it gave to btl_get. */
-void ibex_ob1_read(const void *fragment, struct ibex_read *read);
-
-/* A message that this process has announced, to be read by its receiver. */
-struct ibex_announced {
-    uint64_t request;
-    uint64_t total;
-    uint64_t left; /* bytes that are yet to be read */
-    uint32_t context;
-    int32_t source;
-    int32_t tag;
-    uint16_t sequence;
-};
-
-/* The message of ob1's fragment, by which its receiver tells of reads; false where it is none of these. */
-bool ibex_ob1_announced(const void *fragment, struct ibex_announced *announced);
-
 /* --- What a PML needs (pml.c). --- */
 
 /* OBJ_CONSTRUCT of a request in storage of the caller's, as one of a PML. */

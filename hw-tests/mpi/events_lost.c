@@ -10,7 +10,7 @@
 
 enum { MOST_EVENTS = 1 << 16, MOST_SOURCES = 64, TAG = 7, BURST = 200, BYTES = 2000 };
 
-static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << EAGER | 1u << RENDEZVOUS;
+static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END;
 
 // One that sees everything, one with hardly any room.
 static struct tool whole, narrow;
@@ -65,7 +65,7 @@ static void traffic(int rounds) {
 
 static bool is_same(const struct seen *a, const struct seen *b) {
     return a->kind == b->kind && a->source == b->source && a->timestamp == b->timestamp &&
-           memcmp(&a->data, &b->data, sizeof(struct choice)) == 0;
+           memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
 }
 
 // What the narrow one got of a type and source is, in this order, among what the other got.

@@ -13,7 +13,7 @@
 
 enum { MOST_EVENTS = 1 << 17, MOST_SOURCES = 64, TAG = 100, FREED_AFTER = 50, CALLERS_EVENTS = 200 };
 
-static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << GET_COMPLETE | 1u << EAGER;
+static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << GET_COMPLETE;
 
 static struct tool tools[2], late;
 static int threads = 1, rounds;
@@ -123,7 +123,7 @@ static void judge_source(int source) {
             break;
         const struct seen *one = &tools[0].all[at[0]], *two = &tools[1].all[at[1]];
         if (one->kind != two->kind || one->timestamp != two->timestamp ||
-            memcmp(&one->data, &two->data, sizeof(struct choice)) != 0) {
+            memcmp(&one->data, &two->data, sizeof(struct transfer)) != 0) {
             check_fail("source %d: expected the same, got %s at %lld and %s at %lld", source, seen_names[one->kind],
                        (long long)one->timestamp, seen_names[two->kind], (long long)two->timestamp);
             return;

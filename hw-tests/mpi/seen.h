@@ -13,46 +13,47 @@
 
 enum { MOST_THREADS = 4 };
 
-// Elements of btl_ibex_xfer_*, as docs/events.md lays them out.
+// Elements of ibex_xfer_*, as docs/events.md lays them out.
 struct transfer {
     uint64_t request, message, offset, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t sequence, direction, peer;
+    uint32_t direction, peer;
 };
 
-// Of btl_ibex_put_*, get_*.
+// Of ibex_msg_arrived.
+struct arrival {
+    uint64_t message, bytes, total;
+    uint32_t context;
+    int32_t source, tag;
+    uint32_t peer;
+};
+
+// Of ibex_put_*, get_*.
 struct operation {
     uint64_t operation, local, remote, bytes;
     uint32_t peer, status;
 };
 
-// Of btl_ibex_atomic_*.
+// Of ibex_atomic_*.
 struct atomic {
     uint64_t operation, local, remote, bytes;
     uint32_t kind, peer, status;
 };
 
-// Of btl_ibex_eager_chosen and rendezvous_chosen.
-struct choice {
-    uint64_t bytes;
-    uint32_t context;
-    int32_t tag;
-};
-
-// Of btl_ibex_connection_established.
+// Of ibex_connection_established.
 struct connection {
     uint32_t peer, port, queue_pair, remote_queue_pair;
 };
 
 enum kind {
-    BEGIN, CONTINUE, END, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, EAGER,
-    RENDEZVOUS, CONNECTED, KINDS
+    BEGIN, CONTINUE, END, ARRIVED, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, CONNECTED,
+    KINDS
 };
 static const char *const seen_names[KINDS] = {
-    "btl_ibex_xfer_begin",    "btl_ibex_xfer_continue",  "btl_ibex_xfer_end",     "btl_ibex_put_started",
-    "btl_ibex_put_complete",  "btl_ibex_get_started",    "btl_ibex_get_complete", "btl_ibex_atomic_started",
-    "btl_ibex_atomic_complete", "btl_ibex_eager_chosen", "btl_ibex_rendezvous_chosen", "btl_ibex_connection_established",
+    "ibex_xfer_begin",     "ibex_xfer_continue",   "ibex_xfer_end",     "ibex_msg_arrived",
+    "ibex_put_started",    "ibex_put_complete",    "ibex_get_started",  "ibex_get_complete",
+    "ibex_atomic_started", "ibex_atomic_complete", "ibex_connection_established",
 };
 
 struct seen {
@@ -60,9 +61,9 @@ struct seen {
     MPI_Count timestamp;
     union {
         struct transfer transfer;
+        struct arrival arrival;
         struct operation operation;
         struct atomic atomic;
-        struct choice choice;
         struct connection connection;
         unsigned char bytes[96];
     } data;

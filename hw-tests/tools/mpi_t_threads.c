@@ -70,7 +70,7 @@ static void on_end(MPI_T_event_registration registration, MPI_T_cb_safety safety
 }
 
 static void *tool(void *argument) {
-    static const char *const names[] = {"btl_ibex_xfer_begin", "btl_ibex_xfer_end", "btl_ibex_eager_chosen"};
+    static const char *const names[] = {"ibex_xfer_begin", "ibex_xfer_end", "ibex_msg_arrived"};
     int number = (int)(intptr_t)argument, index;
     unsigned seed = (unsigned)(check.rank * TOOLS + number);
     while (running > 0 && ended[number] < MOST) {

@@ -21,13 +21,13 @@ struct transfer {
     uint64_t request, message, offset, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t sequence, direction, peer;
+    uint32_t direction, peer;
 };
 struct arrived {
     uint64_t message, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t sequence, peer;
+    uint32_t peer;
 };
 struct matching {
     uint64_t id, bytes, buffer;

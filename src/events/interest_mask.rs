@@ -2,8 +2,8 @@
 //! The word that every site and every call of progress tests: which types have listeners, and which deliveries are
 //! pending.
 //!
-//! Owns [`MASK`]: below [`MESSAGES_REGISTERED`] a bit for each type of the engine with a listener (set by
-//! `registry.rs`), from [`BUFFERS`] on the pending work (set and cleared by `deliver.rs` and `thread.rs`). Progress
+//! Owns [`MASK`]: below [`BUFFERS`] a bit for each type of the engine with a listener (set by
+//! `registry.rs`), from there on the pending work (set and cleared by `deliver.rs` and `thread.rs`). Progress
 //! tests the whole word at once ([`is_idle`]), and then knows that none of its sites has a listener.
 //!
 //! Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch; nothing in a build without the
@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::event_type::TypeId;
-use super::table::{EagerChosen, MsgArrived, Payload, RAISED, RendezvousChosen, XferBegin, XferContinue, XferEnd};
+use super::table::{MsgArrived, Payload, RAISED, XferBegin, XferContinue, XferEnd};
 
 /// Something is in a buffer, or was lost.
 pub(super) const BUFFERS: u64 = 1 << 31;
@@ -27,17 +27,10 @@ pub(super) const NEARLY_FULL: u64 = BUFFERS << 4;
 /// A thread in which events wait; the bits from here up count them.
 const STAGING_THREAD: u64 = BUFFERS << 5;
 
-/// There is a registration for message events, active or not: messages in progress are tracked, so that a registration
-/// that becomes active gets the rest of their events.
-const MESSAGES_REGISTERED: u64 = BUFFERS >> 1;
+/// The bits that sites test, of the types; the others concern delivery.
+const INTEREST: u64 = BUFFERS - 1;
 
-/// The types' bits.
-const TYPE_BITS: u64 = MESSAGES_REGISTERED - 1;
-
-/// The bits that sites test; the others concern delivery.
-const INTEREST: u64 = TYPE_BITS | MESSAGES_REGISTERED;
-
-const _: () = assert!(1 << RAISED <= MESSAGES_REGISTERED, "a bit for each type that the engine raises");
+const _: () = assert!(1 << RAISED <= BUFFERS, "a bit for each type that the engine raises");
 
 static MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -45,17 +38,12 @@ static MASK: AtomicU64 = AtomicU64::new(0);
 const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferContinue::TYPE.index()
     | 1 << XferEnd::TYPE.index()
-    | 1 << MsgArrived::TYPE.index()
-    | 1 << EagerChosen::TYPE.index()
-    | 1 << RendezvousChosen::TYPE.index();
+    | 1 << MsgArrived::TYPE.index();
 
 /// Of the types with a listener: those with a registration for immediate delivery of adapter-stamped events, and those
 /// with one for delivery by timestamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
-
-/// Number of times that the first registration for message events was made.
-static ACTIVATION_EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// A snapshot of the types with listeners, so that several sites share one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +67,6 @@ impl InterestMask {
         self.0 & MESSAGE_TYPES != 0
     }
 
-    /// Whether messages are tracked across their fragments: there is a registration for message events, active or not.
-    #[must_use]
-    #[inline]
-    pub const fn is_registered_for_messages(self) -> bool {
-        self.0 & MESSAGES_REGISTERED != 0
-    }
-
     /// Whether any of these types has a listener; a bit each, at its index in the table.
     #[must_use]
     #[inline]
@@ -106,8 +87,7 @@ pub fn interest() -> InterestMask {
     InterestMask(mask() & INTEREST)
 }
 
-/// Whether any type has a listener, or a registration for message events exists: the only test on the shortest path.
-/// One comparison.
+/// Whether any type has a listener: the only test on the shortest path. One comparison.
 #[must_use]
 #[inline]
 pub fn has_interest() -> bool {
@@ -117,7 +97,7 @@ pub fn has_interest() -> bool {
 /// The types with a listener for immediate delivery of adapter-stamped events. Behind the branch of a site.
 #[must_use]
 #[inline]
-pub fn immediate_interest() -> InterestMask {
+pub(crate) fn immediate_interest() -> InterestMask {
     InterestMask(IMMEDIATE.load(Ordering::Relaxed))
 }
 
@@ -143,13 +123,6 @@ pub fn is_nearly_full() -> bool {
     mask() & NEARLY_FULL != 0
 }
 
-/// Changes with every first registration for message events: state kept from one event to the next is then outdated,
-/// because the events in between were not raised.
-#[must_use]
-pub fn activation_epoch() -> u64 {
-    ACTIVATION_EPOCH.load(Ordering::Relaxed)
-}
-
 /// Sets whether a type has listeners, for immediate delivery or by timestamp. By one thread at a time, under the
 /// registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
@@ -170,21 +143,6 @@ pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
         return;
     }
     MASK.fetch_or(bit, Ordering::SeqCst);
-}
-
-/// Whether this is a type of message events.
-pub(super) fn is_of_messages(event_type: TypeId) -> bool {
-    MESSAGE_TYPES >> event_type.index() & 1 != 0
-}
-
-/// Sets whether there is a registration for message events. As [`set_interest`].
-pub(super) fn set_messages_registered(is_registered: bool) {
-    if !is_registered {
-        MASK.fetch_and(!MESSAGES_REGISTERED, Ordering::SeqCst);
-    } else if MASK.load(Ordering::Relaxed) & MESSAGES_REGISTERED == 0 {
-        ACTIVATION_EPOCH.fetch_add(1, Ordering::Relaxed);
-        MASK.fetch_or(MESSAGES_REGISTERED, Ordering::SeqCst);
-    }
 }
 
 /// Marks pending work, after the work itself was stored; sequentially consistent with the thread that clears the bit
@@ -210,6 +168,11 @@ pub(super) fn is_pending(work: u64) -> bool {
 #[inline]
 pub(super) fn has_pending() -> bool {
     mask() & !INTEREST != 0
+}
+
+/// Whether events wait in threads.
+pub(super) fn wait_in_threads() -> bool {
+    mask() & !(STAGING_THREAD - 1) != 0
 }
 
 /// Whether threads or ports hold events. Hot, as [`is_idle`].

@@ -56,13 +56,11 @@ pub use direct::{
     stamp,
 };
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
-pub use flush::{deliver_pending, flush, is_delivering};
+pub use flush::{deliver_pending, flush, is_delivering, wait_in_threads};
 pub use free::{free, free_by_tool};
 pub use instance::EventInstance;
 pub(crate) use interest_mask::ordered_interest;
-pub use interest_mask::{
-    InterestMask, activation_epoch, has_interest, immediate_interest, interest, is_idle, is_nearly_full,
-};
+pub use interest_mask::{InterestMask, has_interest, interest, is_idle, is_nearly_full};
 pub use matching_table::{MATCHING_TYPES, MatchingEvent, PROTOCOL, ProtocolEvent};
 pub use page::markdown;
 pub use port_source::{PolledBatch, PortClock, ReadClock};

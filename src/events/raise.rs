@@ -72,12 +72,12 @@ impl EventGroup {
     /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to
     /// who takes it as it happens, and to all others as by [`stage_stamped`].
     #[inline]
-    pub fn raise_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>, safety: Safety) {
+    pub fn raise_stamped(mut self, source: SourceId, raw: u64, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {
             raise_immediate(&self.instances, safety);
         }
         if !self.instances.is_empty() {
-            stamped_now(&mut self.instances, source, raw, posted);
+            stamped_now(&mut self.instances, source, raw, None);
         }
     }
 
@@ -89,14 +89,6 @@ impl EventGroup {
         }
         if !self.instances.is_empty() {
             stamped_now(&mut self.instances, source, raw, None);
-        }
-    }
-
-    /// As [`stage_stamped`].
-    #[inline]
-    pub fn stage_stamped(mut self, source: SourceId, raw: u64, posted: Option<u64>) {
-        if !self.instances.is_empty() {
-            stamped_now(&mut self.instances, source, raw, posted);
         }
     }
 }
@@ -214,5 +206,8 @@ pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
 /// thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
 #[inline]
 pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    group_of_one(make).stage_stamped(source, raw, posted);
+    let mut group = group_of_one(make);
+    if !group.instances.is_empty() {
+        stamped_now(&mut group.instances, source, raw, posted);
+    }
 }

@@ -82,13 +82,6 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
-    /// Says whether anybody is registered for messages.
-    fn set_messages_registered(&self) {
-        interest_mask::set_messages_registered(
-            self.all.iter().any(|entry| interest_mask::is_of_messages(entry.registration.event_type)),
-        );
-    }
-
     /// Makes the list of a type anew.
     fn renew(&mut self, event_type: TypeId) -> Replaced {
         let listens =
@@ -136,7 +129,6 @@ pub fn register(event_type: TypeId, options: Options) -> Arc<Registration> {
     let entry = Entry { registration: Arc::clone(&registration), calls: Arc::default(), active: true };
     let mut registry = registry();
     registry.all.push(entry);
-    registry.set_messages_registered();
     let old = registry.all_entries.take();
     drop(registry);
     drop(old);
@@ -214,7 +206,6 @@ pub(super) fn remove(
             return Err(AlreadyFreed);
         }
         let entry = registry.all.remove(index);
-        registry.set_messages_registered();
         let old = registry.renew(registration.event_type);
         let grace_period = DELIVERING.grace_period();
         registry.pending_frees.push(PendingFree { entry, grace_period, on_free, safety });

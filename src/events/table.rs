@@ -180,15 +180,14 @@ macro_rules! table_with_transfers {
             $(
                 $structure = $name: stamp $stamp, bound "context", level $level, $description
                 {
-                    request: U64 "The number of the request, as in its `comm_req` events. Below another PML the request as ob1 in this process names it; 0 where ob1's headers do not name it: for a message of one fragment; for an arriving message until its sender has been answered; always for a message that this process reads.";
-                    message: U64 "The number of the message in this process: the same in all its events, and no other message's. Where ibex does the matching, that of its `comm_msg` events; of a message that is sent its request's.";
-                    offset: U64 "The offset of the fragment in the message, bytes. Below another PML, for a message that its receiver reads: the bytes read before, as ob1 does not say which of several reads has ended.";
+                    request: U64 "The number of the request, as in its `comm_req` events; 0 below another PML.";
+                    message: U64 "The number of the message in this process: the same in all its events, and no other message's. That of its `comm_msg` events; of a message that is sent its request's.";
+                    offset: U64 "The offset of the fragment in the message, bytes.";
                     bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
                     total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
-                    context: U32 "The context number of the communicator.";
-                    source: I32 "The sender's rank in the communicator.";
-                    tag: I32 "The message's tag.";
-                    sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536; 0 where ibex does the matching.";
+                    context: U32 "The context number of the communicator; 4294967295 below another PML.";
+                    source: I32 "The sender's rank in the communicator; -1 below another PML.";
+                    tag: I32 "The message's tag; -1 below another PML.";
                     direction: U32 "0: sent; 1: received.";
                     peer: U32 "The rank of the other process in the job.";
                 }
@@ -199,25 +198,25 @@ macro_rules! table_with_transfers {
 }
 
 table_with_transfers! {
-    // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none.
+    // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none. Below another
+    // PML a message is what that PML hands to the transport, its headers among the bytes.
     {
         XferBegin = xfer_begin: stamp Adapter, level 2,
-            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps what a completion has brought: a first fragment that met its receive. The host's stamps all else. A message that began while no tool was registered for messages has no such event.";
+            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps what a completion has brought: a first fragment that met its receive. The host's stamps all else.";
         XferContinue = xfer_continue: stamp Adapter, level 3,
-            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. The adapter's clock stamps one that has arrived where ibex does the matching, the host's all others.";
+            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. The adapter's clock stamps one that has arrived, the host's all others.";
         XferEnd = xfer_end: stamp Adapter, level 2,
             "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
-        "A message has arrived in this process: all of it, or its rendezvous request. The transport does not know whether a receive for it is posted. The xfer events show its transfer as well: for a message that came whole, at the same moment."
+        "A message has arrived in this process: all of it, or its rendezvous request. Whether a receive for it is posted is not said. The xfer events show its transfer as well."
     {
         message: U64 "The number of the message in this process: the same as in the `xfer` events, and in the `comm_msg` events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
         total: U64 "The bytes of the whole message, as sent.";
-        context: U32 "The context number of the communicator.";
-        source: I32 "The sender's rank in the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
+        context: U32 "The context number of the communicator; 4294967295 below another PML.";
+        source: I32 "The sender's rank in the communicator; -1 below another PML.";
+        tag: I32 "The message's tag; -1 below another PML.";
         peer: U32 "The rank of the sender in the job.";
     }
 
@@ -274,26 +273,6 @@ table_with_transfers! {
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
-    }
-
-    // How a message goes.
-    EagerChosen = eager_chosen: stamp Host, bound "context", level 4,
-        "A message is sent eagerly: whole, without asking the receiver."
-    {
-        bytes: U64 "The size of the message, bytes.";
-        context: U32 "The context number of the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
-        peer: U32 "The rank of the receiver in the job.";
-    }
-    RendezvousChosen = rendezvous_chosen: stamp Host, bound "context", level 4,
-        "A message is sent by rendezvous: announced first, and moved when the receiver has a buffer for it."
-    {
-        bytes: U64 "The size of the message, bytes.";
-        context: U32 "The context number of the communicator.";
-        tag: I32 "The message's tag.";
-        sequence: U32 "The number of the message among those from this sender to this receiver in this communicator, modulo 65536.";
-        peer: U32 "The rank of the receiver in the job.";
     }
 
     // Connections.

@@ -28,9 +28,6 @@ static inline int ibex_modex_code(int answer)
 /* The BTL of shared memory. */
 #define IBEX_SHARED_MEMORY_BTL "vader"
 
-/* Bytes of the longest header in a fragment of ob1's (mca_pml_ob1_hdr_t). */
-#define IBEX_OB1_HEADER 56
-
 /* The first number of communicators without a parent, of which 4.1 has none. */
 #define IBEX_EXTENDED_CONTEXTS 0x800000
 
@@ -38,12 +35,6 @@ static inline int ibex_modex_code(int answer)
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     return comm->c_contextid;
-}
-
-/* The communicator whose messages carry this number; NULL: there is none. */
-static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
-{
-    return ompi_comm_lookup(context);
 }
 
 /* Has a convertor copy by `copy`: the data is the processor's. Only an Open MPI with CUDA asks. */

@@ -29,9 +29,6 @@ static inline int ibex_modex_code(int answer)
 /* The BTL of shared memory. */
 #define IBEX_SHARED_MEMORY_BTL "sm"
 
-/* Bytes of the longest header in a fragment of ob1's (mca_pml_ob1_hdr_t): a communicator's extended number and a get. */
-#define IBEX_OB1_HEADER 80
-
 /* The first number of communicators that were made without a parent (MPI_Comm_create_from_group). */
 #define IBEX_EXTENDED_CONTEXTS 0x800000
 
@@ -53,20 +50,6 @@ static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 #else
 #    define IBEX_COMM_SENTINEL ((uintptr_t) NULL)
 #endif
-
-/* The communicator whose messages carry this number; NULL: there is none. */
-static inline ompi_communicator_t *ibex_comm_of_context(uint32_t context)
-{
-    if (context < IBEX_EXTENDED_CONTEXTS)
-        return ompi_comm_lookup(context);
-    for (int i = 0; i < opal_pointer_array_get_size(&ompi_mpi_communicators); ++i) {
-        ompi_communicator_t *comm = opal_pointer_array_get_item(&ompi_mpi_communicators, i);
-        if (comm != NULL && (uintptr_t) comm != IBEX_COMM_SENTINEL && OMPI_COMM_IS_PML_ADDED(comm) &&
-            ibex_context_of(comm) == context)
-            return comm;
-    }
-    return NULL;
-}
 
 /* Has a convertor copy by `copy`: the data is the processor's. Every convertor copies by such a function. */
 static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)

@@ -202,8 +202,9 @@ fn explain(site: &mut Site) -> Result<()> {
     drop(folder);
     let trace = env::temp_dir().join(format!("ibex-explain-live-{}", std::process::id()));
     let start = format!("{} trace -o {} --", command()?, trace.display());
-    // There are messages in the second look at the latest.
-    let recorded = asked(&start, "\"bytes\": [1-9]").and_then(|(folder, launch)| Ok((folder, launch.run(site)?)));
+    // There are messages in the second look at the latest, where ibex does the matching.
+    let recorded = asked(&start, "\"bytes\": [1-9]")
+        .and_then(|(folder, launch)| Ok((folder, launch.with("pml", "ibex").run(site)?)));
     let _ = fs::remove_dir_all(&trace);
     let (_, outcome) = recorded?;
     ensure!(outcome.status() == 0, "what a process records was not told: {outcome}");

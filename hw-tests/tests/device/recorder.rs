@@ -21,10 +21,7 @@ use std::{env, fs};
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
-        Test::on_emulated("a job is recorded as the logger writes it down", |site| as_logged(site, "ob1")),
-        Test::on_emulated("over the pml, a job is recorded as the logger writes it down", |site| {
-            as_logged(site, "ibex")
-        }),
+        Test::on_emulated("over the pml, a job is recorded as the logger writes it down", as_logged),
         Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order).quick(),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
         // Clocks are compared the same way between two clocks of one host, in a tenth of the time: not with every change.
@@ -84,11 +81,11 @@ pub(crate) fn sound(trace: &Path) -> Result<Folder> {
 }
 
 /// Of each type as many events as the text has lines, or has lost.
-fn as_logged(site: &mut Site, pml: &str) -> Result<()> {
+fn as_logged(site: &mut Site) -> Result<()> {
     let place = Place::new();
     fs::create_dir_all(&place.0)?;
     let log = place.0.join("log").display().to_string();
-    let launch = Launch::new("traffic", 4).with("pml", pml).limit(300);
+    let launch = Launch::new("traffic", 4).with("pml", "ibex").limit(300);
     let launch = launch.environment("IBEX_LOG_EVENTS", "all").environment("IBEX_LOG_FILE", &log);
     let launch = recorded(launch, &place, "--events all")?;
     let outcome = launch.run(site)?;

@@ -16,7 +16,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A sentence, the program, its arguments, and on how many ranks.
-const CHECKED: [(&str, &str, &[&str], usize); 17] = [
+type Checked = (&'static str, &'static str, &'static [&'static str], usize);
+
+/// Those that are run over ob1.
+const OVER_OB1: [Checked; 4] = [
+    ("MPI_T tells what the transport carries below another PML", "mpi_t_below", &[], 2),
+    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
+    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
+    ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
+];
+
+/// Those that are run where ibex does the matching.
+const OVER_THE_PML: [Checked; 20] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
         "callbacks of MPI_T that may do anything get all that happened where the tool calls",
@@ -26,23 +37,8 @@ const CHECKED: [(&str, &str, &[&str], usize); 17] = [
     ),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", &[], 2),
-    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
-    ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
-    ("PERUSE measures what lies between two events", "peruse_examples", &["between"], 2),
-    ("PERUSE refuses events of queues that the transport has not", "peruse_examples", &["searches"], 2),
-    ("PERUSE counts what each peer sends", "peruse_examples", &["receives"], 2),
-    ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
-    ("callbacks of PERUSE are told what the transport knows", "peruse_transfers", &[], 2),
-    ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
     ("callbacks of PERUSE are called as things happen", "peruse_order", &[], 2),
-    ("a window that opens while a message is under way has the rest of it", "peruse_windows", &[], 2),
-    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
-    ("PERUSE works with threads", "peruse_threads", &[], 2),
     ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", &[], 2),
-];
-
-/// Those that are run where ibex does the matching: the same.
-const OVER_THE_PML: [(&str, &str, &[&str], usize); 14] = [
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("callbacks of PERUSE find in the buffer what they are told is there", "peruse_in_place", &[], 2),
     ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
@@ -82,7 +78,7 @@ pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("every tool in the folder is run by a test", |_| {
             let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
-            let listed = CHECKED.iter().map(|(_, program, _, _)| *program).chain(over_the_pml);
+            let listed = OVER_OB1.iter().map(|(_, program, _, _)| *program).chain(over_the_pml);
             let elsewhere = ["writing_a_tool", "mpi_t_protocols", "mpi_t_transfers"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         })
@@ -94,10 +90,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks).quick(),
-        Test::new("callbacks of PERUSE are told of messages in pieces", in_pieces),
-        Test::new("a window that opens while a message comes in pieces has the rest of them", window_in_pieces),
     ];
-    for (sentence, program, arguments, ranks) in CHECKED {
+    for (sentence, program, arguments, ranks) in OVER_OB1 {
         let test = Test::new(sentence, move |site| {
             if can_run(program, sentence, site) {
                 Launch::new(program, ranks).arguments(arguments).passes(site)
@@ -179,7 +173,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.
 fn counts(site: &mut Site) -> Result<()> {
-    let outcome = Launch::new("writing_a_tool", 2).succeeds(site)?;
+    let outcome = Launch::new("writing_a_tool", 2).with("pml", "ibex").succeeds(site)?;
     for (rank, peer) in [(0, 1), (1, 0)] {
         let bytes = 90 * 8 + 10 * (1 << 20);
         let wanted = format!(
@@ -190,24 +184,9 @@ fn counts(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// As fragments, and written by the sender.
-fn in_pieces(site: &mut Site) -> Result<()> {
-    let launch = Launch::new("peruse_transfers", 2).arguments(&["pieces"]);
-    launch.clone().with("btl_ibex_flags", "send").passes(site)?;
-    let written = launch.with("btl_ibex_flags", "send,put,inplace").with("btl_ibex_min_rdma_pipeline_size", "65536");
-    written.with("btl_ibex_rdma_pipeline_frag_size", "65536").passes(site)
-}
-
-/// As fragments, and written by the sender.
-fn window_in_pieces(site: &mut Site) -> Result<()> {
-    let launch = |pieces: &str| Launch::new("peruse_windows", 2).arguments(&[pieces]);
-    launch("fragments").with("btl_ibex_flags", "send").passes(site)?;
-    launch("written").with("btl_ibex_flags", "send,put,inplace").passes(site)
-}
-
 /// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.
 fn failing_callbacks(site: &mut Site) -> Result<()> {
-    let ending = |answer: &str| Launch::new("peruse_examples", 2).arguments(&["ending", answer]);
+    let ending = |answer: &str| Launch::new("peruse_examples", 2).arguments(&["ending", answer]).with("pml", "ibex");
     ending("0").passes(site)?;
     for answer in ["16", "-7", "256", "65536"] {
         let said = format!("PERUSE_COMM_REQ_XFER_END returned {answer} instead of MPI_SUCCESS");
@@ -219,7 +198,7 @@ fn failing_callbacks(site: &mut Site) -> Result<()> {
 
 /// Runs a program under the logger, for all its ranks; returns the log of each.
 fn logged(site: &mut Site, program: &'static str, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
-    logged_by(site, Launch::new(program, ranks), ranks, events)
+    logged_by(site, Launch::new(program, ranks).with("pml", "ibex"), ranks, events)
 }
 
 /// The same, of a program that is launched in this way.

@@ -90,7 +90,8 @@ fn unknown(site: &mut Site) -> Result<()> {
         recorded(Launch::new("waits", 2).with("osc", "sm,rdma").with("pml", pml).limit(300), &place, events)?
             .passes(site)?;
         let job = Job::read(&Folder::open(&place.trace())?);
-        ensure!(job.messages.len() > 20 && job.message_waits().is_empty(), "{:?}", job.message_waits());
+        ensure!((job.messages.len() > 20) == (pml == "ibex"), "{pml}: {} messages", job.messages.len());
+        ensure!(job.message_waits().is_empty(), "{:?}", job.message_waits());
         ensure!(job.faults.iter().any(|fault| fault.contains(words)), "{pml}: {:?}", job.faults);
     }
     Ok(())

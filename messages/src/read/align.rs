@@ -15,8 +15,6 @@ pub(crate) struct End {
     pub(crate) bytes: u64,
     /// For a send, a time before it left; for a message, a time after it arrived.
     pub(crate) time: Option<i64>,
-    /// Its sequence number, if a transport knows it.
-    pub(crate) sequence: Option<u16>,
 }
 
 /// How far around a mismatch to search for the next match.
@@ -47,10 +45,6 @@ pub(crate) fn align(
         return How::Certain;
     }
     let fit = |send: usize, arrival: usize| fits(&sends[send], &arrivals[arrival], late);
-    if sends[0].sequence.is_some() && arrivals[0].sequence.is_some() {
-        by_sequence(sends, arrivals, pairs);
-        return How::Certain;
-    }
     let may_shift = sender.within || receiver.within;
     let (all, least) = (sends.len().max(arrivals.len()), sends.len().min(arrivals.len()));
     let is_late = sender.before || receiver.before;
@@ -125,37 +119,12 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
     }
 }
 
-/// Pairs by the sender's sequence numbers, which wrap after 65535.
-fn by_sequence(sends: &[End], arrivals: &[End], pairs: &mut Vec<(u32, u32)>) {
-    let numbered = |ends: &[End], first: u16| {
-        let (mut last, mut number) = (first, 0_i64);
-        let mut all: Vec<(i64, u32)> = Vec::with_capacity(ends.len());
-        for (place, end) in (0..).zip(ends) {
-            let sequence = end.sequence.unwrap_or(last);
-            number += i64::from(sequence.wrapping_sub(last).cast_signed());
-            last = sequence;
-            all.push((number, place));
-        }
-        all.sort_unstable();
-        all
-    };
-    let first = sends[0].sequence.unwrap_or(0);
-    let (sends, arrivals) = (numbered(sends, first), numbered(arrivals, first));
-    let mut arrivals = arrivals.into_iter().peekable();
-    for (number, send) in sends {
-        while arrivals.next_if(|(other, _)| *other < number).is_some() {}
-        if let Some((_, arrival)) = arrivals.next_if(|(other, _)| *other == number) {
-            pairs.push((send, arrival));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn ends(of: &[(u64, i64)]) -> Vec<End> {
-        of.iter().map(|(bytes, time)| End { bytes: *bytes, time: Some(*time), sequence: None }).collect()
+        of.iter().map(|(bytes, time)| End { bytes: *bytes, time: Some(*time) }).collect()
     }
 
     fn aligned(sends: &[End], arrivals: &[End], gaps: (Gaps, Gaps)) -> (Vec<(u32, u32)>, How) {
@@ -205,14 +174,5 @@ mod tests {
         let (pairs, how) = aligned(&ends(&sends), &ends(&arrivals), (WHOLE, WHOLE));
         assert!(pairs.iter().all(|(send, arrival)| sends[*send as usize].0 == arrivals[*arrival as usize].0));
         assert_eq!((pairs.len(), how), (47, How::Likely));
-    }
-
-    #[test]
-    fn numbers_of_a_transport_go_on_after_65535() {
-        let of = |numbers: &[u16]| -> Vec<End> {
-            numbers.iter().map(|number| End { bytes: 0, time: None, sequence: Some(*number) }).collect()
-        };
-        let (pairs, _) = aligned(&of(&[65533, 65534, 65535, 0, 1]), &of(&[65534, 0, 65535, 1, 2]), (WHOLE, WHOLE));
-        assert_eq!(pairs, [(1, 0), (2, 2), (3, 1), (4, 3)]);
     }
 }

@@ -23,9 +23,6 @@ pub(crate) struct Key {
     tag: i32,
 }
 
-/// The tag of messages that have numbers, which are for all tags.
-const NUMBERED: i32 = i32::MIN;
-
 /// Reference to a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Half {
@@ -56,14 +53,14 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
         let order = |at: u32, time: Option<Time>| time.filter(|_| by_time).map_or(i64::from(at), Time::nanoseconds);
         for (at, sent) in (0..).zip(&process.sends) {
             let time = sent.first();
-            match key(sent.envelope, (number, rank), time, job, communicators, true) {
+            match key(sent.envelope, (number, rank), time, communicators, true) {
                 Some(key) => sends.push(Half { key, order: order(at, time), process: number, at }),
                 None => unknown += 1,
             }
         }
         for (at, received) in (0..).zip(&process.received) {
             let time = received.first();
-            match key(received.envelope, (number, rank), time, job, communicators, false) {
+            match key(received.envelope, (number, rank), time, communicators, false) {
                 Some(key) => arrivals.push(Half { key, order: order(at, time), process: number, at }),
                 None => unknown += 1,
             }
@@ -115,22 +112,13 @@ fn key(
     envelope: crate::read::half::Envelope,
     (process, rank): (u32, u32),
     time: Option<Time>,
-    job: &Job,
     communicators: &Communicators,
     is_send: bool,
 ) -> Option<Key> {
     let (communicator, others) = communicators.meant(process as usize, envelope.context, time)?;
-    let (peer, tag) = match envelope.sequence {
-        // A transport says the rank in the job.
-        Some(_) => {
-            let world = job.ranks[rank as usize].world;
-            let place = |of: &crate::Rank| (of.world, of.rank).cmp(&(world, envelope.peer.cast_unsigned()));
-            (job.ranks.binary_search_by(place).ok()? as u32, NUMBERED)
-        }
-        None => (*others.get(usize::try_from(envelope.peer).ok()?)?, envelope.tag),
-    };
+    let peer = *others.get(usize::try_from(envelope.peer).ok()?)?;
     let (sender, receiver) = if is_send { (rank, peer) } else { (peer, rank) };
-    Some(Key { communicator, sender, receiver, tag })
+    Some(Key { communicator, sender, receiver, tag: envelope.tag })
 }
 
 /// How much too early a message may seem to arrive.
@@ -190,14 +178,14 @@ fn message(key: Key, sent: Option<&Sent>, received: Option<&Received>, (first, p
 impl Sent {
     fn end(&self) -> End {
         let time = self.first().map(Time::nanoseconds);
-        End { bytes: self.envelope.bytes, time, sequence: self.envelope.sequence }
+        End { bytes: self.envelope.bytes, time }
     }
 }
 
 impl Received {
     fn end(&self) -> End {
         let time = self.first().map(Time::nanoseconds);
-        End { bytes: self.envelope.bytes, time, sequence: self.envelope.sequence }
+        End { bytes: self.envelope.bytes, time }
     }
 }
 

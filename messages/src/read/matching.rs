@@ -385,8 +385,6 @@ fn envelope(seen: &Seen<'_>) -> Envelope {
         context: seen.unsigned(matching::CONTEXT),
         peer: seen.signed(matching::PEER),
         tag: seen.signed(matching::TAG),
-        source: ANY,
-        sequence: None,
         bytes: seen.value(matching::BYTES),
     }
 }

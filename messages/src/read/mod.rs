@@ -14,7 +14,7 @@ mod join;
 mod matching;
 mod pass;
 mod slots;
-mod transport;
+mod transfers;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -147,11 +147,7 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
         }
         let peers = process.connections.iter().map(|connection| connection.peer);
         let peers = peers.chain(process.operations.iter().map(|operation| operation.peer));
-        let numbered = process.sends.iter().map(|sent| &sent.envelope);
-        let numbered = numbered.chain(process.received.iter().map(|received| &received.envelope));
-        let numbered = numbered.filter(|envelope| envelope.sequence.is_some());
-        let numbered = numbered.map(|envelope| envelope.peer.cast_unsigned());
-        let peers: HashSet<u32> = peers.chain(numbered).filter(|peer| *peer < MOST_RANKS).collect();
+        let peers: HashSet<u32> = peers.filter(|peer| *peer < MOST_RANKS).collect();
         told.extend(peers.into_iter().map(|peer| (world, peer)));
     }
     let own: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
@@ -193,16 +189,16 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
 }
 
 /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` have contexts 0 and 1 in Open MPI, and a recorder that starts late gets no
-/// event of them. Below another PML there are no events of communicators: then each context stands for the whole world.
+/// event of them.
 fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) {
     let known: HashSet<u32> = process.groups.0.iter().map(|group| group.context).collect();
     let sent = process.sends.iter().map(|sent| &sent.envelope);
     let all = sent.chain(process.received.iter().map(|received| &received.envelope));
-    let used: BTreeMap<u32, bool> = all.map(|of| (of.context, of.sequence.is_some())).collect();
-    for (context, is_numbered) in used.into_iter().filter(|(context, _)| is_full && !known.contains(context)) {
+    let used: BTreeSet<u32> = all.map(|of| of.context).collect();
+    for context in used.into_iter().filter(|context| is_full && !known.contains(context)) {
         match context {
+            0 => process.groups.0.push(Group::assumed(0, rank, (0, size), job)),
             1 => process.groups.0.push(Group::assumed(1, 0, (rank, 1), job)),
-            _ if context == 0 || is_numbered => process.groups.0.push(Group::assumed(context, rank, (0, size), job)),
             _ => {}
         }
     }
@@ -231,8 +227,10 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
         sent.chain(process.received.iter().map(|received| received.envelope)).collect::<Vec<_>>()
     };
     let mut reasons = Vec::new();
-    if processes.iter().flat_map(envelopes).any(|envelope| envelope.sequence.is_some()) {
-        reasons.push("ibex has not done the matching, so late senders and receivers are unknown.".to_owned());
+    if processes.iter().any(|process| process.is_below_another) {
+        reasons.push(
+            "ibex has not done the matching (--mca pml ibex), so messages are unknown, and who was late.".to_owned(),
+        );
     }
     let is_silent = |(process, _): &(&Process, &u32)| !process.has_calls && !envelopes(process).is_empty();
     let silent = processes.iter().zip(places).filter(is_silent);

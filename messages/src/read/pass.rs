@@ -12,10 +12,10 @@ use ibex_trace::{Error, Reader};
 use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
-use crate::read::half::{self, Received, Sent};
+use crate::read::half::{Received, Sent};
 use crate::read::matching::Matching;
-use crate::read::transport::Transport;
-use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Transfer, Vocabulary, Which, other};
+use crate::read::transfers::Transfers;
+use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, other};
 use crate::time::Time;
 
 /// The content of a process's trace. Other processes are ranks in the world, and ports are the process's own indexes,
@@ -35,6 +35,8 @@ pub(crate) struct Process {
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
     pub(crate) span: Option<(Time, Time)>,
+    /// Whether it has no messages, because another PML has done the matching.
+    pub(crate) is_below_another: bool,
     /// Why something may lack.
     pub(crate) gaps: Gaps,
     pub(crate) faults: Vec<String>,
@@ -54,7 +56,7 @@ pub(crate) struct Gaps {
 /// The state of the pass.
 struct Pass {
     matching: Matching,
-    transport: Transport,
+    transfers: Transfers,
     calls: Calls,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
@@ -68,7 +70,7 @@ impl Process {
         let vocabulary = Vocabulary::new(reader.head());
         let mut pass = Pass {
             matching: Matching::default(),
-            transport: Transport::default(),
+            transfers: Transfers::default(),
             calls: Calls::new(reader.head()),
             operations: HashMap::new(),
             connections: HashMap::new(),
@@ -112,7 +114,7 @@ impl Pass {
             Kind::Protocol => self.matching.see_protocol(seen, thread),
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
-            Kind::Transport(transfer) => self.transport.see(transfer, seen, time, thread),
+            Kind::Transfer(transfer) => self.transfers.see(transfer, seen, time),
             Kind::Started(which) => self.operation_begins(which, seen, time),
             Kind::Complete(which) => self.operation_ends(which, seen, time),
             Kind::Connection(stage) => self.connection(stage, seen, time),
@@ -212,7 +214,7 @@ impl Pass {
         for (event_type, counts) in reader.counts().iter().enumerate().filter(|(_, counts)| counts.lost > 0) {
             let of_messages = matches!(
                 vocabulary.kind(event_type),
-                Some(Kind::Matching(_) | Kind::Protocol | Kind::Created | Kind::Freed | Kind::Transport(_))
+                Some(Kind::Matching(_) | Kind::Protocol | Kind::Created | Kind::Freed)
             );
             self.process.gaps.within |= of_messages;
             let event = reader.head().types[event_type].name.clone();
@@ -252,19 +254,12 @@ impl Pass {
         let has_types = vocabulary.has(Kind::CallBegin) && vocabulary.has(Kind::CallEnd);
         process.has_calls = has_types && !has_lost && !process.gaps.within;
         process.calls = self.calls.all;
-        let (transported_sends, transported) = self.transport.halves();
         (process.sends, process.received) = (sends, received);
-        if process.sends.is_empty() && process.received.is_empty() {
-            (process.sends, process.received) = (transported_sends, transported);
-        } else {
-            half::time_by_transport(&mut process.received, &transported);
-        }
-        if process.sends.is_empty() && process.received.is_empty() && !has(Step::Activate) && !has(Step::Arrived) {
-            let other =
-                vocabulary.has(Kind::Transport(Transfer::Begin)) || vocabulary.has(Kind::Transport(Transfer::Arrived));
-            if !other {
-                process.faults.push(format!("{name} was recorded without message events."));
-            }
+        let is_empty = process.sends.is_empty() && process.received.is_empty();
+        process.is_below_another = is_empty && self.transfers.below_another;
+        self.transfers.time(&mut process.received);
+        if is_empty && !process.is_below_another && !has(Step::Activate) && !has(Step::Arrived) {
+            process.faults.push(format!("{name} was recorded without message events."));
         }
         self.process
     }

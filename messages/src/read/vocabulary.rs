@@ -17,8 +17,8 @@ pub(crate) enum Kind {
     /// Members of a communicator that is made; it is freed.
     Created,
     Freed,
-    /// Of a transport below another PML.
-    Transport(Transfer),
+    /// A step of a transfer.
+    Transfer(Transfer),
     /// A one-sided operation is accepted, or done.
     Started(Which),
     Complete(Which),
@@ -50,11 +50,8 @@ pub(crate) enum Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Transfer {
-    Begin,
-    End,
     Arrived,
-    Eager,
-    Rendezvous,
+    End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,15 +121,8 @@ pub(crate) mod created {
 /// Of a transfer.
 pub(crate) mod transfer {
     pub(crate) const MESSAGE: usize = 0;
-    pub(crate) const REQUEST: usize = 1;
-    pub(crate) const BYTES: usize = 2;
-    pub(crate) const TOTAL: usize = 3;
-    pub(crate) const CONTEXT: usize = 4;
-    pub(crate) const SOURCE: usize = 5;
-    pub(crate) const TAG: usize = 6;
-    pub(crate) const SEQUENCE: usize = 7;
-    pub(crate) const DIRECTION: usize = 8;
-    pub(crate) const PEER: usize = 9;
+    pub(crate) const CONTEXT: usize = 1;
+    pub(crate) const DIRECTION: usize = 2;
 }
 
 /// Of operations, connections and what is rare.
@@ -157,8 +147,7 @@ pub(crate) mod call {
 const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context"];
 const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "port", "queue_pair", "rails"];
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
-const TRANSFER: &[&str] =
-    &["message", "request", "bytes", "total", "context", "source", "tag", "sequence", "direction", "peer"];
+const TRANSFER: &[&str] = &["message", "context", "direction"];
 const OTHER: &[&str] =
     &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event"];
 const CALL: &[&str] = &["call", "number"];
@@ -185,11 +174,8 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("comm_req_protocol", Kind::Protocol, PROTOCOL),
     ("communicator_created", Kind::Created, CREATED),
     ("communicator_freed", Kind::Freed, CREATED),
-    ("xfer_begin", Kind::Transport(Transfer::Begin), TRANSFER),
-    ("xfer_end", Kind::Transport(Transfer::End), TRANSFER),
-    ("msg_arrived", Kind::Transport(Transfer::Arrived), TRANSFER),
-    ("eager_chosen", Kind::Transport(Transfer::Eager), TRANSFER),
-    ("rendezvous_chosen", Kind::Transport(Transfer::Rendezvous), TRANSFER),
+    ("msg_arrived", Kind::Transfer(Transfer::Arrived), TRANSFER),
+    ("xfer_end", Kind::Transfer(Transfer::End), TRANSFER),
     ("put_started", Kind::Started(Which::Put), OTHER),
     ("put_complete", Kind::Complete(Which::Put), OTHER),
     ("get_started", Kind::Started(Which::Get), OTHER),

@@ -39,23 +39,13 @@ fn elements(name: &str) -> &'static [&'static str] {
             &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"]
         }
         "communicator_freed" => &["context"],
-        "xfer_begin" | "xfer_end" => &[
-            "request",
-            "message",
-            "offset",
-            "bytes",
-            "total",
-            "context",
-            "source",
-            "tag",
-            "sequence",
-            "direction",
-            "peer",
-        ],
+        "xfer_begin" | "xfer_end" => {
+            &["request", "message", "offset", "bytes", "total", "context", "source", "tag", "direction", "peer"]
+        }
         "connection_begin" => &["peer", "port"],
         "connection_established" => &["peer", "port", "queue_pair", "remote_queue_pair"],
         "mpi_call_begin" | "mpi_call_end" => &["call", "number"],
-        "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "sequence", "peer"],
+        "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "peer"],
         _ => &["id", "bytes", "peer", "tag", "operation", "context"],
     }
 }

@@ -6,7 +6,7 @@
 //! Threads: any.
 
 use std::ffi::c_int;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::transport::{Batch, Completion, EndpointId, Failed};
 use ibex_ffi::openmpi::sys;
@@ -44,7 +44,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
 ) {
     match *completion {
         Completion::Request { token, to, outcome } => {
-            let mut complete = || match record(token) {
+            match record(token) {
                 Some(Record::Descriptor(descriptor)) => {
                     let descriptor = descriptor.as_ptr();
                     let status = match outcome {
@@ -60,39 +60,16 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 }
                 // SAFETY: the engine gives a token back once, and it was one of this module's operations.
                 Some(Record::Operation(operation)) => unsafe {
-                    operation_done(module, operation.as_ptr(), to, outcome);
+                    let stamp = if WATCHED { stamp(module, batch, index) } else { None };
+                    operation_done(module, operation.as_ptr(), to, outcome, stamp);
                 },
                 // The PML's, which has dealt with it, or is in use no more.
                 None => {}
-            };
-            if WATCHED {
-                if let Some(Record::Operation(operation)) = record(token) {
-                    // SAFETY: the engine gives a token back once; this module's, whose callback was not called.
-                    unsafe { completing(module, to, operation) };
-                }
-                watch::with_stamp(stamp(module, batch, index), complete);
-            } else {
-                complete();
             }
         }
         Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         Completion::Message { .. } => {}
-    }
-}
-
-/// An operation is complete while a tool listens, and its callback has not been called.
-///
-/// # Safety
-/// The operation is one of this module's, and nobody else's any more.
-unsafe fn completing(module: &Module, to: EndpointId, operation: NonNull<Operation>) {
-    // SAFETY: the caller says that the operation is nobody else's any more.
-    let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: callback and data as they were given with the operation.
-    if let Some(read) = unsafe { watch::noted(call.callback, call.data) }
-        && let Some(from) = module.peer_name(to)
-    {
-        watch::completing(from, read);
     }
 }
 
@@ -195,14 +172,20 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-unsafe fn operation_done(module: &Module, operation: *mut Operation, to: EndpointId, outcome: Result<(), Failed>) {
+unsafe fn operation_done(
+    module: &Module,
+    operation: *mut Operation,
+    to: EndpointId,
+    outcome: Result<(), Failed>,
+    stamp: watch::Stamp,
+) {
     // SAFETY: the caller says that no request has it as its token any more: nobody else uses it.
     let &Operation { call, watched, .. } = unsafe { &*operation };
     // SAFETY: no request has it as its token any more, so it is over; Open MPI is told once, here.
     unsafe { call.call(status(module, to, outcome)) };
     if call.is_watched {
         // SAFETY: `is_watched` says that it was written.
-        watch::done(unsafe { watched.assume_init_ref() }, outcome);
+        watch::done(unsafe { watched.assume_init_ref() }, outcome, stamp);
     }
     // SAFETY: no request has it as its token any more, and Open MPI was told.
     unsafe { give_back(module, operation) };

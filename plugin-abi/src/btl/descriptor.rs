@@ -25,7 +25,7 @@ pub(crate) mod pool;
 mod tests;
 
 use pool::{Descriptor, Descriptors, take_registration};
-pub(crate) use pool::{bytes, lengths, spans, start};
+pub(crate) use pool::{bytes, length, spans, start};
 
 /// Gives a descriptor that is Open MPI's back to its pool, its registration to the cache.
 ///

@@ -9,7 +9,6 @@
 //! nothing comes here. Threads: any; one port is entered at a time. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
-use std::ptr::NonNull;
 
 use engine::peer::PeerName;
 use engine::transport::Cause;
@@ -22,10 +21,24 @@ use ibex_ffi::openmpi::sys;
 use super::descriptor::pool::{self, Descriptor};
 use super::module::{Module, State};
 use super::waiting::wait;
-use super::{failures, modules, token, watch};
+use super::{failures, modules, token};
 use crate::runtime::failures::tell_but;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;
+
+/// The tags of ob1's messages (`pml_ob1_hdr.h`): a whole message, an announcement whose rest is sent, the answer to it, a
+/// piece of a longer message, and the end of a read or a write.
+const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
+const RENDEZVOUS: u8 = MATCH + 1;
+const ACKNOWLEDGEMENT: u8 = MATCH + 3;
+const FRAGMENT: u8 = MATCH + 5;
+const FINISHED: u8 = MATCH + 8;
+
+/// Whether a message with this tag means the same whatever port brings it: not one with a key to memory of its sender,
+/// which is the port's by which it was sent.
+fn goes_by_any_port(tag: u8) -> bool {
+    matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
+}
 
 /// The link of a module's port has gone, or is there again.
 #[cold]
@@ -38,7 +51,7 @@ pub(crate) fn link_changed(module: &Module, is_up: bool) {
         return;
     }
     let Some(mut state) = module.enter() else { return };
-    state.port.divert_all(|tag| watch::goes_by_any_port(tag) && !watch::is_fragment(tag));
+    state.port.divert_all(|tag| goes_by_any_port(tag) && tag != FRAGMENT);
     drop(state);
     module.has_detours(true);
     messages::rail_down(module.place());
@@ -141,11 +154,11 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     if failed.posted {
         return Again::Failed;
     }
-    // SAFETY: M2: filled, so that it has a first byte; that of ob1's headers is the tag they are sent with.
-    let tag = unsafe { pool::start(NonNull::new_unchecked(descriptor)).read() };
+    // SAFETY: M2: not posted, so it waited, and its tag was noted.
+    let tag = unsafe { (*descriptor).tag };
     // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back
     // with this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
-    let is_fragment = watch::is_fragment(tag);
+    let is_fragment = tag == FRAGMENT;
     let stays = is_fragment && !never_connected(module, to);
     // SAFETY: M2, M3; the caller says that it is filled; it was not posted.
     let carried = if stays { None } else { unsafe { carry(module, to, tag, descriptor) } };
@@ -189,7 +202,7 @@ unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descr
         Some((name, state.port.is_busy_with(name)))
     })?;
     // Fragments that are under way must not be overtaken.
-    if !watch::goes_by_any_port(tag) || (is_busy && watch::is_fragment(tag)) {
+    if !goes_by_any_port(tag) || (is_busy && tag == FRAGMENT) {
         return None;
     }
     let original = Original { module: module.index(), to, token: token::descriptor(descriptor) };
@@ -220,7 +233,7 @@ unsafe fn take_over(
     let State { port, descriptors, .. } = &mut state;
     let to = port.reaches(name)?;
     // SAFETY: M2.
-    let (_, size) = unsafe { pool::lengths(descriptor) };
+    let size = unsafe { pool::length(descriptor) };
     let copy = descriptors.take(&mut **port, size as usize, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
     // SAFETY: just taken (M2): there is room for all of it, ours until it is sent (R2).
     unsafe { pool::copy(descriptor, pool::start(copy)) };

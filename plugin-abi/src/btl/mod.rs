@@ -7,8 +7,7 @@
 //! (its record), `token` (how the engine names those), `waiting` (messages that wait), `own_memory`
 //! (atomics of a process on itself), `emulated_atomic` and `atomic_message` (atomics over an adapter that has none);
 //! `progress` and `completion` (what has happened), `failures` and `loss` (what has failed), `detour` (messages that
-//! another port carries), `limits` (which settings are refused), `watch` (what sites do while a tool listens: alone
-//! reads ob1's headers).
+//! another port carries), `limits` (which settings are refused), `watch` (what sites do while a tool listens).
 
 mod atomic;
 mod atomic_message;

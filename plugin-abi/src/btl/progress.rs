@@ -11,7 +11,6 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::events;
-use engine::peer::PeerName;
 use engine::transport::{Batch, Completion, Immediate};
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
@@ -37,7 +36,7 @@ pub(crate) fn start_anew() {
 
 /// Says what the BTL does with what was polled.
 pub(crate) fn begin() {
-    poller::set_btl(Btl { deliver, operations_done, show_arrived: watch::show_arrived });
+    poller::set_btl(Btl { deliver, operations_done });
 }
 
 /// `btl_progress`: moves every port on. Returns the number of events.
@@ -72,19 +71,17 @@ pub(crate) fn progress_one(module: &Module) -> c_int {
     }
 }
 
-/// Progress while a tool listens. What the calls before have seen and not shown, so that who waited for it went on, is
-/// shown first. Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
+/// Progress while a tool listens. Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
-    poller::show_arrived();
+    poller::watch_polls();
     events::deliver_due(SAFETY);
     let count = progress_all::<true>();
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     if count == 0 || calls.is_multiple_of(BUSY) || events::is_nearly_full() {
-        watch::show_arrived();
         events::progress(SAFETY);
     }
     count
@@ -183,8 +180,7 @@ fn handle_completion<const WATCHED: bool>(
             return;
         }
         if WATCHED {
-            // SAFETY: the bytes are in a receive slot that is not posted until `release` (R2).
-            unsafe { watch_arrival(module, batch, (index, completion), tag) };
+            watch_arrival(module, batch, (index, completion));
         }
         message_received(module, (tag, immediate), descriptor.describe(addr, len));
     } else {
@@ -193,26 +189,17 @@ fn handle_completion<const WATCHED: bool>(
 }
 
 /// Shows a message that has come, before its callback.
-///
-/// # Safety
-/// The bytes of the message may be read, and no adapter writes there.
 #[cold]
 #[inline(never)]
-unsafe fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion), tag: Tag) {
-    if watch::is_of_use(tag.0)
-        && let Some(peer) = sender(module, completion)
-    {
-        // SAFETY: the caller says that the bytes may be read, and that no adapter writes there.
-        unsafe { watch::arrived(peer, completion, stamp(module, batch, index)) };
+fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion)) {
+    let Completion::Message { immediate, qp_num, len, .. } = *completion else { return };
+    if !events::interest().has_messages() {
+        return;
     }
-}
-
-/// Who sent a message.
-fn sender(module: &Module, completion: &Completion) -> Option<PeerName> {
-    let Completion::Message { immediate, qp_num, .. } = *completion else { return None };
-    let state = module.enter()?;
-    let endpoint = state.port.sender(immediate, qp_num)?;
-    state.port.peer_name(endpoint)
+    let sender = module.enter().and_then(|state| state.port.peer_name(state.port.sender(immediate, qp_num)?));
+    if let Some(sender) = sender {
+        watch::arrived(sender.rank, u64::from(len), stamp(module, batch, index));
+    }
 }
 
 /// A message came in: the upper layer's callback for its tag.

@@ -115,22 +115,19 @@ impl RdmaRequest {
         // 0 is of one that nobody watches.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).max(1);
         let token = token::operation(operation.as_ptr(), number);
-        let with = port.peer_name(ends.to);
         let watched = Watched {
             kind,
             operation: token.0,
             local: self.local_address.addr() as u64,
             remote: ends.remote.addr,
             bytes: self.size as u64,
-            peer: with.map_or(u32::MAX, |name| name.rank),
+            peer: port.peer_name(ends.to).map_or(u32::MAX, |name| name.rank),
         };
         // SAFETY: just taken, ours alone.
         unsafe {
             (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call() });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
-        // SAFETY: of this call; before the post, as another thread may see it complete.
-        let read = if kind == Kind::Get { unsafe { watch::noted(self.function, self.data) } } else { None };
         let moment = events::host_timestamp();
         if post(port, ends, token).is_err() {
             // SAFETY: refused, so nothing names it.
@@ -139,7 +136,7 @@ impl RdmaRequest {
             return sys::OPAL_ERR_UNREACH;
         }
         drop(state);
-        watch::started(&watched, with, read, moment);
+        watch::started(&watched, moment);
         sys::OPAL_SUCCESS
     }
 

@@ -9,9 +9,9 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
-use engine::events;
+use engine::events::{self, HostTimestamp};
 use engine::transport::EndpointId;
 use engine::transport::Port;
 use engine::transport::WhenDiverted;
@@ -27,7 +27,7 @@ use super::endpoint::endpoint;
 use super::module::{INLINE_MAX, Module, State};
 use super::token;
 use super::waiting::wait;
-use super::watch::{self, Outgoing};
+use super::watch;
 use crate::runtime::guard::fence;
 
 /// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come;
@@ -110,33 +110,25 @@ unsafe fn not_posted(
 #[cold]
 #[inline(never)]
 unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
-    // SAFETY: M2.
-    let outgoing = unsafe { outgoing(module, to, tag, descriptor) };
+    // SAFETY: M2. Before it is posted, as it may be given back then.
+    let length = unsafe { descriptor::length(descriptor) };
+    let moment = events::host_timestamp();
     // SAFETY: M2.
     let code = unsafe { post(module, to, tag, descriptor, silent) };
-    if code >= 0
-        && let Some(outgoing) = outgoing
-    {
-        outgoing.posted();
+    if code >= 0 {
+        sent(module, to, length, moment);
     }
     code
 }
 
-/// What tools are to be told of a descriptor that is about to be posted.
-///
-/// # Safety
-/// M2: Open MPI has filled the descriptor, and it is not posted yet.
-unsafe fn outgoing(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Outgoing> {
-    if !watch::is_of_use(tag) {
-        return None;
-    }
-    let moment = events::host_timestamp();
-    let peer = module.peer_name(to)?;
-    // SAFETY: M2: filled, so that where its message starts there are as many bytes as its first segment says (R2).
-    unsafe {
-        let (first, length) = descriptor::lengths(descriptor);
-        let start = descriptor::start(NonNull::new_unchecked(descriptor));
-        Outgoing::new(peer, tag, (start, first), length, moment)
+/// A message was posted while a tool listens.
+#[cold]
+#[inline(never)]
+fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
+    if events::interest().has_messages()
+        && let Some(peer) = module.peer_name(to)
+    {
+        watch::sent(peer.rank, bytes, moment);
     }
 }
 
@@ -169,9 +161,7 @@ pub(crate) unsafe extern "C" fn btl_sendi(
         // SAFETY: null, or with data: the caller's for this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
-        if events::has_interest() {
-            watch::posting();
-        }
+        let moment = if events::has_interest() { Some(began()) } else { None };
         // SAFETY: M1, M3.
         let code = match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
             Ok(Sent::Posted) => sys::OPAL_SUCCESS,
@@ -187,29 +177,20 @@ pub(crate) unsafe extern "C" fn btl_sendi(
             }
             Err(code) => code,
         };
-        if events::has_interest() && code == sys::OPAL_SUCCESS {
-            sent(module, to, tag, header, payload_size);
+        if let Some(moment) = moment
+            && code == sys::OPAL_SUCCESS
+        {
+            sent(module, to, (header_size + payload_size) as u64, moment);
         }
         code
     })
 }
 
-/// A message was posted while a tool listens. All that Open MPI's ob1 sends in this way [is
-/// whole](super::watch), so that it can be told of afterwards.
+/// The moment before a message is posted, while a tool listens.
 #[cold]
 #[inline(never)]
-fn sent(module: &Module, to: EndpointId, tag: u8, header: InlineSpan<'_>, payload_size: usize) {
-    if !watch::is_of_use(tag) {
-        return;
-    }
-    let moment = watch::posting_began();
-    let Some(peer) = module.peer_name(to) else { return };
-    let length = (header.len() + payload_size) as u64;
-    let start = (header.as_ptr(), header.len());
-    // SAFETY: the header's own bytes.
-    if let Some(outgoing) = unsafe { Outgoing::new(peer, tag, start, length, moment) } {
-        outgoing.posted();
-    }
+fn began() -> HostTimestamp {
+    events::host_timestamp()
 }
 
 /// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.

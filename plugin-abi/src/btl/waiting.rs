@@ -26,7 +26,10 @@ pub(crate) unsafe fn wait(
     when: WhenDiverted,
 ) -> Result<(), Refused> {
     // SAFETY: M2.
-    unsafe { (*descriptor).callback_wanted = true };
+    unsafe {
+        (*descriptor).callback_wanted = true;
+        (*descriptor).tag = tag;
+    }
     // SAFETY: M2.
     if let Some(message) = unsafe { bytes(descriptor) } {
         return port.queue_bytes(to, tag, message, token::descriptor(descriptor), when);

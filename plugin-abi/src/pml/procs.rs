@@ -14,11 +14,14 @@ use super::instance::{Rail, pml};
 use super::{local, parting, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
+use crate::tool;
 
 /// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may
 /// come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
+        // MPI_Init has come past the MPI's own.
+        tool::explain_codes();
         for index in 0..count {
             // SAFETY: P4: `count` processes, which live until MPI_Finalize.
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };

@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
 #[cold]
 #[inline(never)]
 fn show() {
-    poller::show_arrived();
+    poller::watch_polls();
     events::deliver_due(SAFETY);
     events::progress(SAFETY);
 }

@@ -24,6 +24,7 @@ use super::{passage, returning, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
+use crate::runtime::watch::number;
 
 /// A message that is wanted, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -114,7 +115,7 @@ unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
         let r = &mut *request.as_ptr();
         let of = (watch::RECEIVE, r.extent.length);
         let spec = watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of);
-        watch::introduce(r, watch::name(), spec);
+        watch::introduce(r, number(), spec);
     }
 }
 

@@ -25,6 +25,7 @@ use super::{passage, peer, protocol, returning, transfers, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::watch::number;
 
 /// A message to be sent, as MPI describes it.
 #[derive(Clone, Copy)]
@@ -184,7 +185,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let Some(mut state) = pml.enter() else { return false };
     // SAFETY: P3; P4: the communicator.
     let Some(listeners) = (unsafe { Listeners::of(outgoing.comm) }) else { return false };
-    let (id, of) = (watch::name(), (watch::SEND, extent.length));
+    let (id, of) = (number(), (watch::SEND, extent.length));
     // SAFETY: P4: the communicator.
     let mut spec = unsafe { watch::spec(outgoing.comm, &outgoing.data, (outgoing.to, outgoing.tag), of) };
     let mut tell = |event| {

@@ -15,7 +15,6 @@
 use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::{release, sys};
@@ -26,23 +25,11 @@ use super::datatype::Data;
 use super::request::{Owner, Request, Role, Told};
 use super::transfers::{self, Bytes, Moved};
 use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
+use crate::runtime::watch::{number, numbers};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
 pub(crate) const SEND: c_int = 0;
 pub(crate) const RECEIVE: c_int = 1;
-
-/// A number that nothing else has, ever. Even: a put or a get of the transport has an odd one.
-#[inline(always)]
-pub(crate) fn name() -> u64 {
-    names(1)
-}
-
-/// So many of them: this, and every second after it.
-#[inline(always)]
-fn names(count: u64) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(2);
-    NEXT.fetch_add(2 * count, Ordering::Relaxed)
-}
 
 fn saturated(count: usize) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
@@ -72,7 +59,7 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
         // A blocking call that began before anybody listened has not noted what its caller asked for.
         if listeners.wants(event) && request.owner != Owner::Call {
             if request.id == 0 {
-                introduce_itself(request, name());
+                introduce_itself(request, number());
             }
             listeners.tell(event, request.id, &mut request.spec);
         }
@@ -158,7 +145,7 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: P1: the caller's alone.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
-        introduce_itself(request, name());
+        introduce_itself(request, number());
     }
     request.id
 }
@@ -255,7 +242,7 @@ pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, ev
     if unsafe { listeners.wants(Event::Transfer) } && request.owner != Owner::Call {
         cold_path();
         if request.id == 0 {
-            introduce_itself(request, name());
+            introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
             // SAFETY: P1: not finished; P3.
@@ -301,7 +288,7 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
     if request.id == 0 {
-        introduce_itself(request, name());
+        introduce_itself(request, number());
     }
     let (of, message) = request.message;
     let message = if of == request.id { message } else { 0 };
@@ -337,7 +324,7 @@ unsafe fn has_message(
         return;
     }
     if receive.id == 0 {
-        introduce_itself(receive, name());
+        introduce_itself(receive, number());
     }
     receive.message = (receive.id, id);
     // SAFETY: P3.
@@ -426,7 +413,7 @@ pub(crate) unsafe fn take_posted_watched(
     Came { all: length, here }: Came,
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
-    let id = names(2);
+    let id = numbers(2);
     let search = id + 2;
     // SAFETY: P1: a posted receive of this communicator; P3; the communicator lives.
     unsafe {
@@ -478,7 +465,7 @@ unsafe fn tell_of_message(
     unsafe {
         if let Some(listeners) = Listeners::of(communicator.comm) {
             // One that arrived when nobody listened has no number yet.
-            let id = if id == 0 { name() } else { id };
+            let id = if id == 0 { number() } else { id };
             let mut spec = spec_of_message(communicator.comm, envelope, length);
             listeners.tell(event, id, &mut spec);
             return id;
@@ -501,7 +488,7 @@ pub(crate) unsafe fn take_unexpected(
     pattern: Pattern,
     how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
-    let search = name();
+    let search = number();
     // SAFETY: P1: a receive of this communicator, not finished; P3.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
@@ -537,7 +524,7 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     unsafe {
         let communicator = Communicator::of(comm);
         let Some(listeners) = Listeners::of(comm) else { return search(communicator.queues()) };
-        let (id, datatype, context) = (name(), sys::ibex_byte(), release::context(comm));
+        let (id, datatype, context) = (number(), sys::ibex_byte(), release::context(comm));
         let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
         listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
         let found = search(communicator.queues());

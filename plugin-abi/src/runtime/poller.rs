@@ -27,8 +27,6 @@ pub(crate) struct Btl {
     /// Tells Open MPI of operations that a poll has taken, which are the caller's own, and gives their records back. No
     /// port is entered. Safe to call once for a chain.
     pub(crate) operations_done: unsafe fn(&OperationChain),
-    /// Shows tools the arrivals that were noted and not shown yet. Called before each poll while a tool listens.
-    pub(crate) show_arrived: fn(),
 }
 
 /// What the PML does for who waits for what is not the PML's.
@@ -94,11 +92,8 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     }
 }
 
-/// Shows tools the arrivals that were noted and not shown yet: a tool listens.
-pub(crate) fn show_arrived() {
-    if let Some(btl) = BTL.get() {
-        (btl.show_arrived)();
-    }
+/// Has the PML's polls ask the adapters for stamps: a tool listens.
+pub(crate) fn watch_polls() {
     if let Some(pml) = by_pml() {
         (pml.is_watched)();
     }

@@ -120,7 +120,6 @@ impl Drop for OpenPort {
     /// Ends the port, then the registrations: once no adapter touches memory they may go (R3).
     fn drop(&mut self) {
         self.port.get_mut().close();
-        watch::show_arrived();
         if let Some(source) = self.source {
             events::close_port(source, watch::SAFETY);
         }

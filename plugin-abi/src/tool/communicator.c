@@ -2,7 +2,7 @@
 /*
  * Communicators as PERUSE needs them: whether one is valid, who is in it, and word when it is duplicated or freed, by an
  * attribute of ibex's on it. Called by communicator.rs alone, which has the functions that are called back. Open MPI holds no lock
- * of its own while it calls them. Grade: setup, but for ibex_tool_comm_of_context.
+ * of its own while it calls them. Grade: setup.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -16,7 +16,6 @@ void *ibex_tool_comm_world(void);
 int ibex_tool_comm_is_valid(void *comm);
 uint64_t ibex_tool_comm_number(void *comm);
 int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t));
-void *ibex_tool_comm_of_context(uint64_t context);
 uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count);
 void *ibex_tool_byte(void);
 void ibex_tool_abort(int code);
@@ -72,12 +71,6 @@ int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplica
     if (keyval == MPI_KEYVAL_INVALID && ibex_attribute_create(&keyval, copied, deleted) != OMPI_SUCCESS)
         return 0;
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;
-}
-
-/* The communicator whose messages carry this number, or NULL; not to be looked into, as another thread may free it. */
-void *ibex_tool_comm_of_context(uint64_t context)
-{
-    return ibex_comm_of_context((uint32_t) context);
 }
 
 /*

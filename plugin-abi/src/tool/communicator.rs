@@ -3,7 +3,7 @@
 //! (`communicator.c`).
 //!
 //! A tracked communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the
-//! copy gets a number of its own) or freed. Called by `peruse/`. Grade: setup, but for [`of_context`]. Threads: any;
+//! copy gets a number of its own) or freed. Called by `peruse/`. Grade: setup. Threads: any;
 //! the lock of the table is not held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`,
 //! `hw-tests/tools/peruse_communicators.c`.
 
@@ -13,7 +13,6 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::host;
 use crate::runtime::listeners;
 
 /// An `MPI_Comm`.
@@ -41,7 +40,6 @@ unsafe extern "C" {
         on_duplicated: extern "C" fn(u64, Comm) -> u64,
         on_freed: extern "C" fn(u64),
     ) -> c_int;
-    safe fn ibex_tool_comm_of_context(context: u64) -> Comm;
     fn ibex_tool_comm_ranks(comm: Comm, of_job: *mut c_int, count: u32) -> u32;
     safe fn ibex_tool_byte() -> Byte;
     safe fn ibex_tool_abort(code: c_int);
@@ -70,43 +68,20 @@ pub(super) fn followed_by(who: FollowedBy) {
 pub(crate) struct TrackedComm {
     pub(crate) number: u64,
     pub(crate) comm: Comm,
-    /// The number of its messages; a copy that has no handles of its own is found without.
-    pub(crate) context: Option<u64>,
     /// Per rank of the job its rank here, -1 for none; that of a copy is the original's.
     pub(crate) ranks: Arc<[i32]>,
     /// The handles that follow it, of what it is a copy of.
     pub(crate) followers: Arc<[i64]>,
 }
 
-#[derive(Debug)]
-struct Table {
-    by_number: BTreeMap<u64, Arc<TrackedComm>>,
-    /// The same ones by the address of the communicator, of whom the last had it.
-    by_address: BTreeMap<usize, u64>,
-}
-
-impl Table {
-    fn insert(&mut self, tracked: Arc<TrackedComm>) {
-        self.by_address.insert(tracked.comm.0.addr(), tracked.number);
-        self.by_number.insert(tracked.number, tracked);
-    }
-
-    fn remove(&mut self, number: u64) {
-        let Some(tracked) = self.by_number.remove(&number) else { return };
-        let address = tracked.comm.0.addr();
-        if self.by_address.get(&address) == Some(&number) {
-            self.by_address.remove(&address);
-        }
-    }
-}
-
 /// Held while a communicator gets its number, so that two threads do not give it two.
 static NUMBERING: Mutex<()> = Mutex::new(());
 
-static TRACKED: Mutex<Table> = Mutex::new(Table { by_number: BTreeMap::new(), by_address: BTreeMap::new() });
+/// By number.
+static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn tracked() -> MutexGuard<'static, Table> {
+fn tracked() -> MutexGuard<'static, BTreeMap<u64, Arc<TrackedComm>>> {
     TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -128,28 +103,18 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     let _numbering = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     let number = unsafe { ibex_tool_comm_number(comm) };
-    let known = tracked().by_number.get(&number).cloned();
-    if let Some(known) = &known
-        && known.context.is_some()
-    {
-        return Some(Arc::clone(known));
-    }
-    // SAFETY: the caller says that `comm` is valid; the pointer is to a local.
-    let context = unsafe { host::context((&raw const comm).cast()) };
-    if let Some(copy) = known {
-        // It now gets handles of its own.
-        let full = Arc::new(TrackedComm { context, ..(*copy).clone() });
-        tracked().insert(Arc::clone(&full));
-        return Some(full);
+    let known = tracked().get(&number).cloned();
+    if known.is_some() {
+        return known;
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the caller says that `comm` is valid.
     let ranks = unsafe { ranks(comm) };
-    let new = Arc::new(TrackedComm { number, comm, context, ranks, followers: Arc::default() });
-    tracked().insert(Arc::clone(&new));
+    let new = Arc::new(TrackedComm { number, comm, ranks, followers: Arc::default() });
+    tracked().insert(number, Arc::clone(&new));
     // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
-        tracked().remove(number);
+        tracked().remove(&number);
         return None;
     }
     Some(new)
@@ -168,19 +133,9 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
     ranks.into()
 }
 
-/// The communicator of this context number, and what is known of it. On the way of each event where copies are
-/// followed; MPI is asked which it is and no more, as callbacks may run where MPI answers nothing else, in
-/// `MPI_Finalize` for one.
-pub(crate) fn of_context(context: u64) -> Option<(Comm, Arc<TrackedComm>)> {
-    let comm = ibex_tool_comm_of_context(context);
-    let tracked = tracked();
-    let number = tracked.by_address.get(&comm.0.addr())?;
-    tracked.by_number.get(number).map(|found| (comm, Arc::clone(found)))
-}
-
 /// The copies that a handle follows.
 pub(crate) fn followed_by_handle(handle: i64) -> Vec<Comm> {
-    tracked().by_number.values().filter(|copy| copy.followers.contains(&handle)).map(|copy| copy.comm).collect()
+    tracked().values().filter(|copy| copy.followers.contains(&handle)).map(|copy| copy.comm).collect()
 }
 
 /// `MPI_BYTE`
@@ -196,12 +151,12 @@ pub(crate) fn abort(code: c_int) {
 /// MPI duplicates a tracked communicator. The copy is followed by the handles that are to be propagated now.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
-        let Some(original) = tracked().by_number.get(&number).cloned() else { return 0 };
+        let Some(original) = tracked().get(&number).cloned() else { return 0 };
         let followers: Arc<[i64]> = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ranks = Arc::clone(&original.ranks);
-        let copy = TrackedComm { number, comm, context: None, ranks, followers: Arc::clone(&followers) };
-        tracked().insert(Arc::new(copy));
+        let copy = TrackedComm { number, comm, ranks, followers: Arc::clone(&followers) };
+        tracked().insert(number, Arc::new(copy));
         if let Some(who) = FOLLOWED_BY.get() {
             (who.copied)(&followers, comm);
         }
@@ -212,7 +167,7 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
 /// MPI frees a tracked communicator; `MPI_COMM_WORLD` when all are gone.
 extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
-        let gone = tracked().by_number.get(&number).cloned();
+        let gone = tracked().get(&number).cloned();
         let all = gone.as_ref().is_some_and(|gone| gone.comm == world());
         if let Some(who) = FOLLOWED_BY.get() {
             (who.freed)((!all).then_some(number));
@@ -221,6 +176,6 @@ extern "C" fn freed(number: u64) {
             // SAFETY: its attributes are deleted, and it is still there.
             unsafe { listeners::forget(gone.comm.0.cast()) };
         }
-        tracked().remove(number);
+        tracked().remove(&number);
     });
 }

@@ -183,7 +183,6 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     let has_default_room = hints.room.is_none();
     let known = LiveRegistration { registration, callbacks, has_default_room, has_lost_object: false, comm };
     lock(&LIVE).insert(handle, known);
-    transfers::follow();
     Ok(handle)
 }
 
@@ -331,6 +330,7 @@ pub(crate) fn register(
     }
     // Without the lock: it waits for callbacks, which may take it.
     handle.live()?.listen(handle);
+    transfers::follow();
     Ok(())
 }
 

@@ -21,7 +21,6 @@ use crate::runtime::watch;
 pub(super) fn deliver() {
     fence("delivering events", (), || {
         if !events::is_idle() && !events::is_delivering() {
-            watch::show_arrived();
             events::deliver_pending(required_safety());
         }
     });
@@ -40,9 +39,6 @@ pub(super) extern "C" fn ibex_events_flush() -> c_int {
     }
     let flush = || {
         initialized()?;
-        if !events::is_delivering() {
-            watch::show_arrived();
-        }
         // Within a callback nothing can be delivered.
         if events::flush(Safety::None) { Ok(()) } else { Err(Code::Invalid) }
     };

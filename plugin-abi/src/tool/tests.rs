@@ -75,7 +75,7 @@ unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandl
         assert_eq!(MPI_T_event_get_source(instance, null_mut()), invalid);
     }
     assert!(time > 0 && source >= 0);
-    assert_eq!(whole[row.extent..], [0xee; 8], "nothing beyond the extent");
+    assert_eq!(whole[row.extent..], [0xee; 12], "nothing beyond the extent");
     seen(user).lock().expect("no panic").events.push((tag, bytes, whole, level));
 }
 

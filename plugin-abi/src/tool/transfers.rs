@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use engine::events::{self, EventGroup, MsgArrived, XferBegin, XferContinue, XferEnd};
 
 use crate::runtime::listeners::{self, Event, Listener, Spec, Step, TransferSpec};
-use crate::runtime::watch::SAFETY;
+use crate::runtime::watch::{self, SAFETY};
 
 /// Its handle, which no registration has.
 const HANDLE: i64 = -1;
@@ -23,9 +23,9 @@ const HANDLE: i64 = -1;
 /// Whether it listens.
 static LISTENS: Mutex<bool> = Mutex::new(false);
 
-/// A registration has come, or is gone. The caller holds no lock that a callback takes.
+/// A registration has a callback, or has none any more. The caller holds no lock that a callback takes.
 pub(super) fn follow() {
-    let wanted = events::interest().is_registered_for_messages();
+    let wanted = events::interest().has_messages();
     let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
     if wanted == *listens {
         return;
@@ -51,7 +51,6 @@ macro_rules! transfer {
             context: $told.spec.context,
             source: $told.source,
             tag: $told.tag,
-            sequence: 0,
             direction: $told.spec.operation as u32,
             peer: $told.process,
         }
@@ -72,7 +71,6 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
             context: told.spec.context,
             source: told.source,
             tag: told.tag,
-            sequence: 0,
             peer: told.process,
         }),
         Step::Begins => group.add(|| transfer!(XferBegin, request, told)),
@@ -84,5 +82,6 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
         Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
         None => group.stage(SAFETY),
     }
+    watch::deliver_soon();
     0
 }

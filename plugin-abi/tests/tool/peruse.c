@@ -66,15 +66,14 @@ static const struct {
     EVENT(PERUSE_IBEX_GET_STARTED),
     EVENT(PERUSE_IBEX_GET_COMPLETE),
 };
-enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 8 };
+enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 4 };
 
 /* MPI is initialised, and there is no port here: no event can come. */
 static int nothing_comes;
 
 static int is_supported(int event)
 {
-    return event == PERUSE_COMM_REQ_XFER_BEGIN || event == PERUSE_COMM_REQ_XFER_END || event == PERUSE_COMM_MSG_ARRIVED ||
-           event >= PERUSE_FIRST_CUSTOM_EVENT;
+    return event > PERUSE_COMM_REQ_XFER_CONTINUE;
 }
 
 /* No two of one kind are alike. */
@@ -138,8 +137,8 @@ static void queries(void)
         EXPECT(code, query_event_name(events[i].event, &name));
         HOLDS(code == PERUSE_SUCCESS ? strcmp(name, events[i].name) == 0 : name == NULL);
     }
-    static const char *const wrong_names[] = {"", "x", "PERUSE_COMM_REQ_XFER", "PERUSE_COMM_REQ_XFER_BEGIN ",
-                                              "peruse_comm_req_xfer_begin", "PERUSE_EVENT_INVALID"};
+    static const char *const wrong_names[] = {"", "x", "PERUSE_IBEX_PUT", "PERUSE_IBEX_PUT_STARTED ",
+                                              "peruse_ibex_put_started", "PERUSE_EVENT_INVALID"};
     for (size_t i = 0; i < sizeof wrong_names / sizeof *wrong_names; ++i) {
         event = -1;
         EXPECT(PERUSE_ERR_EVENT, query_event(wrong_names[i], &event));
@@ -155,7 +154,7 @@ static void queries(void)
     EXPECT(PERUSE_ERR_PARAMETER, query_supported_events(&count, &names, NULL));
     EXPECT(PERUSE_ERR_PARAMETER, query_event(NULL, &event));
     EXPECT(PERUSE_ERR_PARAMETER, query_event("x", NULL));
-    EXPECT(PERUSE_ERR_PARAMETER, query_event_name(PERUSE_COMM_REQ_XFER_END, NULL));
+    EXPECT(PERUSE_ERR_PARAMETER, query_event_name(PERUSE_IBEX_PUT_COMPLETE, NULL));
     EXPECT(PERUSE_ERR_PARAMETER, query_queue_event_scope(NULL));
 }
 
@@ -222,16 +221,16 @@ static void refused(MPI_Comm comm)
             EXPECT(PERUSE_ERR_EVENT, comm_register(events[i].event, comm, on_event, NULL, &handle));
     EXPECT(PERUSE_ERR_EVENT, comm_register(PERUSE_EVENT_INVALID, comm, on_event, NULL, &handle));
     EXPECT(PERUSE_ERR_EVENT, comm_register(-1, MPI_COMM_NULL, NULL, NULL, NULL));
-    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_NULL, NULL, NULL, NULL));
-    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_COMM_REQ_XFER_END, NULL, on_event, NULL, &handle));
-    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_COMM_REQ_XFER_END, (MPI_Comm) (void *) &size, on_event, NULL, &handle));
-    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_COMM_REQ_XFER_END, (MPI_Comm) 16, on_event, NULL, &handle));
+    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_NULL, NULL, NULL, NULL));
+    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_IBEX_PUT_COMPLETE, NULL, on_event, NULL, &handle));
+    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_IBEX_PUT_COMPLETE, (MPI_Comm) (void *) &size, on_event, NULL, &handle));
+    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_IBEX_PUT_COMPLETE, (MPI_Comm) 16, on_event, NULL, &handle));
     MPI_Comm_dup(comm, &copy);
     freed = copy;
     MPI_Comm_free(&copy);
-    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_COMM_REQ_XFER_END, freed, on_event, NULL, &handle));
-    EXPECT(PERUSE_ERR_PARAMETER, comm_register(PERUSE_COMM_REQ_XFER_END, comm, NULL, NULL, &handle));
-    EXPECT(PERUSE_ERR_PARAMETER, comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_event, NULL, NULL));
+    EXPECT(PERUSE_ERR_COMM, comm_register(PERUSE_IBEX_PUT_COMPLETE, freed, on_event, NULL, &handle));
+    EXPECT(PERUSE_ERR_PARAMETER, comm_register(PERUSE_IBEX_PUT_COMPLETE, comm, NULL, NULL, &handle));
+    EXPECT(PERUSE_ERR_PARAMETER, comm_register(PERUSE_IBEX_PUT_COMPLETE, comm, on_event, NULL, NULL));
     HOLDS(handle == 0);
 }
 
@@ -243,14 +242,14 @@ static void handles(MPI_Comm comm)
     peruse_comm_callback_f *callback = NULL;
     peruse_event_h one = 0, two = 0, old;
     refused(comm);
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_event, &mark, &one));
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_event, &mark, &two));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, comm, on_event, &mark, &one));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, comm, on_event, &mark, &two));
     HOLDS(one != PERUSE_EVENT_HANDLE_NULL && two != PERUSE_EVENT_HANDLE_NULL && one != two);
 
     /* Inactive, at first and after a window. */
     for (int round = 0; round < 2; ++round) {
         EXPECT(PERUSE_SUCCESS, event_get(one, &event));
-        HOLDS(event == PERUSE_COMM_REQ_XFER_END);
+        HOLDS(event == PERUSE_IBEX_PUT_COMPLETE);
         EXPECT(PERUSE_SUCCESS, object_get(one, &object));
         HOLDS((MPI_Comm) object == comm);
         EXPECT(PERUSE_SUCCESS, callback_set(one, on_event, &mark));
@@ -271,7 +270,7 @@ static void handles(MPI_Comm comm)
         EXPECT(PERUSE_SUCCESS, activate(one));
         EXPECT(PERUSE_SUCCESS, activate(one));
         EXPECT(PERUSE_SUCCESS, event_get(one, &event));
-        HOLDS(event == PERUSE_COMM_REQ_XFER_END);
+        HOLDS(event == PERUSE_IBEX_PUT_COMPLETE);
         EXPECT(PERUSE_SUCCESS, object_get(one, &object));
         HOLDS((MPI_Comm) object == comm);
         EXPECT(PERUSE_ERR_EVENT_HANDLE, callback_set(one, on_event, NULL));
@@ -304,7 +303,7 @@ static void cannot_be_guessed(MPI_Comm comm)
     peruse_event_h others[3];
     int event;
     for (int i = 0; i < 3; ++i)
-        EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, NULL, &others[i]));
+        EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_STARTED, comm, on_event, NULL, &others[i]));
     for (peruse_event_h guess = 1; guess < 5000; ++guess) {
         peruse_event_h near[] = {guess, others[1] + guess, others[1] - guess};
         for (int i = 0; i < 3; ++i)
@@ -320,8 +319,8 @@ static void cannot_be_guessed(MPI_Comm comm)
 static void lost_with(MPI_Comm comm, int (*end)(MPI_Comm *))
 {
     peruse_event_h idle, open, closed;
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, NULL, &idle));
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, NULL, &open));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_STARTED, comm, on_event, NULL, &idle));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_STARTED, comm, on_event, NULL, &open));
     EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_STARTED, comm, on_event, NULL, &closed));
     EXPECT(PERUSE_SUCCESS, propagate(open, PERUSE_TRUE));
     EXPECT(PERUSE_SUCCESS, activate(open));
@@ -341,7 +340,7 @@ static void freed_communicators(void)
     peruse_event_h handle;
     int one = 1, zero = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &original);
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_BEGIN, original, on_event, NULL, &handle));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_STARTED, original, on_event, NULL, &handle));
     EXPECT(PERUSE_SUCCESS, propagate(handle, PERUSE_TRUE));
     EXPECT(PERUSE_SUCCESS, activate(handle));
     MPI_Comm_dup(original, &made[0]);
@@ -396,7 +395,7 @@ static void threads_share_a_handle(void)
 {
     pthread_t thread;
     peruse_event_h handle;
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &handle));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_WORLD, on_event, NULL, &handle));
     pthread_create(&thread, NULL, opens, &handle);
     pthread_join(thread, NULL);
     pthread_create(&thread, NULL, closes, &handle);
@@ -426,7 +425,7 @@ static void before(int code)
 {
     peruse_event_h handle = 0;
     queries();
-    EXPECT(PERUSE_ERR_INIT, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &handle));
+    EXPECT(PERUSE_ERR_INIT, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_WORLD, on_event, NULL, &handle));
     HOLDS(handle == 0);
     unusable(1, PERUSE_ERR_EVENT_HANDLE);
     if (code != PERUSE_SUCCESS)
@@ -457,16 +456,16 @@ int main(int argc, char **argv)
     threads_share_a_handle();
     locks();
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &world));
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_SELF, on_event, NULL, &self));
-    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_COMM_REQ_XFER_END, copy, on_event, NULL, &derived));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_WORLD, on_event, NULL, &world));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_SELF, on_event, NULL, &self));
+    EXPECT(PERUSE_SUCCESS, comm_register(PERUSE_IBEX_PUT_COMPLETE, copy, on_event, NULL, &derived));
     EXPECT(PERUSE_SUCCESS, propagate(world, PERUSE_TRUE));
     EXPECT(PERUSE_SUCCESS, activate(world));
     EXPECT(PERUSE_SUCCESS, activate(self));
     EXPECT(PERUSE_SUCCESS, activate(derived));
     MPI_Finalize();
     EXPECT(PERUSE_ERR_MPI_INIT, init());
-    EXPECT(PERUSE_ERR_INIT, comm_register(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_event, NULL, &world));
+    EXPECT(PERUSE_ERR_INIT, comm_register(PERUSE_IBEX_PUT_COMPLETE, MPI_COMM_WORLD, on_event, NULL, &world));
     unusable(world, PERUSE_ERR_MPI_OBJECT);
     unusable(self, PERUSE_ERR_MPI_OBJECT);
     unusable(derived, PERUSE_ERR_MPI_OBJECT);

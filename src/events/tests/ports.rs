@@ -197,7 +197,7 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
 fn put_is_seen(source: SourceId, raw: u64, number: u64) {
     let mut group = EventGroup::new(interest());
     group.add(|| PutComplete { operation: number, ..PutComplete::default() });
-    group.raise_stamped(source, raw, None, Safety::ThreadSafe);
+    group.raise_stamped(source, raw, Safety::ThreadSafe);
 }
 
 #[test]

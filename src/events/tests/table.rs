@@ -25,20 +25,12 @@ fn names_are_plain_words_that_occur_once_and_every_row_explains_itself() {
 fn elements_lie_where_c_would_put_them() {
     #[repr(C)]
     struct Expected {
-        bytes: u64,
-        context: u32,
-        tag: i32,
-        sequence: u32,
+        operation: u64,
         peer: u32,
+        waiting: u32,
     }
-    let row = EagerChosen::TYPE.row();
-    let expected = [
-        offset_of!(Expected, bytes),
-        offset_of!(Expected, context),
-        offset_of!(Expected, tag),
-        offset_of!(Expected, sequence),
-        offset_of!(Expected, peer),
-    ];
+    let row = QueuedBegin::TYPE.row();
+    let expected = [offset_of!(Expected, operation), offset_of!(Expected, peer), offset_of!(Expected, waiting)];
     assert_eq!(row.displacements, expected);
     assert_eq!(row.extent, size_of::<Expected>());
     assert_eq!(RegistrationMiss::TYPE.row().extent, 20, "without what C would pad it by");
@@ -63,24 +55,23 @@ fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
         context: 6,
         source: -7,
         tag: i32::MIN,
-        sequence: u32::MAX,
         direction: 1,
         peer: 0x8000_0000,
     };
     let source = SourceId::from_index(0).expect("there is always one");
     let instance = EventInstance { event_type: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
-    let values: Vec<_> = (0..11).map(|index| instance.value(index).expect("eleven elements").to_string()).collect();
-    let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 4294967295 1 2147483648";
+    let values: Vec<_> = (0..10).map(|index| instance.value(index).expect("ten elements").to_string()).collect();
+    let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 1 2147483648";
     assert_eq!(values.join(" "), expected);
-    assert_eq!(instance.value(11), None);
+    assert_eq!(instance.value(10), None);
 
     let mut bytes = [0xff; 70];
     assert!(instance.copy_to(&mut bytes));
     assert_eq!(bytes[..8], event.request.to_ne_bytes());
     let at = XferEnd::TYPE.row().displacements[6];
     assert_eq!(bytes[at..at + 4], (-7_i32).to_ne_bytes());
-    assert_eq!(bytes[64..], [0xff; 6], "nothing beyond the extent");
-    assert!(!instance.copy_to(&mut bytes[..63]));
+    assert_eq!(bytes[60..], [0xff; 10], "nothing beyond the extent");
+    assert!(!instance.copy_to(&mut bytes[..59]));
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Descriptor {
     pool: PoolName,
     /// Whether `btl_send` promised Open MPI its callback.
     pub(crate) callback_wanted: bool,
+    /// Of a message that waits in the engine: the tag it is sent with.
+    pub(crate) tag: u8,
 }
 
 /// Which of a module's pools.
@@ -261,6 +263,7 @@ impl Descriptor {
             next: null_mut(),
             pool,
             callback_wanted: false,
+            tag: 0,
         }
     }
 }
@@ -342,15 +345,14 @@ pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
 }
 
-/// Bytes of a descriptor's first segment, and of its message.
+/// Bytes of a descriptor's message.
 ///
 /// # Safety
 /// M2.
-pub(crate) unsafe fn lengths(descriptor: *const Descriptor) -> (usize, u64) {
+pub(crate) unsafe fn length(descriptor: *const Descriptor) -> u64 {
     // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
-    let used = &d.segments[..d.base.des_segment_count.min(2)];
-    (d.segments[0].seg_len as usize, used.iter().map(|segment| segment.seg_len).sum())
+    d.segments[..d.base.des_segment_count.min(2)].iter().map(|segment| segment.seg_len).sum()
 }
 
 /// Copies a descriptor's message, of one segment or two.

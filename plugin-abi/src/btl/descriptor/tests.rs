@@ -140,7 +140,7 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
         // SAFETY: just taken, and filled.
         unsafe {
             assert_eq!((*descriptor.as_ptr()).base.des_flags, 5);
-            assert_eq!(lengths(descriptor.as_ptr()), (size, size as u64));
+            assert_eq!(length(descriptor.as_ptr()), size as u64);
             // Open MPI packed less than it asked for.
             (*descriptor.as_ptr()).segments[0].seg_len -= 1;
             let (bytes, length) = bytes(descriptor.as_ptr()).expect("it has no slot");

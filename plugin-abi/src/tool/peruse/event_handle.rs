@@ -11,11 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, EventInstance, MsgArrived, Options, Payload as _, Safety, TypeId, Value};
+use engine::events::{self, EventInstance, Options, Safety, TypeId, Value};
 
 use super::code::Code;
 use super::lock::{self, InUpcall};
@@ -53,8 +52,9 @@ pub(super) struct EventHandle {
 
 /// Whose event it is of.
 enum Raised {
-    /// The transport's: a registration of the engine, and where the elements are that a callback is told of.
-    Transport { event_type: TypeId, registration: Arc<events::Registration>, elements: ElementIndices },
+    /// The transport's: a registration of the engine, `PERUSE_PUT` or `PERUSE_GET`, and where the elements are that a
+    /// callback is told of.
+    Transport { registration: Arc<events::Registration>, operation: c_int, elements: ElementIndices },
     /// The matching's.
     Matching(Event),
 }
@@ -79,18 +79,18 @@ pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     }
 }
 
-/// A new handle, inactive; returns its number. `None`: nobody raises the event.
+/// A new handle, inactive; returns its number.
 pub(super) fn new(
     supported: &'static SupportedEvent,
     comm: Comm,
     tracked: Arc<TrackedComm>,
     callback: Callback,
-) -> Option<i64> {
+) -> i64 {
     let number = crate::tool::handle_numbers::number();
-    let raised = match supported.raised_by()? {
+    let raised = match supported.raised_by {
         RaisedBy::Matching(event) => Raised::Matching(event),
-        RaisedBy::Transport(event_type) => Raised::Transport {
-            event_type,
+        RaisedBy::Transport(event_type, operation) => Raised::Transport {
+            operation,
             registration: events::register(event_type, Options { immediate: true, ..Options::default() }),
             elements: ElementIndices::of(event_type),
         },
@@ -106,7 +106,7 @@ pub(super) fn new(
         propagate: AtomicBool::new(false),
     });
     handles().insert(number, Some(handle));
-    Some(number)
+    number
 }
 
 /// The handle is released. That of a communicator that is gone says so here for the last time.
@@ -167,7 +167,6 @@ pub(in crate::tool) fn copied(followers: &[i64], comm: Comm) {
 /// Shows all that has happened.
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
-        crate::runtime::watch::show_arrived();
         events::catch_up_all(crate::runtime::watch::SAFETY);
     } else {
         crate::runtime::watch::catch_up();
@@ -289,60 +288,28 @@ impl EventHandle {
         self.propagate.store(propagate, Ordering::Relaxed);
     }
 
-    /// The communicator of an event, if the handle is to see it.
-    fn communicator(&self, context: Option<u64>) -> Option<Comm> {
-        if context.is_none() || context == self.tracked.context {
-            return Some(self.comm);
-        }
-        if !self.propagate.load(Ordering::Relaxed) {
-            return None;
-        }
-        let (comm, copy) = communicator::of_context(context?)?;
-        copy.followers.contains(&self.number).then_some(comm)
-    }
-
-    /// An event of this type, in any communicator, for the callback of a window.
-    fn event(&self, instance: &EventInstance, window: u64, callback: Callback) {
-        let Raised::Transport { event_type, elements, .. } = &self.raised else { return };
+    /// An event of the transport's, for the callback of a window. It belongs to no communicator.
+    fn event(&self, instance: &EventInstance, window: u64, Callback { function, param }: Callback) {
+        let Raised::Transport { operation, elements: at, .. } = &self.raised else { return };
         // After the thread has entered the delivery: who has closed the window waits for it, or it sees that.
-        if self.window.load(Ordering::SeqCst) == window
-            && let Some(comm) = self.communicator(number(instance, elements.context))
-        {
-            self.call(instance, (*event_type, elements), comm, callback);
+        if self.window.load(Ordering::SeqCst) != window {
+            return;
         }
-    }
-
-    /// Calls the callback.
-    fn call(
-        &self,
-        instance: &EventInstance,
-        (event_type, at): (TypeId, &ElementIndices),
-        comm: Comm,
-        callback: Callback,
-    ) {
-        let received = number(instance, at.direction) == Some(1) || self.supported.operation == Some(RECEIVE);
         let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
-        let peer = if received { signed(instance, at.source) } else { number(instance, at.peer).and_then(rank) };
-        let bytes = number(instance, at.total).or_else(|| number(instance, at.bytes)).unwrap_or(0);
-        let local = number(instance, at.local).map(|local| std::ptr::with_exposed_provenance_mut(local as usize));
+        let number = |index| number(instance, index).unwrap_or(0);
         let mut spec = Spec {
-            comm: comm.0.cast(),
-            buf: local.unwrap_or(null_mut()),
-            count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
+            comm: self.comm.0.cast(),
+            buf: std::ptr::with_exposed_provenance_mut(number(at.local) as usize),
+            count: c_int::try_from(number(at.bytes)).unwrap_or(c_int::MAX),
             datatype: communicator::byte().0.cast(),
-            peer: peer.unwrap_or(-1),
-            tag: signed(instance, at.tag).unwrap_or(-1),
-            operation: self.supported.operation.unwrap_or(if received { RECEIVE } else { SEND }),
+            peer: rank(number(at.peer)).unwrap_or(-1),
+            tag: -1,
+            operation: *operation,
             ..Spec::EMPTY
         };
-        // An operation's name is odd. A request is known too late, or not at all, to name what has begun. What arrives
-        // is not named as the request is that it is matched to (4.3).
-        let arrives = u64::from(event_type == MsgArrived::TYPE);
-        let message = number(instance, at.message).map(|message| message << 2 | arrives << 1);
-        let id = message.or_else(|| number(instance, at.operation)).unwrap_or(0);
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
-        let code = unsafe { (callback.function)(self.number, id as isize, &raw mut spec, callback.param) };
+        let code = unsafe { function(self.number, number(at.operation) as isize, &raw mut spec, param) };
         drop(upcall);
         if code != 0 {
             callback_failed(self.supported.name, code);
@@ -350,20 +317,11 @@ impl EventHandle {
     }
 }
 
-const SEND: c_int = 0;
-const RECEIVE: c_int = 1;
-
 /// Where the elements are that a callback is told of; found once for a handle.
 struct ElementIndices {
-    context: Option<usize>,
-    direction: Option<usize>,
-    source: Option<usize>,
     peer: Option<usize>,
-    total: Option<usize>,
     bytes: Option<usize>,
     local: Option<usize>,
-    tag: Option<usize>,
-    message: Option<usize>,
     operation: Option<usize>,
 }
 
@@ -371,15 +329,9 @@ impl ElementIndices {
     fn of(event_type: TypeId) -> ElementIndices {
         let index = |name| event_type.row().elements.iter().position(|element| element.name == name);
         ElementIndices {
-            context: index("context"),
-            direction: index("direction"),
-            source: index("source"),
             peer: index("peer"),
-            total: index("total"),
             bytes: index("bytes"),
             local: index("local"),
-            tag: index("tag"),
-            message: index("message"),
             operation: index("operation"),
         }
     }
@@ -390,13 +342,6 @@ fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
         Value::U32(value) => Some(u64::from(value)),
         Value::U64(value) => Some(value),
         Value::I32(_) => None,
-    }
-}
-
-fn signed(instance: &EventInstance, index: Option<usize>) -> Option<i32> {
-    match instance.value(index?)? {
-        Value::I32(value) => Some(value),
-        _ => None,
     }
 }
 

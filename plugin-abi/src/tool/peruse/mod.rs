@@ -231,7 +231,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
         // SAFETY: it has just been judged, and MPI is usable.
         let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
         let callback = Callback { function, param };
-        let number = event_handle::new(supported, comm, tracked, callback).ok_or(Code::Event)?;
+        let number = event_handle::new(supported, comm, tracked, callback);
         // SAFETY: not null; the caller says that there is room for one handle.
         unsafe { event_h.write(number) };
         Ok(())

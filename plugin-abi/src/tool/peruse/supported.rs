@@ -8,9 +8,7 @@ use std::ffi::{CStr, c_int};
 use crate::runtime::listeners::{self, Event};
 use crate::runtime::ports;
 use crate::tool::host;
-use engine::events::{
-    GetComplete, GetStarted, MsgArrived, Payload, PutComplete, PutStarted, TypeId, XferBegin, XferContinue, XferEnd,
-};
+use engine::events::{GetComplete, GetStarted, Payload, PutComplete, PutStarted, TypeId};
 
 /// `PERUSE_EVENT_INVALID`
 pub(super) const INVALID: c_int = 0;
@@ -21,8 +19,8 @@ const CUSTOM: c_int = 17;
 /// Who raises an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RaisedBy {
-    /// The transport, as an event of the engine's.
-    Transport(TypeId),
+    /// The transport, as an event of the engine's, of this operation (`PERUSE_PUT`, `PERUSE_GET`).
+    Transport(TypeId, c_int),
     /// The face that does the matching.
     Matching(Event),
 }
@@ -31,74 +29,49 @@ pub(super) enum RaisedBy {
 pub(super) struct SupportedEvent {
     pub(super) number: c_int,
     pub(super) name: &'static CStr,
-    /// What the transport raises.
-    event_type: Option<TypeId>,
-    /// What a face raises that does the matching.
-    event: Option<Event>,
-    /// Of what the transport raises: `PERUSE_PUT`, `PERUSE_GET`, or `PERUSE_RECV` of what arrives; of a message's
-    /// transfer its direction says.
-    pub(super) operation: Option<c_int>,
+    pub(super) raised_by: RaisedBy,
 }
 
-const RECEIVE: Option<c_int> = Some(1);
-const PUT: Option<c_int> = Some(2);
-const GET: Option<c_int> = Some(3);
+const PUT: c_int = 2;
+const GET: c_int = 3;
 
 /// All of them: what is not fired is not here, so that a build without events has none.
 static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
-/// How many of them the transport alone can raise: the first.
-const OF_TRANSPORT: usize = 8;
+/// How many of them the transport raises: the first.
+const OF_TRANSPORT: usize = 4;
 
-/// An event that the matching raises, and the transport too if it can.
-const fn of_message(number: c_int, name: &'static CStr, event: Event, event_type: Option<TypeId>) -> SupportedEvent {
-    SupportedEvent { number, name, event_type, event: Some(event), operation: None }
+const fn of_message(number: c_int, name: &'static CStr, event: Event) -> SupportedEvent {
+    SupportedEvent { number, name, raised_by: RaisedBy::Matching(event) }
 }
 
-/// An event that the transport alone raises.
-const fn of_transport(
-    number: c_int,
-    name: &'static CStr,
-    event_type: TypeId,
-    operation: Option<c_int>,
-) -> SupportedEvent {
-    SupportedEvent { number, name, event_type: Some(event_type), event: None, operation }
+const fn of_transport(number: c_int, name: &'static CStr, event_type: TypeId, operation: c_int) -> SupportedEvent {
+    SupportedEvent { number, name, raised_by: RaisedBy::Transport(event_type, operation) }
 }
 
 static FIRED: [SupportedEvent; 21] = [
-    of_message(5, c"PERUSE_COMM_REQ_XFER_BEGIN", Event::XferBegin, Some(XferBegin::TYPE)),
-    of_message(6, c"PERUSE_COMM_REQ_XFER_END", Event::XferEnd, Some(XferEnd::TYPE)),
-    SupportedEvent {
-        operation: RECEIVE,
-        ..of_message(9, c"PERUSE_COMM_MSG_ARRIVED", Event::Arrived, Some(MsgArrived::TYPE))
-    },
-    of_message(CUSTOM, c"PERUSE_COMM_REQ_XFER_CONTINUE", Event::XferContinue, Some(XferContinue::TYPE)),
     of_transport(CUSTOM + 1, c"PERUSE_IBEX_PUT_STARTED", PutStarted::TYPE, PUT),
     of_transport(CUSTOM + 2, c"PERUSE_IBEX_PUT_COMPLETE", PutComplete::TYPE, PUT),
     of_transport(CUSTOM + 3, c"PERUSE_IBEX_GET_STARTED", GetStarted::TYPE, GET),
     of_transport(CUSTOM + 4, c"PERUSE_IBEX_GET_COMPLETE", GetComplete::TYPE, GET),
-    of_message(1, c"PERUSE_COMM_REQ_ACTIVATE", Event::Activate, None),
-    of_message(2, c"PERUSE_COMM_REQ_MATCH_UNEX", Event::MatchUnexpected, None),
-    of_message(3, c"PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", Event::InsertPosted, None),
-    of_message(4, c"PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q", Event::RemovePosted, None),
-    of_message(7, c"PERUSE_COMM_REQ_COMPLETE", Event::Complete, None),
-    of_message(8, c"PERUSE_COMM_REQ_NOTIFY", Event::Notify, None),
-    of_message(10, c"PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", Event::InsertUnexpected, None),
-    of_message(11, c"PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", Event::RemoveUnexpected, None),
-    of_message(12, c"PERUSE_COMM_MSG_MATCH_POSTED_REQ", Event::MatchPosted, None),
-    of_message(13, c"PERUSE_COMM_SEARCH_POSTED_Q_BEGIN", Event::SearchPostedBegin, None),
-    of_message(14, c"PERUSE_COMM_SEARCH_POSTED_Q_END", Event::SearchPostedEnd, None),
-    of_message(15, c"PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN", Event::SearchUnexpectedBegin, None),
-    of_message(16, c"PERUSE_COMM_SEARCH_UNEX_Q_END", Event::SearchUnexpectedEnd, None),
+    of_message(1, c"PERUSE_COMM_REQ_ACTIVATE", Event::Activate),
+    of_message(2, c"PERUSE_COMM_REQ_MATCH_UNEX", Event::MatchUnexpected),
+    of_message(3, c"PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", Event::InsertPosted),
+    of_message(4, c"PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q", Event::RemovePosted),
+    of_message(5, c"PERUSE_COMM_REQ_XFER_BEGIN", Event::XferBegin),
+    of_message(CUSTOM, c"PERUSE_COMM_REQ_XFER_CONTINUE", Event::XferContinue),
+    of_message(6, c"PERUSE_COMM_REQ_XFER_END", Event::XferEnd),
+    of_message(7, c"PERUSE_COMM_REQ_COMPLETE", Event::Complete),
+    of_message(8, c"PERUSE_COMM_REQ_NOTIFY", Event::Notify),
+    of_message(9, c"PERUSE_COMM_MSG_ARRIVED", Event::Arrived),
+    of_message(10, c"PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", Event::InsertUnexpected),
+    of_message(11, c"PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", Event::RemoveUnexpected),
+    of_message(12, c"PERUSE_COMM_MSG_MATCH_POSTED_REQ", Event::MatchPosted),
+    of_message(13, c"PERUSE_COMM_SEARCH_POSTED_Q_BEGIN", Event::SearchPostedBegin),
+    of_message(14, c"PERUSE_COMM_SEARCH_POSTED_Q_END", Event::SearchPostedEnd),
+    of_message(15, c"PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN", Event::SearchUnexpectedBegin),
+    of_message(16, c"PERUSE_COMM_SEARCH_UNEX_Q_END", Event::SearchUnexpectedEnd),
 ];
-
-impl SupportedEvent {
-    /// Who raises it in this process.
-    pub(super) fn raised_by(&self) -> Option<RaisedBy> {
-        let by_matching = self.event.filter(|_| listeners::are_raised()).map(RaisedBy::Matching);
-        by_matching.or(self.event_type.map(RaisedBy::Transport))
-    }
-}
 
 /// Those that somebody raises in this process: all where a face does the matching.
 pub(super) fn supported() -> &'static [SupportedEvent] {
@@ -146,13 +119,15 @@ mod tests {
             }
             if let Some(event) = EVENTS.iter().find(|event| event.name.to_str() == Ok(name)) {
                 assert_eq!(event.number, number, "{name}");
-                assert!(event.event.is_none_or(|event| event as c_int + 1 == number), "{name}");
+                if let RaisedBy::Matching(event) = event.raised_by {
+                    assert_eq!(event as c_int + 1, number, "{name}");
+                }
                 found += 1;
             }
         }
         assert_eq!(found, EVENTS.len());
-        assert!(EVENTS[..OF_TRANSPORT].iter().all(|event| event.event_type.is_some()));
-        assert!(EVENTS[OF_TRANSPORT..].iter().all(|event| event.event_type.is_none() && event.event.is_some()));
+        let of_transport = |event: &SupportedEvent| matches!(event.raised_by, RaisedBy::Transport(..));
+        assert!(EVENTS[..OF_TRANSPORT].iter().all(of_transport) && !EVENTS[OF_TRANSPORT..].iter().any(of_transport));
         assert!(numbered(INVALID).is_none() && named(c"PERUSE_COMM_REQ_ACTIVATE").is_none());
     }
 
@@ -163,8 +138,9 @@ mod tests {
             let name = event.name.to_str().expect("letters");
             let row = page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
             let row = row.unwrap_or_else(|| panic!("{name} is not in docs/peruse.md"));
-            let of_transport = event.event_type.map(|event_type| format!("`{}`", event_type.row().name));
-            assert!(of_transport.is_none_or(|name| row.contains(&name)), "{row}");
+            if let RaisedBy::Transport(event_type, _) = event.raised_by {
+                assert!(row.contains(&format!("`{}`", event_type.row().name)), "{row}");
+            }
         }
     }
 }

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use engine::events::{
     AtomicComplete, AtomicStarted, CommunicatorCreated, CommunicatorFreed, ConnectionBegin, ConnectionEstablished,
-    ConnectionFailed, DeviceAsync, EagerChosen, GetComplete, GetStarted, MATCHING_TYPES, MatchingEvent, MsgArrived,
-    Payload, PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady, RegistrationEvict, RegistrationMiss,
-    RendezvousChosen, TABLE, TypeId, XferBegin, XferContinue,
+    ConnectionFailed, DeviceAsync, GetComplete, GetStarted, MATCHING_TYPES, MatchingEvent, MsgArrived, Payload,
+    PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady, RegistrationEvict, RegistrationMiss, TABLE,
+    TypeId, XferBegin, XferContinue,
 };
 
 use super::*;
@@ -136,8 +136,8 @@ fn a_copy_of_an_event_of_any_type_fits_a_buffer_that_ends_with_its_last_element(
         ($($type:ident)*) => { $( raised_by_the_engine::<$type>(&mut copied); )* };
     }
     are_copied! {
-        XferBegin XferContinue XferEnd MsgArrived PutStarted PutComplete GetStarted GetComplete AtomicStarted AtomicComplete EagerChosen
-        RendezvousChosen ConnectionBegin ConnectionEstablished ConnectionFailed QueuedBegin QueuedEnd ReceiverNotReady
+        XferBegin XferContinue XferEnd MsgArrived PutStarted PutComplete GetStarted GetComplete AtomicStarted AtomicComplete
+        ConnectionBegin ConnectionEstablished ConnectionFailed QueuedBegin QueuedEnd ReceiverNotReady
         RegistrationMiss RegistrationEvict DeviceAsync PortAsync CommunicatorCreated CommunicatorFreed
     }
     (0..MATCHING_TYPES).filter_map(TypeId::of_matching).for_each(|kind| kept_for_later(&mut copied, kind));

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What the transport tells below another PML: each message that it carries begins and ends once at its sender, and arrives, begins and
+// ends once at its receiver, with as many bytes; it belongs to no communicator that is known. 2 ranks.
+#include <ibex_mpi_t.h>
+
+#include "../mpi/seen.h"
+
+enum { MESSAGES = 200, LONGEST = 1 << 20, MOST_EVENTS = 1 << 14, MOST_OF_CARRIER = 256 };
+static const int lengths[] = {0, 8, 3000, 60000, LONGEST};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static struct tool all;
+static atomic_int of_world;
+
+// What was sent to the other, or came from it, so far.
+struct carried {
+    long long messages, bytes;
+};
+
+static void on_world(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)instance, (void)registration, (void)safety, (void)user;
+    atomic_fetch_add(&of_world, 1);
+}
+
+static struct carried carried(uint32_t direction) {
+    struct carried sum = {0};
+    for (int i = 0; i < seen_count(&all); i++)
+        if (all.all[i].kind == BEGIN && all.all[i].data.transfer.direction == direction) {
+            sum.messages++;
+            sum.bytes += (long long)all.all[i].data.transfer.bytes;
+        }
+    return sum;
+}
+
+static void exchange(void) {
+    static char out[LONGEST], in[LONGEST];
+    for (int i = 0; i < MESSAGES; i++)
+        MPI_OK(MPI_Sendrecv(out, lengths[i % LENGTHS], MPI_BYTE, 1 - check.rank, i, in, LONGEST, MPI_BYTE, 1 - check.rank, i,
+                            MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+// One tells the other what it has sent, in a message that is one more. Several ports bring messages in no order: who is told waits for
+// as many.
+static void compare(int teller) {
+    struct carried sent;
+    int there;
+    if (check.rank == teller) {
+        sent = carried(0);
+        MPI_OK(MPI_Send(&sent, sizeof sent, MPI_BYTE, 1 - teller, MESSAGES, MPI_COMM_WORLD));
+        MPI_OK(MPI_Recv(&there, 1, MPI_INT, 1 - teller, MESSAGES, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        return;
+    }
+    MPI_OK(MPI_Recv(&sent, sizeof sent, MPI_BYTE, teller, MESSAGES, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    while (carried(1).messages <= sent.messages)
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, MESSAGES + 1, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
+    struct carried came = carried(1);
+    check_int("messages", sent.messages + 1, came.messages);
+    check_true("no fewer bytes", came.bytes > sent.bytes);
+    check_true("no more bytes", came.bytes < sent.bytes + MOST_OF_CARRIER);
+    MPI_OK(MPI_Send(&there, 1, MPI_INT, teller, MESSAGES, MPI_COMM_WORLD));
+}
+
+static void judge_message(const struct seen *begin, const struct seen *end, uint64_t last[SEEN_SOURCES]) {
+    const struct transfer *first = &begin->data.transfer, *then = &end->data.transfer;
+    check_int("an end behind each begin", END, end->kind);
+    check_true("a number that none of its source had before", first->message > last[begin->source]);
+    last[begin->source] = first->message;
+    check_int("its number", (long long)first->message, (long long)then->message);
+    check_true("all bytes in the begin", first->offset == 0 && first->bytes == first->total);
+    check_true("none in the end", then->bytes == 0 && then->offset == first->total && then->total == first->total);
+    check_true("no request and no communicator", first->request == 0 && first->context == UINT32_MAX);
+    check_true("neither sender there nor tag", first->source == -1 && first->tag == -1);
+    check_int("the other process", 1 - check.rank, first->peer);
+    check_int("one source", begin->source, end->source);
+}
+
+static void judge(void) {
+    uint64_t last[SEEN_SOURCES] = {0};
+    int arrived = 0, received = 0;
+    for (int i = 0; i + 1 < seen_count(&all); i++) {
+        const struct seen *seen = &all.all[i];
+        if (seen->kind == ARRIVED) {
+            arrived++;
+            check_int("what arrives begins", BEGIN, all.all[i + 1].kind);
+            check_int("the same message", (long long)seen->data.arrival.message, (long long)all.all[i + 1].data.transfer.message);
+            check_int("all of it", (long long)seen->data.arrival.total, (long long)seen->data.arrival.bytes);
+        } else if (seen->kind == BEGIN) {
+            judge_message(seen, &all.all[i + 1], last);
+            received += seen->data.transfer.direction == 1;
+        }
+    }
+    check_int("arrivals", received, arrived);
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    check_start(&argc, &argv, 2);
+    seen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    exchange();
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    unsigned kinds = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << ARRIVED;
+    MPI_T_event_registration bound;
+    MPI_Comm world = MPI_COMM_WORLD;
+    int arrival;
+    seen_listen(&all, MOST_EVENTS, kinds, MPI_INFO_NULL);
+    seen_must(MPI_T_event_get_index(seen_names[ARRIVED], &arrival), seen_names[ARRIVED]);
+    seen_must(MPI_T_event_handle_alloc(arrival, &world, MPI_INFO_NULL, &bound), "a communicator");
+    seen_must(MPI_T_event_register_callback(bound, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_world), "a communicator");
+    // What came before one of them listened is over.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    check_case("what one side has sent has come at the other");
+    struct carried before = carried(1);
+    exchange();
+    check_true("a message for each of MPI's", carried(1).messages >= before.messages + MESSAGES);
+    compare(0);
+    compare(1);
+    check_end_case();
+    check_case("each message begins and ends once");
+    judge();
+    check_int("messages of a communicator", 0, atomic_load(&of_world));
+    check_end_case();
+    MPI_T_event_handle_free(bound, NULL, NULL);
+    seen_stop(&all);
+    return check_finish();
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When messages came, as their transfers tell: by the adapter's clock, where it can.
+//!
+//! The events of the matching say what becomes of a message, by the host's clock; those of its transfer bear the same
+//! number. A transfer below another PML belongs to no message that is known. Called by `pass.rs`. Path: pending, once
+//! per event. Threads: one. Tests: below.
+
+use crate::read::half::Received;
+use crate::read::slots::Slots;
+use crate::read::vocabulary::{Seen, Transfer, transfer};
+use crate::time::Time;
+
+/// The context of a transfer below another PML.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A message that this process received.
+#[derive(Clone, Copy, Default)]
+struct Came {
+    arrived: Option<Time>,
+    ended: Option<Time>,
+}
+
+/// The transfers so far.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    /// Places in `came`, from 1, by the number of the message.
+    places: Slots,
+    came: Vec<Came>,
+    /// Whether there were any below another PML.
+    pub(crate) below_another: bool,
+}
+
+impl Transfers {
+    /// Sees an event.
+    pub(crate) fn see(&mut self, kind: Transfer, seen: &Seen<'_>, time: Option<Time>) {
+        if seen.unsigned(transfer::CONTEXT) == UNKNOWN {
+            self.below_another = true;
+        } else if kind == Transfer::Arrived || seen.value(transfer::DIRECTION) != 0 {
+            self.came(kind, seen.value(transfer::MESSAGE), time);
+        }
+    }
+
+    fn came(&mut self, kind: Transfer, message: u64, time: Option<Time>) {
+        let place = self.places.of(message);
+        if *place == 0 {
+            self.came.push(Came::default());
+            *place = self.came.len() as u32;
+        }
+        let came = &mut self.came[*place as usize - 1];
+        match kind {
+            Transfer::Arrived => came.arrived = time,
+            Transfer::End => came.ended = time,
+        }
+    }
+
+    /// Tells the messages of the matching when they arrived, and when their last bytes had come, if they came after it
+    /// was matched.
+    pub(crate) fn time(mut self, received: &mut [Received]) {
+        for Received { side, .. } in received {
+            let Some(place) = self.places.of(side.message).checked_sub(1) else { continue };
+            let Came { arrived, ended } = self.came[place as usize];
+            side.arrived = arrived.or(side.arrived);
+            let is_later = |ended: &Time| side.matched.max(side.begun).is_none_or(|before| *ended >= before);
+            side.ended = ended.filter(is_later).or(side.ended);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ReceiveSide;
+    use crate::read::half::Envelope;
+
+    fn received(message: u64, times: [i64; 4]) -> Received {
+        let [arrived, matched, begun, ended] = times.map(|time| (time > 0).then(|| Time::new(time)));
+        let side = ReceiveSide { message, arrived, matched, begun, ended, ..ReceiveSide::default() };
+        Received { envelope: Envelope::UNKNOWN, side, protocol: None, reason: None }
+    }
+
+    #[test]
+    fn what_the_adapter_has_stamped_replaces_when_the_process_saw_it() {
+        let mut all = [
+            received(2, [50, 51, 52, 90]),
+            received(4, [60, 61, 62, 63]),
+            received(6, [70, 0, 0, 0]),
+            received(8, [80, 81, 82, 83]),
+        ];
+        let mut transfers = Transfers::default();
+        // The second came whole: all of it when it arrived.
+        for (message, arrived, ended) in [(2, 40, 88), (4, 45, 45), (6, 46, 0), (10, 1, 0)] {
+            transfers.came(Transfer::Arrived, message, Some(Time::new(arrived)));
+            if ended > 0 {
+                transfers.came(Transfer::End, message, Some(Time::new(ended)));
+            }
+        }
+        transfers.time(&mut all);
+        let times = all.map(|known| [known.side.arrived, known.side.ended].map(|time| time.map(Time::nanoseconds)));
+        assert_eq!(times, [[Some(40), Some(88)], [Some(45), Some(63)], [Some(46), None], [Some(80), Some(83)]]);
+    }
+}
