@@ -4,6 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::engine::Channel;
 use crate::sys::{ibv_comp_channel, ibv_context};
@@ -35,9 +36,8 @@ impl SoftChannel {
 
     /// A completion queue begins (+1) or ends (-1) to use it. The program reads the count at most for curiosity.
     pub(crate) fn count_user(&self, change: c_int) {
-        // SAFETY: the field is read and written here only, and completion queues of one channel are made and destroyed
-        // by calls that the program does not race on one another (`ibv_destroy_comp_channel(3)`).
-        unsafe { (*self.public.get()).refcnt += change };
+        // SAFETY: an aligned field of this object, which lives; this library accesses it here alone.
+        unsafe { AtomicI32::from_ptr(&raw mut (*self.public.get()).refcnt) }.fetch_add(change, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::channel::SoftChannel;
 use super::cursor::Cursor;
@@ -141,8 +142,9 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     // SAFETY: the caller says that `cq` is not destroyed.
     let queue = unsafe { SoftCq::of(cq) };
     let result = queue.engine.resize(cqe as u32);
-    // SAFETY: resizing and reading the size at once is the program's race, on an integer.
-    unsafe { (*queue.public.get()).cqe = queue.engine.cqe() as c_int };
+    // SAFETY: an aligned field of the queue, which lives; several may resize it at once.
+    let size = unsafe { AtomicI32::from_ptr(&raw mut (*queue.public.get()).cqe) };
+    size.store(queue.engine.cqe() as c_int, Ordering::Relaxed);
     number(result)
 }
 

@@ -6,6 +6,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ah;
 use super::builder::Builder;
@@ -254,17 +255,18 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     out.retry_cnt = now.retry_cnt;
     out.rnr_retry = now.rnr_retry;
     let public = queue.public.get();
-    // SAFETY: the program does not race a query on a change of the same queue pair; both results are writable.
+    // SAFETY: an aligned field of the queue pair, which lives; several may query it at once. Its other fields do not change,
+    // and both results are writable.
     unsafe {
-        (*public).qp_base.state = now.qp_state as _;
-        let base = &(*public).qp_base;
+        let base = &raw mut (*public).qp_base;
+        AtomicU32::from_ptr(&raw mut (*base).state).store(now.qp_state, Ordering::Relaxed);
         init.write(ibv_qp_init_attr {
-            qp_context: base.qp_context,
-            send_cq: base.send_cq,
-            recv_cq: base.recv_cq,
-            srq: base.srq,
+            qp_context: (*base).qp_context,
+            send_cq: (*base).send_cq,
+            recv_cq: (*base).recv_cq,
+            srq: (*base).srq,
             cap: out.cap,
-            qp_type: base.qp_type,
+            qp_type: (*base).qp_type,
             sq_sig_all: queue.sq_sig_all,
         });
         attr.write(out);
