@@ -169,6 +169,10 @@ table! {
     eager_limit [Pml]: Count { default: 12288, min: 64, max: 1048576 }, "bytes", level 5,
         "The longest message, with its header, that is sent at once; at most what a receive slot holds.",
         "A longer one is announced, and read by its receiver.";
+    read_size [Pml]: Count { default: 4194304, min: 4096, max: 1073741824 }, "bytes", level 5,
+        "The longest read of a message. A longer message is read in several reads, four of them at a time.",
+        "Short reads of several messages share a port fairly, and tools see a long message advance; each read costs a work request. \
+         A software adapter reads 32 KiB at most, which stay in the processor's cache.";
     unexpected_memory [Pml]: Count { default: 4194304, min: 0, max: 1099511627776 }, "bytes", level 5,
         "Memory that a process keeps messages in for which it has posted no receive.",
         "Beyond it the senders are held back: they announce also short messages, which stay in the user's buffers until they are \

@@ -175,6 +175,7 @@ fn parameters() -> Option<Tunables> {
 fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
     let settings = Settings {
         eager_limit: tunables.eager_limit as usize,
+        read_size: tunables.read_size as u32,
         unexpected_memory: tunables.unexpected_memory,
         is_verbose: tunables.verbose > 0,
         threads,
@@ -188,7 +189,8 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
         threads,
         is_asked_for: choice::is_asked_for,
     };
-    let rails = ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit)));
+    let rails =
+        ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit, settings.read_size)));
     (!rails.is_empty()).then(|| Pml::new(rails, &settings))
 }
 

@@ -40,6 +40,8 @@ use crate::runtime::tag::Tag;
 pub(crate) struct Settings {
     /// The longest message that is sent at once, bytes.
     pub(crate) eager_limit: usize,
+    /// The longest read of a message, bytes.
+    pub(crate) read_size: u32,
     /// Whether to tell how each peer is reached.
     pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
@@ -153,9 +155,6 @@ impl Chain {
 /// Measured on soft-RoCE for the BTL: messages of 1 MiB come a third faster.
 const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
 
-/// The longest read of any adapter, bytes: a work request says lengths up to 2^31.
-const READ_LIMIT: u32 = 1 << 30;
-
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
 /// The same as long as no tool listens to what becomes of messages.
@@ -203,9 +202,9 @@ pub(crate) unsafe fn end() {
 
 impl Rail {
     /// Of an open port.
-    pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize) -> Self {
+    pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
         let attributes = port.attributes();
-        let longest = attributes.max_message.min(u64::from(READ_LIMIT)) as u32;
+        let longest = attributes.max_message.min(u64::from(read_size)) as u32;
         Rail {
             entry: NonNull::from(port.exclusive()),
             frame: UnsafeCell::new(Frame::new()),
@@ -456,6 +455,7 @@ impl Pml {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings = Settings {
             eager_limit: 0,
+            read_size: 0,
             is_verbose: false,
             unexpected_memory: 0,
             threads,
