@@ -25,10 +25,10 @@ const ENDINGS: [(&str, &str, Option<&str>); 6] = [
 const NUMBERS: [&str; 3] = ["message", "operation", "id"];
 
 /// Elements that say who and which, beside the number.
-const WHO: [&str; 4] = ["direction", "peer", "port", "kind"];
+const WHO: [&str; 3] = ["direction", "peer", "kind"];
 
 /// Elements that say so where there is no number.
-const WHICH: [&str; 5] = ["context", "source", "tag", "local", "remote"];
+const WHICH: [&str; 6] = ["port", "context", "source", "tag", "local", "remote"];
 
 /// The most of all these that two types can have in common.
 const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();

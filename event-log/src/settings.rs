@@ -46,14 +46,14 @@ fn group(name: &str) -> &'static str {
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     if begins(&["comm_search_"]) {
         "searches"
+    } else if matches!(name, "xfer_begin" | "xfer_continue") {
+        "transfers"
     } else if begins(&["comm_", "xfer_", "msg_"]) {
         "messages"
     } else if begins(&["mpi_call_"]) {
         "calls"
     } else if begins(&["communicator_"]) {
         "communicators"
-    } else if begins(&["eager_", "rendezvous_"]) {
-        "protocols"
     } else if begins(&["put_", "get_", "atomic_"]) {
         "operations"
     } else if begins(&["connection_"]) {
@@ -72,8 +72,8 @@ fn group(name: &str) -> &'static str {
 pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
-    /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those of searches, of which each message has four, and which
-    /// tell nothing that its other events do not, but how long they took.
+    /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those that tell little of a message that its other events do
+    /// not: its four of searches, only how long they took; of its transfers, the beginnings and what is between.
     pub(crate) fn from(value: Option<&str>) -> Chosen {
         match Wanted::from(value) {
             Wanted::Events(names) => Chosen(names),
@@ -85,7 +85,7 @@ impl Chosen {
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
-            "default" => group(known) != "searches",
+            "default" => !matches!(group(known), "searches" | "transfers"),
             name => short(known) == short(name) || group(known) == name,
         };
         let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));
@@ -200,13 +200,19 @@ mod tests {
 
     #[test]
     fn groups_stand_for_their_events_and_searches_are_left_out_unless_they_are_named() {
-        let types =
-            ["ibex_xfer_end", "ibex_comm_msg_arrived", "ibex_comm_search_unex_q_end", "ibex_new", "ibex_queued_end"];
+        let types = [
+            "ibex_xfer_end",
+            "ibex_comm_msg_arrived",
+            "ibex_comm_search_unex_q_end",
+            "ibex_new",
+            "ibex_queued_end",
+            "ibex_xfer_begin",
+        ];
         let chosen = |text| Chosen::from(text).choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1], vec![]));
         assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));
-        assert_eq!(chosen(Some("default,searches")), chosen(Some("all")));
+        assert_eq!(chosen(Some("default,searches,transfers")), chosen(Some("all")));
         assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0], vec!["mesages".to_owned()]));
     }
 

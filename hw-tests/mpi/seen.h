@@ -18,7 +18,7 @@ struct transfer {
     uint64_t request, message, offset, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t direction, peer;
+    uint32_t direction, peer, port, thread;
 };
 
 // Of ibex_msg_arrived.
@@ -26,7 +26,7 @@ struct arrival {
     uint64_t message, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t peer;
+    uint32_t peer, port, thread;
 };
 
 // Of ibex_put_*, get_*.

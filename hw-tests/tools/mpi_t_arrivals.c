@@ -16,13 +16,13 @@ struct arrived {
     uint64_t message, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t peer;
+    uint32_t peer, port, thread;
 };
 struct transfer {
     uint64_t request, message, offset, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t direction, peer;
+    uint32_t direction, peer, port, thread;
 };
 union element {
     struct arrived arrived;

@@ -72,6 +72,8 @@ static void judge_message(const struct seen *begin, const struct seen *end, uint
     check_true("no request and no communicator", first->request == 0 && first->context == UINT32_MAX);
     check_true("neither sender there nor tag", first->source == -1 && first->tag == -1);
     check_int("the other process", 1 - check.rank, first->peer);
+    check_true("a port", first->port < 16 && then->port == first->port);
+    check_true("a thread", first->thread < SEEN_SOURCES && seen_source((int)first->thread).is_host);
     check_int("one source", begin->source, end->source);
 }
 

@@ -6,7 +6,7 @@
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-enum { TAG = 77, MESSAGES = 20, LEVELS = 4, CONTEXT = 5, ELEMENT_TAG = 7, ELEMENTS = 11 };
+enum { TAG = 77, MESSAGES = 20, LEVELS = 4, CONTEXT = 5, ELEMENT_TAG = 7, ELEMENTS = 12 };
 
 // What one registration heard of messages with the tag.
 struct heard {

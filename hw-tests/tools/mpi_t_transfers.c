@@ -6,7 +6,7 @@
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-enum { MESSAGES = 40, LONGEST = 3 << 20, NAMES = 7, SENT = 0, RECEIVED = 1, SIDES = 2 };
+enum { MESSAGES = 40, LONGEST = 3 << 20, READ_SIZE = 1 << 20, NAMES = 7, SENT = 0, RECEIVED = 1, SIDES = 2 };
 static const char *const names[NAMES] = {"ibex_comm_req_xfer_begin", "ibex_comm_req_xfer_end", "ibex_comm_msg_arrived",
                                          "ibex_xfer_begin",          "ibex_xfer_continue",     "ibex_xfer_end",
                                          "ibex_msg_arrived"};
@@ -21,13 +21,13 @@ struct transfer {
     uint64_t request, message, offset, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t direction, peer;
+    uint32_t direction, peer, port, thread;
 };
 struct arrived {
     uint64_t message, bytes, total;
     uint32_t context;
     int32_t source, tag;
-    uint32_t peer;
+    uint32_t peer, port, thread;
 };
 struct matching {
     uint64_t id, bytes, buffer;
@@ -48,6 +48,12 @@ static struct side {
     bool begins_by_port, ends_by_port, has_arrived_by_port;
 } sides[SIDES][MESSAGES];
 static bool is_of_port[256];
+
+// A step that a port's source tells has come by a port; it was dealt with by a thread, whose source is the host's.
+static void check_by(bool is_by_port, uint32_t port, uint32_t thread) {
+    check_true("a port of its source's", !is_by_port || port != UINT32_MAX);
+    check_true("a thread's source", thread < 256 && !is_of_port[thread]);
+}
 
 static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)registration, (void)safety;
@@ -75,6 +81,8 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         side->arrived++;
         side->message = element.arrived.message;
         side->has_arrived_by_port = is_by_port;
+        check_by(is_by_port, element.arrived.port, element.arrived.thread);
+        check_true("it came by a port", element.arrived.port != UINT32_MAX);
         check_int("sender of an arrival", 1 - check.rank, element.arrived.source);
         check_int("process of its sender", 1 - check.rank, element.arrived.peer);
         check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.arrived.total);
@@ -82,6 +90,8 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     default:
         break;
     }
+    check_by(is_by_port, element.transfer.port, element.transfer.thread);
+    check_true("a post of a send is of no completion", is_received || kind != BEGIN || element.transfer.port == UINT32_MAX);
     check_int("sender", is_received ? 1 - check.rank : check.rank, element.transfer.source);
     check_int("process of the other", 1 - check.rank, element.transfer.peer);
     check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.transfer.total);
@@ -91,6 +101,8 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     side->request = element.transfer.request;
     if (is_received)
         check_true("the message's number, if it has arrived before", side->message == 0 || element.transfer.message == side->message);
+    // A long message is read in pieces; the caller has said of which length.
+    check_true("no piece of a read is longer", !is_received || element.transfer.bytes <= READ_SIZE);
     side->moved += element.transfer.bytes;
     if (kind == BEGIN)
         side->begins_by_port = is_by_port;

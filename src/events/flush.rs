@@ -19,12 +19,6 @@ pub fn is_delivering() -> bool {
     thread::with(&mut (), |thread, ()| thread.is_delivering())
 }
 
-/// Whether events wait in any thread.
-#[must_use]
-pub fn wait_in_threads() -> bool {
-    interest_mask::wait_in_threads()
-}
-
 /// Delivers the waiting events of this thread, the due events of the ports, and all buffers, unless another thread is
 /// emptying them. Does nothing within a callback. `safety` is the level that callbacks must have here.
 pub fn deliver_pending(safety: Safety) {

@@ -170,11 +170,6 @@ pub(super) fn has_pending() -> bool {
     mask() & !INTEREST != 0
 }
 
-/// Whether events wait in threads.
-pub(super) fn wait_in_threads() -> bool {
-    mask() & !(STAGING_THREAD - 1) != 0
-}
-
 /// Whether threads or ports hold events. Hot, as [`is_idle`].
 #[inline]
 pub(super) fn holds_events() -> bool {

@@ -56,7 +56,7 @@ pub use direct::{
     stamp,
 };
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
-pub use flush::{deliver_pending, flush, is_delivering, wait_in_threads};
+pub use flush::{deliver_pending, flush, is_delivering};
 pub use free::{free, free_by_tool};
 pub use instance::EventInstance;
 pub(crate) use interest_mask::ordered_interest;
@@ -70,6 +70,7 @@ pub use registry::{AlreadyFreed, all, find, register, set_active, set_callback, 
 pub use source::{Counts, count as source_count, counts, info as source_info, timestamp};
 pub use source_info::{SOURCES, SourceId, SourceInfo};
 pub use table::*;
+pub use thread::this_thread;
 
 /// The type of this name, without the prefix `ibex_`.
 #[must_use]

@@ -190,6 +190,8 @@ macro_rules! table_with_transfers {
                     tag: I32 "The message's tag; -1 below another PML.";
                     direction: U32 "0: sent; 1: received.";
                     peer: U32 "The rank of the other process in the job.";
+                    port: U32 "The index of the port, among those of this process, whose completion has brought the step; 4294967295 where none has: the step is a post, or the processor's copy. Below another PML that of a post, too.";
+                    thread: U32 "The source of the thread that has dealt with it (an index as of `MPI_T_source_get_info`).";
                 }
             )*
             $( $others )*
@@ -218,6 +220,8 @@ table_with_transfers! {
         source: I32 "The sender's rank in the communicator; -1 below another PML.";
         tag: I32 "The message's tag; -1 below another PML.";
         peer: U32 "The rank of the sender in the job.";
+        port: U32 "The index of the port, among those of this process, that it came by; 4294967295: by none.";
+        thread: U32 "The source of the thread that has dealt with it (an index as of `MPI_T_source_get_info`).";
     }
 
     // One-sided operations; operation is the same in started and complete.

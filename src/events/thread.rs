@@ -92,6 +92,12 @@ pub(super) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thread, &mut A)
     }
 }
 
+/// The number of this thread's source.
+#[must_use]
+pub fn this_thread() -> u32 {
+    with(&mut (), |thread, ()| thread.source.index() as u32)
+}
+
 /// Whether this thread delivers now.
 pub(super) fn is_delivering() -> bool {
     with(&mut (), |thread, ()| thread.is_delivering())

@@ -12,7 +12,7 @@ pub const GROUPS: [&str; 11] = [
     "calls",
     "searches",
     "communicators",
-    "protocols",
+    "transfers",
     "operations",
     "connections",
     "waits",

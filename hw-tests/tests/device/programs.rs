@@ -55,6 +55,9 @@ pub(crate) const STARVED: &[(&str, &str)] = &[
     ("btl_ibex_send_slots_max", "8"),
 ];
 
+/// Nothing is shown now and then, which is not a message's.
+const WITHOUT_FLIGHT_RECORDER: &[(&str, &str)] = &[("btl_ibex_flight_recorder", "no")];
+
 /// No zero-copy, and no inline sends.
 pub(crate) const COPIED: &[(&str, &str)] = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
@@ -576,6 +579,7 @@ static OF_PML: &[Case] = &[
     Case {
         sentence: "no short message executes a locked instruction",
         program: "locked_instructions",
+        parameters: WITHOUT_FLIGHT_RECORDER,
         quick: true,
         ..PLAIN
     },
@@ -583,6 +587,7 @@ static OF_PML: &[Case] = &[
         sentence: "short messages execute locked instructions where several threads may call",
         program: "locked_instructions",
         arguments: &["--threads"],
+        parameters: WITHOUT_FLIGHT_RECORDER,
         threads: true,
         ..PLAIN
     },

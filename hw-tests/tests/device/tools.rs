@@ -19,15 +19,16 @@ use std::path::Path;
 type Checked = (&'static str, &'static str, &'static [&'static str], usize);
 
 /// Those that are run over ob1.
-const OVER_OB1: [Checked; 4] = [
+const OVER_OB1: [Checked; 5] = [
     ("MPI_T tells what the transport carries below another PML", "mpi_t_below", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
+    ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
 /// Those that are run where ibex does the matching.
-const OVER_THE_PML: [Checked; 20] = [
+const OVER_THE_PML: [Checked; 21] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
         "callbacks of MPI_T that may do anything get all that happened where the tool calls",
@@ -38,6 +39,7 @@ const OVER_THE_PML: [Checked; 20] = [
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", &[], 2),
     ("callbacks of PERUSE are called as things happen", "peruse_order", &[], 2),
+    ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
     ("a tool by PERUSE and one by MPI_T do not touch each other", "peruse_and_mpi_t", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("callbacks of PERUSE find in the buffer what they are told is there", "peruse_in_place", &[], 2),
@@ -124,7 +126,8 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.push(
         Test::new(transfers, |site| {
             let stamped: &[&str] = if site.device().has_stamps() { &["stamped"] } else { &[] };
-            Launch::new("mpi_t_transfers", 2).arguments(stamped).with("pml", "ibex").passes(site)
+            let launch = Launch::new("mpi_t_transfers", 2).arguments(stamped).with("pml", "ibex");
+            launch.with("pml_ibex_read_size", "1048576").passes(site)
         })
         .quick(),
     );
@@ -139,7 +142,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Whether the adapters can do what a program needs; if not, says that it is skipped.
 fn can_run(program: &str, sentence: &str, site: &mut Site) -> bool {
-    let can = site.has_atomics() || program != "mpi_t_operations";
+    let can = site.has_atomics() || !["mpi_t_operations", "peruse_operations"].contains(&program);
     if !can {
         site.skip(sentence, "the atomics of an adapter without any are messages, and have no events");
     }

@@ -71,7 +71,8 @@ pub(crate) fn progress_one(module: &Module) -> c_int {
     }
 }
 
-/// Progress while a tool listens. Buffers are delivered when there is nothing else to do; if there always is, at every [`BUSY`]th call.
+/// Progress while a tool listens. Buffers are delivered when there is nothing else to do; if there always is, at every
+/// [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
@@ -198,7 +199,7 @@ fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &C
     }
     let sender = module.enter().and_then(|state| state.port.peer_name(state.port.sender(immediate, qp_num)?));
     if let Some(sender) = sender {
-        watch::arrived(sender.rank, u64::from(len), stamp(module, batch, index));
+        watch::arrived(sender.rank, module.index(), u64::from(len), stamp(module, batch, index));
     }
 }
 

@@ -128,7 +128,7 @@ fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
     if events::interest().has_messages()
         && let Some(peer) = module.peer_name(to)
     {
-        watch::sent(peer.rank, bytes, moment);
+        watch::sent(peer.rank, module.index(), bytes, moment);
     }
 }
 

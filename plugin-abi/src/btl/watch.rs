@@ -2,8 +2,8 @@
 //! What the sites of the BTL do while a tool listens: puts, gets and atomics, and the messages that it carries.
 //!
 //! A site is one comparison ([`engine::events::has_interest`]). A message here is what the layer above hands to
-//! `btl_send`, with that layer's header among its bytes: whose message of MPI's it is a piece of the transport does not
-//! know. Callers give the peer, and have left the port, as tools' callbacks run in here. Grade: behind the branch of a
+//! `btl_send`, with that layer's header among its bytes: the transport does not know which message of MPI's it belongs
+//! to. Callers give the peer, and have left the port, as tools' callbacks run in here. Grade: behind the branch of a
 //! site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c` (operations).
 
 use engine::events::{
@@ -77,35 +77,63 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp)
     raise(together, stamp);
 }
 
-/// A message of so many bytes to this process was posted after `moment`. The adapter says nothing of it: a send inside
+/// A message of so many bytes to this process was posted by a port after `moment`. The adapter says nothing of it: a send inside
 /// its work request has no completion.
 #[cold]
 #[inline(never)]
-pub(crate) fn sent(peer: u32, bytes: u64, moment: HostTimestamp) {
+pub(crate) fn sent(peer: u32, port: u8, bytes: u64, moment: HostTimestamp) {
     let mut together = EventGroup::new(events::interest());
-    transfer(&mut together, number(), bytes, peer, false);
+    transfer(&mut together, (number(), false), bytes, (peer, port.into()));
     together.raise(|| moment, SAFETY);
 }
 
-/// A message of so many bytes has come from this process, and its callback has not been called yet.
+/// A message of so many bytes has come from this process by a port, and its callback has not been called yet.
 #[cold]
 #[inline(never)]
-pub(crate) fn arrived(peer: u32, bytes: u64, stamp: Stamp) {
-    let message = number();
+pub(crate) fn arrived(peer: u32, port: u8, bytes: u64, stamp: Stamp) {
+    let (message, port) = (number(), u32::from(port));
     let mut together = EventGroup::new(events::interest());
-    let (context, source, tag) = UNKNOWN;
-    together.add(|| MsgArrived { message, bytes, total: bytes, context, source, tag, peer });
-    transfer(&mut together, message, bytes, peer, true);
+    let ((context, source, tag), thread) = (UNKNOWN, events::this_thread());
+    together.add(|| MsgArrived { message, bytes, total: bytes, context, source, tag, peer, port, thread });
+    transfer(&mut together, (message, true), bytes, (peer, port));
     raise(together, stamp);
 }
 
-/// A transfer of one piece: all its bytes are in its begin.
-fn transfer(together: &mut EventGroup, message: u64, bytes: u64, peer: u32, is_received: bool) {
-    let (request, total, direction) = (0, bytes, u32::from(is_received));
-    let (context, source, tag) = UNKNOWN;
-    together.add(|| XferBegin { request, message, offset: 0, bytes, total, context, source, tag, direction, peer });
+/// A transfer of one piece: all its bytes are in its begin. Of a message with this number, received or not, from or to a
+/// process by a port.
+fn transfer(together: &mut EventGroup, (message, is_received): (u64, bool), bytes: u64, (peer, port): (u32, u32)) {
+    let ((context, source, tag), thread) = (UNKNOWN, events::this_thread());
+    let begin = XferBegin {
+        request: 0,
+        message,
+        offset: 0,
+        bytes,
+        total: bytes,
+        context,
+        source,
+        tag,
+        direction: u32::from(is_received),
+        peer,
+        port,
+        thread,
+    };
+    together.add(|| begin);
+    let XferBegin { request, total, direction, .. } = begin;
     let (offset, bytes) = (total, 0);
-    together.add(|| XferEnd { request, message, offset, bytes, total, context, source, tag, direction, peer });
+    together.add(|| XferEnd {
+        request,
+        message,
+        offset,
+        bytes,
+        total,
+        context,
+        source,
+        tag,
+        direction,
+        peer,
+        port,
+        thread,
+    });
 }
 
 /// With the adapter's stamp where there is one, else as of this moment of the host's clock.

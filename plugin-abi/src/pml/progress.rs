@@ -264,7 +264,8 @@ fn handle_all<const WATCHED: bool>(
     let mut is_for_btl = false;
     for (place, completion) in frame.batch.completions().iter().enumerate() {
         if WATCHED {
-            transfers::completed(source.zip(frame.batch.stamp(place)));
+            let stamp = source.zip(frame.batch.stamp(place));
+            transfers::completed(Some(transfers::Completed { port: rail.port().index(), stamp }));
         }
         is_for_btl |= !handle_own(pml, state, index, completion);
     }

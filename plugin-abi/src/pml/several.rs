@@ -8,12 +8,12 @@
 
 use std::collections::HashMap;
 
-use engine::events::SourceId;
 use engine::peer::PeerName;
 use engine::protocol::stream::Merging;
 use engine::transport::{EndpointId, Immediate};
 
 use super::link::Link;
+use super::transfers::Completed;
 
 /// A peer, as several ports reach it.
 pub(crate) struct Peer {
@@ -136,8 +136,8 @@ pub(crate) struct ByRail {
 pub(crate) struct Held {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) by: ByRail,
-    /// The source of its port, and the adapter's stamp, while a tool asks for that.
-    pub(crate) completed: Option<(SourceId, u64)>,
+    /// The completion that has brought it, while a tool listens.
+    pub(crate) completed: Option<Completed>,
 }
 
 #[cfg(test)]

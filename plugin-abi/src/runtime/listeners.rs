@@ -219,8 +219,10 @@ pub(crate) struct TransferSpec {
     pub(crate) tag: i32,
     /// The rank of the other process in its job.
     pub(crate) process: u32,
-    /// The completion that has brought it: the source of its port, and the adapter's raw stamp.
-    pub(crate) completed: Option<(SourceId, u64)>,
+    /// Of the completion that has brought it: the process' port, `u32::MAX` where none has; and the port's source and the
+    /// adapter's raw stamp, where it stamps.
+    pub(crate) port: u32,
+    pub(crate) stamp: Option<(SourceId, u64)>,
 }
 
 /// `peruse_comm_callback_f`

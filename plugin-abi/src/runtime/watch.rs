@@ -5,7 +5,7 @@
 //! entered, but for [`registered`] and [`evicted`], which deliver nothing. Path: behind the branch of a site. Threads:
 //! any.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
 
@@ -30,28 +30,34 @@ pub(crate) fn catch_up() {
     events::catch_up(SAFETY);
 }
 
-/// Whether the end of the program's next call is a place for which something waits; and whether that is more than what
-/// waits in a thread.
-static IS_DUE: AtomicBool = AtomicBool::new(false);
-static HAS_MORE: AtomicBool = AtomicBool::new(false);
+/// What the end of a call of the program's is a place for: [`TRANSFERS`], [`ANYTHING`].
+static DUE: AtomicU8 = AtomicU8::new(0);
 
-/// An event waits for the end of a call of the program's: for a callback that may do anything, or in a buffer that is
-/// half full, as a program that never finds nothing to do makes no other progress.
+/// Transfers are listened to. As a face is entered where they happen, those that are not a port's wait in their thread.
+const TRANSFERS: u8 = 1;
+
+/// An event waits for the end of a call: for a callback that may do anything, or in a buffer that is half full, as a
+/// program that never finds nothing to do makes no other progress.
+const ANYTHING: u8 = 2;
+
+/// Says whether transfers are listened to.
+pub(crate) fn set_transfers(are_listened_to: bool) {
+    if are_listened_to {
+        DUE.fetch_or(TRANSFERS, Ordering::Relaxed);
+    } else {
+        DUE.fetch_and(!TRANSFERS, Ordering::Relaxed);
+    }
+}
+
+/// Something waits for the end of a call of the program's.
 pub(crate) fn serve_soon() {
-    HAS_MORE.store(true, Ordering::Relaxed);
-    IS_DUE.store(true, Ordering::Relaxed);
+    DUE.fetch_or(ANYTHING, Ordering::Relaxed);
 }
 
-/// An event waits in this thread, as a face is entered: it is delivered at the end of the call, if nothing else makes
-/// progress before.
-pub(crate) fn deliver_soon() {
-    IS_DUE.store(true, Ordering::Relaxed);
-}
-
-/// Whether something waits for it.
+/// Whether the end of a call is a place for something.
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
-    IS_DUE.load(Ordering::Relaxed)
+    DUE.load(Ordering::Relaxed) != 0
 }
 
 /// A call that the program has made is about to return, in which nothing is held: what waits in this thread is
@@ -59,17 +65,13 @@ pub(crate) fn is_due() -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn serve() {
-    if is_due() && !events::is_delivering() {
-        IS_DUE.store(false, Ordering::Relaxed);
-        if HAS_MORE.swap(false, Ordering::Relaxed) {
-            events::deliver_pending(Safety::None);
-        } else {
-            events::deliver_due(SAFETY);
-        }
-        // In other threads, which deliver at the end of their calls.
-        if events::wait_in_threads() {
-            deliver_soon();
-        }
+    if events::is_delivering() {
+        return;
+    }
+    if DUE.fetch_and(!ANYTHING, Ordering::Relaxed) & ANYTHING != 0 {
+        events::deliver_pending(Safety::None);
+    } else {
+        events::deliver_due(SAFETY);
     }
 }
 

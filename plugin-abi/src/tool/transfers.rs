@@ -31,6 +31,7 @@ pub(super) fn follow() {
         return;
     }
     *listens = wanted;
+    watch::set_transfers(wanted);
     if wanted {
         let listener = Listener { handle: HANDLE, function: tell, alone: tell, param: null_mut() };
         listeners::add_everywhere(Event::Transfer, listener);
@@ -53,6 +54,8 @@ macro_rules! transfer {
             tag: $told.tag,
             direction: $told.spec.operation as u32,
             peer: $told.process,
+            port: $told.port,
+            thread: events::this_thread(),
         }
     };
 }
@@ -72,16 +75,17 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
             source: told.source,
             tag: told.tag,
             peer: told.process,
+            port: told.port,
+            thread: events::this_thread(),
         }),
         Step::Begins => group.add(|| transfer!(XferBegin, request, told)),
         Step::Continues => group.add(|| transfer!(XferContinue, request, told)),
         Step::Ends => group.add(|| transfer!(XferEnd, request, told)),
     }
     // The face is entered: callbacks run when it has been left.
-    match told.completed {
+    match told.stamp {
         Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
         None => group.stage(SAFETY),
     }
-    watch::deliver_soon();
     0
 }

@@ -65,8 +65,10 @@ static const struct {
     EVENT(PERUSE_IBEX_PUT_COMPLETE),
     EVENT(PERUSE_IBEX_GET_STARTED),
     EVENT(PERUSE_IBEX_GET_COMPLETE),
+    EVENT(PERUSE_IBEX_ACC_STARTED),
+    EVENT(PERUSE_IBEX_ACC_COMPLETE),
 };
-enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 4 };
+enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 6 };
 
 /* MPI is initialised, and there is no port here: no event can come. */
 static int nothing_comes;
@@ -144,7 +146,7 @@ static void queries(void)
         EXPECT(PERUSE_ERR_EVENT, query_event(wrong_names[i], &event));
         HOLDS(event == PERUSE_EVENT_INVALID);
     }
-    static const int wrong_events[] = {PERUSE_EVENT_INVALID, -1, PERUSE_FIRST_CUSTOM_EVENT + 5, 1000};
+    static const int wrong_events[] = {PERUSE_EVENT_INVALID, -1, PERUSE_FIRST_CUSTOM_EVENT + 7, 1000};
     for (size_t i = 0; i < sizeof wrong_events / sizeof *wrong_events; ++i)
         EXPECT(PERUSE_ERR_EVENT, query_event_name(wrong_events[i], &name));
     EXPECT(PERUSE_SUCCESS, query_queue_event_scope(&scope));

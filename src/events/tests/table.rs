@@ -57,21 +57,23 @@ fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
         tag: i32::MIN,
         direction: 1,
         peer: 0x8000_0000,
+        port: 11,
+        thread: 12,
     };
     let source = SourceId::from_index(0).expect("there is always one");
     let instance = EventInstance { event_type: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
-    let values: Vec<_> = (0..10).map(|index| instance.value(index).expect("ten elements").to_string()).collect();
-    let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 1 2147483648";
+    let values: Vec<_> = (0..12).map(|index| instance.value(index).expect("twelve elements").to_string()).collect();
+    let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 1 2147483648 11 12";
     assert_eq!(values.join(" "), expected);
-    assert_eq!(instance.value(10), None);
+    assert_eq!(instance.value(12), None);
 
     let mut bytes = [0xff; 70];
     assert!(instance.copy_to(&mut bytes));
     assert_eq!(bytes[..8], event.request.to_ne_bytes());
     let at = XferEnd::TYPE.row().displacements[6];
     assert_eq!(bytes[at..at + 4], (-7_i32).to_ne_bytes());
-    assert_eq!(bytes[60..], [0xff; 10], "nothing beyond the extent");
-    assert!(!instance.copy_to(&mut bytes[..59]));
+    assert_eq!(bytes[68..], [0xff; 2], "nothing beyond the extent");
+    assert!(!instance.copy_to(&mut bytes[..67]));
 }
 
 #[test]

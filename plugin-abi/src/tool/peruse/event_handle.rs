@@ -52,7 +52,7 @@ pub(super) struct EventHandle {
 
 /// Whose event it is of.
 enum Raised {
-    /// The transport's: a registration of the engine, `PERUSE_PUT` or `PERUSE_GET`, and where the elements are that a
+    /// The transport's: a registration of the engine, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and where the elements are that a
     /// callback is told of.
     Transport { registration: Arc<events::Registration>, operation: c_int, elements: ElementIndices },
     /// The matching's.

@@ -8,7 +8,9 @@ use std::ffi::{CStr, c_int};
 use crate::runtime::listeners::{self, Event};
 use crate::runtime::ports;
 use crate::tool::host;
-use engine::events::{GetComplete, GetStarted, Payload, PutComplete, PutStarted, TypeId};
+use engine::events::{
+    AtomicComplete, AtomicStarted, GetComplete, GetStarted, Payload, PutComplete, PutStarted, TypeId,
+};
 
 /// `PERUSE_EVENT_INVALID`
 pub(super) const INVALID: c_int = 0;
@@ -19,7 +21,7 @@ const CUSTOM: c_int = 17;
 /// Who raises an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RaisedBy {
-    /// The transport, as an event of the engine's, of this operation (`PERUSE_PUT`, `PERUSE_GET`).
+    /// The transport, as an event of the engine's, of this operation (`PERUSE_PUT` and others).
     Transport(TypeId, c_int),
     /// The face that does the matching.
     Matching(Event),
@@ -34,12 +36,13 @@ pub(super) struct SupportedEvent {
 
 const PUT: c_int = 2;
 const GET: c_int = 3;
+const ACC: c_int = 4;
 
 /// All of them: what is not fired is not here, so that a build without events has none.
 static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
 /// How many of them the transport raises: the first.
-const OF_TRANSPORT: usize = 4;
+const OF_TRANSPORT: usize = 6;
 
 const fn of_message(number: c_int, name: &'static CStr, event: Event) -> SupportedEvent {
     SupportedEvent { number, name, raised_by: RaisedBy::Matching(event) }
@@ -49,11 +52,13 @@ const fn of_transport(number: c_int, name: &'static CStr, event_type: TypeId, op
     SupportedEvent { number, name, raised_by: RaisedBy::Transport(event_type, operation) }
 }
 
-static FIRED: [SupportedEvent; 21] = [
+static FIRED: [SupportedEvent; 23] = [
     of_transport(CUSTOM + 1, c"PERUSE_IBEX_PUT_STARTED", PutStarted::TYPE, PUT),
     of_transport(CUSTOM + 2, c"PERUSE_IBEX_PUT_COMPLETE", PutComplete::TYPE, PUT),
     of_transport(CUSTOM + 3, c"PERUSE_IBEX_GET_STARTED", GetStarted::TYPE, GET),
     of_transport(CUSTOM + 4, c"PERUSE_IBEX_GET_COMPLETE", GetComplete::TYPE, GET),
+    of_transport(CUSTOM + 5, c"PERUSE_IBEX_ACC_STARTED", AtomicStarted::TYPE, ACC),
+    of_transport(CUSTOM + 6, c"PERUSE_IBEX_ACC_COMPLETE", AtomicComplete::TYPE, ACC),
     of_message(1, c"PERUSE_COMM_REQ_ACTIVATE", Event::Activate),
     of_message(2, c"PERUSE_COMM_REQ_MATCH_UNEX", Event::MatchUnexpected),
     of_message(3, c"PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", Event::InsertPosted),
