@@ -70,6 +70,7 @@ static void *raise_many(void *first)
 /* Threads that record: LIVING together, of which FIRST have come before the others; EACH events of each. */
 enum { LIVING = 100, FIRST = 63, EACH = 50 };
 static pthread_barrier_t first_wait, others_wait;
+static pid_t first_threads[FIRST];
 
 static void *raise_each(void *first)
 {
@@ -80,6 +81,7 @@ static void *raise_each(void *first)
 /* Raises, and lives on until it may end. */
 static void *raise_and_wait(void *first)
 {
+    first_threads[(long) first / 1000 - 1] = (pid_t) syscall(SYS_gettid);
     raise_each(first);
     pthread_barrier_wait(&first_wait);
     pthread_barrier_wait(&first_wait);
@@ -165,8 +167,12 @@ static void raise_in_living_threads(int is_limited)
     pthread_barrier_wait(&others_wait);
     pthread_barrier_wait(&others_wait);
     pthread_barrier_wait(&first_wait);
-    for (int t = 0; t < FIRST; ++t)
+    for (int t = 0; t < FIRST; ++t) {
         pthread_join(threads[t], NULL);
+        /* A thread that is joined is the system's for a moment more, and its memory not yet another's. */
+        while (syscall(SYS_tgkill, getpid(), first_threads[t], 0) == 0)
+            usleep(100);
+    }
     wait_for_the_trace();
     pthread_barrier_wait(&others_wait);
     for (int t = FIRST; t < LIVING; ++t)
