@@ -202,8 +202,8 @@ pub fn wait_for_callbacks() {
     }
 }
 
-/// Delivers the due events of the ports' sources. Callbacks that may do anything have them from buffers, where earlier
-/// ones may wait, also where they could be called at once.
+/// Delivers the due events of the ports' sources. Those for callbacks that may do anything go into buffers even where such
+/// a callback could run now, as earlier events may wait there.
 pub(super) fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     let safety = safety.max(Safety::MpiRestricted);
     if !interest_mask::is_pending(PORTS | CLOCKS) {

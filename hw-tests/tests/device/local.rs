@@ -40,8 +40,8 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
 /// Next to no memory for messages that nobody has asked for, so that senders are held back.
 const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
 
-/// Programs that are run so as well. Each message is a round trip then, of processes that wait for a processor where
-/// others compute.
+/// Programs that are also run with senders held back. Each message is a round trip then, which takes long on a busy
+/// machine: a third of the repeats is enough.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",

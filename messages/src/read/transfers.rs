@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When messages came, as their transfers tell: by the adapter's clock, where it can.
+//! When messages came, by the events of their transfers, which the adapter stamps where it can.
 //!
-//! The events of the matching say what becomes of a message, by the host's clock; those of its transfer bear the same
-//! number. A transfer below another PML belongs to no message that is known. Called by `pass.rs`. Path: pending, once
+//! The events of the matching say what becomes of a message, by the host's clock; those of its transfer have the same
+//! number. Below another PML it is not known which message a transfer belongs to. Called by `pass.rs`. Path: pending, once
 //! per event. Threads: one. Tests: below.
 
 use crate::read::half::Received;
@@ -53,8 +53,7 @@ impl Transfers {
         }
     }
 
-    /// Tells the messages of the matching when they arrived, and when their last bytes had come, if they came after it
-    /// was matched.
+    /// Corrects the times at which messages arrived, and at which their last bytes came, where these came after the match.
     pub(crate) fn time(mut self, received: &mut [Received]) {
         for Received { side, .. } in received {
             let Some(place) = self.places.of(side.message).checked_sub(1) else { continue };

@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     pub(crate) kind: Kind,
-    /// Its token: the name of no other among those of the last while.
+    /// Its token, which is not soon reused.
     pub(crate) operation: u64,
     pub(crate) local: u64,
     pub(crate) remote: u64,
@@ -77,63 +77,50 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp)
     raise(together, stamp);
 }
 
-/// A message of so many bytes to this process was posted by a port after `moment`. The adapter says nothing of it: a send inside
-/// its work request has no completion.
+/// A message of so many bytes to process `peer` was posted after `moment`. Its end has the same time: a send inside its work
+/// request has no completion.
 #[cold]
 #[inline(never)]
 pub(crate) fn sent(peer: u32, port: u8, bytes: u64, moment: HostTimestamp) {
-    let mut together = EventGroup::new(events::interest());
-    transfer(&mut together, (number(), false), bytes, (peer, port.into()));
-    together.raise(|| moment, SAFETY);
+    transfer(false, bytes, (peer, port)).raise(|| moment, SAFETY);
 }
 
-/// A message of so many bytes has come from this process by a port, and its callback has not been called yet.
+/// A message of so many bytes has come from process `peer`; its callback has not been called yet.
 #[cold]
 #[inline(never)]
 pub(crate) fn arrived(peer: u32, port: u8, bytes: u64, stamp: Stamp) {
-    let (message, port) = (number(), u32::from(port));
-    let mut together = EventGroup::new(events::interest());
-    let ((context, source, tag), thread) = (UNKNOWN, events::this_thread());
-    together.add(|| MsgArrived { message, bytes, total: bytes, context, source, tag, peer, port, thread });
-    transfer(&mut together, (message, true), bytes, (peer, port));
-    raise(together, stamp);
+    raise(transfer(true, bytes, (peer, port)), stamp);
 }
 
-/// A transfer of one piece: all its bytes are in its begin. Of a message with this number, received or not, from or to a
-/// process by a port.
-fn transfer(together: &mut EventGroup, (message, is_received): (u64, bool), bytes: u64, (peer, port): (u32, u32)) {
-    let ((context, source, tag), thread) = (UNKNOWN, events::this_thread());
-    let begin = XferBegin {
-        request: 0,
-        message,
-        offset: 0,
-        bytes,
-        total: bytes,
-        context,
-        source,
-        tag,
-        direction: u32::from(is_received),
-        peer,
-        port,
-        thread,
-    };
-    together.add(|| begin);
-    let XferBegin { request, total, direction, .. } = begin;
-    let (offset, bytes) = (total, 0);
-    together.add(|| XferEnd {
-        request,
-        message,
-        offset,
-        bytes,
-        total,
-        context,
-        source,
-        tag,
-        direction,
-        peer,
-        port,
-        thread,
-    });
+/// The events of a message of one piece: all its bytes are in its begin.
+fn transfer(is_received: bool, bytes: u64, (peer, port): (u32, u8)) -> EventGroup {
+    let (request, message, total, direction) = (0, number(), bytes, u32::from(is_received));
+    let ((context, source, tag), port, thread) = (UNKNOWN, u32::from(port), events::this_thread());
+    macro_rules! step {
+        ($type:ident, $offset:expr, $bytes:expr) => {
+            $type {
+                request,
+                message,
+                offset: $offset,
+                bytes: $bytes,
+                total,
+                context,
+                source,
+                tag,
+                direction,
+                peer,
+                port,
+                thread,
+            }
+        };
+    }
+    let mut together = EventGroup::new(events::interest());
+    if is_received {
+        together.add(|| MsgArrived { message, bytes, total, context, source, tag, peer, port, thread });
+    }
+    together.add(|| step!(XferBegin, 0, bytes));
+    together.add(|| step!(XferEnd, total, 0));
+    together
 }
 
 /// With the adapter's stamp where there is one, else as of this moment of the host's clock.

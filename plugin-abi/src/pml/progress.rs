@@ -31,6 +31,7 @@ use crate::runtime::failures;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 pub(crate) use crate::runtime::idle::Idle;
+use crate::runtime::listeners::Completed;
 use crate::runtime::poller;
 use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
@@ -265,7 +266,7 @@ fn handle_all<const WATCHED: bool>(
     for (place, completion) in frame.batch.completions().iter().enumerate() {
         if WATCHED {
             let stamp = source.zip(frame.batch.stamp(place));
-            transfers::completed(Some(transfers::Completed { port: rail.port().index(), stamp }));
+            transfers::completed(Some(Completed { port: rail.port().index(), stamp }));
         }
         is_for_btl |= !handle_own(pml, state, index, completion);
     }
@@ -506,5 +507,5 @@ pub(crate) fn begin() {
         leave(pml, state);
         count as c_int
     };
-    poller::set_pml(poller::Pml { poll, is_watched: || watch_polls(true) });
+    poller::set_pml(poller::Pml { poll, watch_polls: || watch_polls(true) });
 }

@@ -13,7 +13,7 @@ use engine::protocol::stream::Merging;
 use engine::transport::{EndpointId, Immediate};
 
 use super::link::Link;
-use super::transfers::Completed;
+use crate::runtime::listeners::Completed;
 
 /// A peer, as several ports reach it.
 pub(crate) struct Peer {

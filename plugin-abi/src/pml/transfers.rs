@@ -16,7 +16,7 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::request::{Request, Role};
 use super::watch::RECEIVE;
-use crate::runtime::listeners::{Event, Listeners, Spec, Step, TransferSpec};
+use crate::runtime::listeners::{Completed, Event, Listeners, Spec, Step, TransferSpec};
 
 /// Which bytes of a message a step of its transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,22 +51,12 @@ impl Bytes {
     }
 }
 
-/// A completion of the adapter's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Completed {
-    /// The process' port that it came by.
-    pub(crate) port: u8,
-    /// The port's source and the adapter's raw stamp, where it stamps.
-    pub(crate) stamp: Option<(SourceId, u64)>,
-}
-
-/// Of the completion that is being dealt with: its port and its source, less 1 their numbers; 0: there is none. And its
-/// stamp.
+/// The completion that the PML handles now. Port and source are stored as their numbers plus 1, so that 0 is none.
 static PORT: AtomicU32 = AtomicU32::new(0);
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 static STAMP: AtomicU64 = AtomicU64::new(0);
 
-/// This completion is being dealt with from now on; or none.
+/// The PML begins to handle this completion; `None`: it has handled the last one of a batch.
 pub(crate) fn completed(by: Option<Completed>) {
     let stamp = by.and_then(|by| by.stamp);
     // Written and read by who has entered the PML.
@@ -75,16 +65,11 @@ pub(crate) fn completed(by: Option<Completed>) {
     STAMP.store(stamp.map_or(0, |(_, stamp)| stamp), Ordering::Relaxed);
 }
 
-/// The completion that is being dealt with.
+/// The completion that the PML handles now.
 pub(crate) fn completion() -> Option<Completed> {
     let port = PORT.load(Ordering::Relaxed).checked_sub(1)? as u8;
     let source = SOURCE.load(Ordering::Relaxed).checked_sub(1).and_then(|source| SourceId::from_index(source as usize));
     Some(Completed { port, stamp: source.map(|source| (source, STAMP.load(Ordering::Relaxed))) })
-}
-
-/// As a listener is told of it: the number of its port, `u32::MAX` for none, and its stamp.
-fn told_completion(completion: Option<Completed>) -> (u32, Option<(SourceId, u64)>) {
-    (completion.map_or(u32::MAX, |by| by.port.into()), completion.and_then(|by| by.stamp))
 }
 
 /// The rank in its job of a member of a communicator; of an intercommunicator, of the remote group. `u32::MAX`: there is
@@ -138,9 +123,9 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
     };
     // SAFETY: P1: not finished, so its communicator lives.
     let process = unsafe { process(comm, peer) };
-    let (port, stamp) = told_completion(completion().filter(|_| moved.is_completed));
+    let completed = completion().filter(|_| moved.is_completed);
     let (spec, total) = (request.spec, total as u64);
-    let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, port, stamp };
+    let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, completed };
     // SAFETY: P3.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
@@ -155,8 +140,9 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, s
     // SAFETY: it lives, and is the PML's.
     let (source, process) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
     let (offset, bytes) = if step == Step::Begins { (0, spec.bytes) } else { (spec.bytes, 0) };
-    let (spec, total, tag, (port, stamp)) = (*spec, spec.bytes, spec.tag, told_completion(None));
-    let mut told = TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, port, stamp };
+    let (spec, total, tag) = (*spec, spec.bytes, spec.tag);
+    let mut told =
+        TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: None };
     // SAFETY: P3.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
@@ -171,7 +157,6 @@ pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelo
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
     // SAFETY: it lives, and is the PML's.
     let process = unsafe { process(spec.comm, envelope.source()) };
-    let (port, stamp) = told_completion(completion());
     let mut told = TransferSpec {
         spec: *spec,
         step: Step::Arrived,
@@ -182,8 +167,7 @@ pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelo
         source: envelope.source(),
         tag: envelope.tag(),
         process,
-        port,
-        stamp,
+        completed: completion(),
     };
     // SAFETY: P3.
     unsafe { listeners.tell_transfer(id, &mut told) };

@@ -200,6 +200,15 @@ pub(crate) enum Step {
     Ends,
 }
 
+/// A completion of the adapter's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed {
+    /// Which of the process' ports reported it.
+    pub(crate) port: u8,
+    /// The port's source and the adapter's raw timestamp; `None` where the adapter stamps no completions.
+    pub(crate) stamp: Option<(SourceId, u64)>,
+}
+
 /// What [`Event::Transfer`] is told with, in place of a [`Spec`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -219,10 +228,8 @@ pub(crate) struct TransferSpec {
     pub(crate) tag: i32,
     /// The rank of the other process in its job.
     pub(crate) process: u32,
-    /// Of the completion that has brought it: the process' port, `u32::MAX` where none has; and the port's source and the
-    /// adapter's raw stamp, where it stamps.
-    pub(crate) port: u32,
-    pub(crate) stamp: Option<(SourceId, u64)>,
+    /// The completion that reported the step; `None` of a post, and of what the processor copies.
+    pub(crate) completed: Option<Completed>,
 }
 
 /// `peruse_comm_callback_f`

@@ -34,8 +34,8 @@ pub(crate) struct Btl {
 pub(crate) struct Pml {
     /// Polls every port, and delivers. Nothing is entered. Returns the number of events.
     pub(crate) poll: fn() -> c_int,
-    /// A tool listens.
-    pub(crate) is_watched: fn(),
+    /// Has the polls ask the adapters for timestamps: a tool listens.
+    pub(crate) watch_polls: fn(),
 }
 
 static BTL: OnceLock<Btl> = OnceLock::new();
@@ -92,10 +92,10 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     }
 }
 
-/// Has the PML's polls ask the adapters for stamps: a tool listens.
+/// Has the PML's polls ask the adapters for timestamps: a tool listens.
 pub(crate) fn watch_polls() {
     if let Some(pml) = by_pml() {
-        (pml.is_watched)();
+        (pml.watch_polls)();
     }
 }
 

@@ -30,38 +30,39 @@ pub(crate) fn catch_up() {
     events::catch_up(SAFETY);
 }
 
-/// What the end of a call of the program's is a place for: [`TRANSFERS`], [`ANYTHING`].
+/// Why events are to be delivered before a call of the program's returns: [`TRANSFERS`], [`ANYTHING`].
 static DUE: AtomicU8 = AtomicU8::new(0);
 
-/// Transfers are listened to. As a face is entered where they happen, those that are not a port's wait in their thread.
+/// A tool listens to transfers. These happen while a component is entered, where no callback may run, so that some wait in
+/// their thread.
 const TRANSFERS: u8 = 1;
 
-/// An event waits for the end of a call: for a callback that may do anything, or in a buffer that is half full, as a
-/// program that never finds nothing to do makes no other progress.
+/// An event waits for a callback that may do anything; or a buffer is half full, and the program is so busy that progress
+/// would not empty it.
 const ANYTHING: u8 = 2;
 
-/// Says whether transfers are listened to.
-pub(crate) fn set_transfers(are_listened_to: bool) {
-    if are_listened_to {
+/// A tool listens to transfers from now on, or none does.
+pub(crate) fn set_transfers(has_listener: bool) {
+    if has_listener {
         DUE.fetch_or(TRANSFERS, Ordering::Relaxed);
     } else {
         DUE.fetch_and(!TRANSFERS, Ordering::Relaxed);
     }
 }
 
-/// Something waits for the end of a call of the program's.
+/// What waits is to be delivered before the program's call returns, or its next one.
 pub(crate) fn serve_soon() {
     DUE.fetch_or(ANYTHING, Ordering::Relaxed);
 }
 
-/// Whether the end of a call is a place for something.
+/// Whether [`serve`] has something to do.
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
     DUE.load(Ordering::Relaxed) != 0
 }
 
-/// A call that the program has made is about to return, in which nothing is held: what waits in this thread is
-/// delivered, and callbacks that may do anything have their events. Within a callback nothing is done.
+/// Delivers what waits in this thread, and events to callbacks that may do anything, if any wait. Called before a call of
+/// the program's returns, with nothing entered. Does nothing within a callback.
 #[cold]
 #[inline(never)]
 pub(crate) fn serve() {

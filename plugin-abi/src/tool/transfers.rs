@@ -23,7 +23,7 @@ const HANDLE: i64 = -1;
 /// Whether it listens.
 static LISTENS: Mutex<bool> = Mutex::new(false);
 
-/// A registration has a callback, or has none any more. The caller holds no lock that a callback takes.
+/// To be called when a registration has got a callback, or was freed. The caller holds no lock that a callback takes.
 pub(super) fn follow() {
     let wanted = events::interest().has_messages();
     let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ pub(super) fn follow() {
 
 /// The same elements in three types.
 macro_rules! transfer {
-    ($type:ident, $request:expr, $told:expr) => {
+    ($type:ident, $request:expr, $told:expr, $port:expr) => {
         $type {
             request: $request,
             message: $told.message,
@@ -54,7 +54,7 @@ macro_rules! transfer {
             tag: $told.tag,
             direction: $told.spec.operation as u32,
             peer: $told.process,
-            port: $told.port,
+            port: $port,
             thread: events::this_thread(),
         }
     };
@@ -65,6 +65,7 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
     // SAFETY: who raises this event has this behind the specification, for the call.
     let told = unsafe { &*spec.cast::<TransferSpec>() };
     let request = id as u64;
+    let port = told.completed.map_or(u32::MAX, |by| by.port.into());
     let mut group = EventGroup::new(events::interest());
     match told.step {
         Step::Arrived => group.add(|| MsgArrived {
@@ -75,15 +76,15 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
             source: told.source,
             tag: told.tag,
             peer: told.process,
-            port: told.port,
+            port,
             thread: events::this_thread(),
         }),
-        Step::Begins => group.add(|| transfer!(XferBegin, request, told)),
-        Step::Continues => group.add(|| transfer!(XferContinue, request, told)),
-        Step::Ends => group.add(|| transfer!(XferEnd, request, told)),
+        Step::Begins => group.add(|| transfer!(XferBegin, request, told, port)),
+        Step::Continues => group.add(|| transfer!(XferContinue, request, told, port)),
+        Step::Ends => group.add(|| transfer!(XferEnd, request, told, port)),
     }
     // The face is entered: callbacks run when it has been left.
-    match told.stamp {
+    match told.completed.and_then(|by| by.stamp) {
         Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
         None => group.stage(SAFETY),
     }
