@@ -4,15 +4,12 @@
 //! First moments are not what goes on: caches, windows and clocks are still filling. The rule is that of
 //! `benches/mpi/ibex_mpi_bench.c`, for what is measured without MPI.
 //!
-//! Grade: setup. Called by [`crate::run`] and `ibex bench-engine`. Pure; tests: at the end of this file.
+//! Grade: setup. Called by [`crate::run`]. Pure; tests: at the end of this file.
 
 use anyhow::Result;
 
-/// How long a row is at first.
-pub const FIRST_SECONDS: f64 = 0.1;
-
-/// How many times as long it becomes at the most: a power of two.
-pub const LONGEST: u32 = 16;
+/// How many times as long as at first a row becomes at the most: a power of two.
+const LONGEST: u32 = 16;
 
 /// A row is long enough if doubling it changes its median by less than this share.
 const SETTLED: f64 = 0.05;
@@ -27,7 +24,7 @@ fn has_settled(shorter: f64, longer: f64) -> bool {
 ///
 /// # Errors
 /// The first that `measured` has.
-pub fn until_settled<T>(
+pub(crate) fn until_settled<T>(
     mut measured: impl FnMut(u32) -> Result<T>,
     median: impl Fn(&T) -> f64,
     has_time: impl Fn() -> bool,

@@ -5,7 +5,7 @@
 
 /// Of ascending values, at least one, the quantile `at` in 0..=1, interpolated between neighbours.
 #[must_use]
-pub fn quantile(ascending: &[f64], at: f64) -> f64 {
+pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     let position = at * (ascending.len() - 1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
     ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())

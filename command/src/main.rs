@@ -6,7 +6,6 @@
 
 mod answer;
 mod bench;
-mod bench_engine;
 mod doctor;
 mod explain;
 mod export;
@@ -52,9 +51,6 @@ enum Command {
     Explain(explain::Arguments),
     /// Write a trace in the format of another tool: Perfetto, OTF2, Paraver, CSV, Parquet
     Export(export::Arguments),
-    /// Measure the engine without MPI, against a second process; used by `ibex bench`
-    #[command(hide = true)]
-    BenchEngine(bench_engine::Arguments),
     /// Write manual pages and shell completions
     #[command(hide = true)]
     Pages(pages::Arguments),
@@ -65,7 +61,6 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::BenchEngine(arguments) => bench_engine::run(&arguments),
         Command::Flight(arguments) => flight::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::View(arguments) => view::run(&arguments),

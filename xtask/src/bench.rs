@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
     tests: Vec<String>,
     /// Only these transports [default: ibex, raw and the nearest beside them; with --full, on softhca all that this Open
-    /// MPI has, and elsewhere ibex,ibex-btl,raw,engine,tcp, on an adapter ucx too]
+    /// MPI has, and elsewhere ibex,ibex-btl,raw,tcp, on an adapter ucx too]
     #[arg(long, value_delimiter = ',')]
     transports: Vec<Transport>,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
@@ -120,7 +120,7 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
 
 fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
     let transports = plan.transports();
-    if transports.contains(&Transport::Engine) || transports.contains(&Transport::WithoutEvents) {
+    if transports.contains(&Transport::WithoutEvents) {
         build::library(workspace)?;
     } else if transports.iter().any(|transport| transport.is_ibex()) {
         build::library_alone(workspace)?;

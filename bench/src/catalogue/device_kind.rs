@@ -51,7 +51,6 @@ impl Kind {
                 Transport::Ibex,
                 Transport::IbexBtl,
                 Transport::Raw,
-                Transport::Engine,
                 Transport::Openib,
                 Transport::Ucx,
                 Transport::Ofi,
@@ -60,7 +59,7 @@ impl Kind {
                 Transport::Tcp,
             ],
             Self::SoftRoce | Self::Adapter => {
-                let mut transports = vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Engine];
+                let mut transports = vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw];
                 transports.extend((self == Self::Adapter).then_some(Transport::Ucx));
                 transports.push(Transport::Tcp);
                 transports

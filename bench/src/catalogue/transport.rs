@@ -12,8 +12,6 @@ pub enum Transport {
     IbexBtl,
     /// The adapter without MPI: perftest.
     Raw,
-    /// The engine of ibex without MPI: `ibex bench-engine`.
-    Engine,
     /// MPI through Open MPI's own openib BTL.
     Openib,
     /// MPI through Open MPI's UCX PML.
@@ -91,11 +89,10 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
 ];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 23] = [
+pub(crate) const ALL: [Transport; 22] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
-    Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
     Transport::Ofi,
@@ -125,7 +122,6 @@ impl Transport {
             Self::Ibex => "ibex",
             Self::IbexBtl => "ibex-btl",
             Self::Raw => "raw",
-            Self::Engine => "engine",
             Self::Openib => "openib",
             Self::Ucx => "ucx",
             Self::Ofi => "ofi",
@@ -154,7 +150,6 @@ impl Transport {
             Self::Ibex => "MPI through ibex",
             Self::IbexBtl => "MPI through ibex's BTL under ob1",
             Self::Raw => "raw adapter, without MPI",
-            Self::Engine => "ibex's engine, without MPI",
             Self::Openib => "MPI through openib",
             Self::Ucx => "MPI through UCX",
             Self::Ofi => "MPI through libfabric",

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Where<'a> {
     /// The folder of the compiled programs.
     pub programs: &'a Path,
-    /// The command `ibex`, which drives the engine without MPI, and records.
+    /// The command `ibex`, which records for the study.
     pub command: &'a Path,
     /// The folder of the component links; none: Open MPI finds them by itself.
     pub components: Option<&'a Path>,

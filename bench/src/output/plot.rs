@@ -19,7 +19,6 @@ pub(crate) fn colour(transport: Transport) -> RGBColor {
         Transport::Ibex | Transport::Unregistered => RGBColor(0x0b, 0x5f, 0xa5),
         Transport::IbexBtl => RGBColor(0x1f, 0x9e, 0xd1),
         Transport::Raw | Transport::WithoutEvents => RGBColor(0x4a, 0x4f, 0x57),
-        Transport::Engine => RGBColor(0xc2, 0x3b, 0x5e),
         Transport::Openib | Transport::Callbacks => RGBColor(0x2e, 0x8b, 0x57),
         Transport::Ucx => RGBColor(0x8e, 0x3b, 0x9e),
         Transport::Ofi => RGBColor(0xb8, 0x32, 0x4a),

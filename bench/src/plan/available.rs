@@ -16,11 +16,10 @@ use crate::programs::mpi;
 use anyhow::{Result, bail};
 
 /// Everything a user may want to see beside ibex, with `--full`.
-const ALL: [Transport; 10] = [
+const ALL: [Transport; 9] = [
     Transport::Ibex,
     Transport::IbexBtl,
     Transport::Raw,
-    Transport::Engine,
     Transport::Openib,
     Transport::Ucx,
     Transport::Ofi,
@@ -143,8 +142,6 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi)
     match transport {
         Transport::Raw => program("ib_send_lat", "perftest"),
         Transport::UcxPerftest => program("ucx_perftest", "ucx-utils"),
-        // Part of the command that asks.
-        Transport::Engine => None,
         Transport::Ibex => component("mca:pml:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         Transport::IbexBtl => component("mca:btl:ibex:").map(|reason| reason + ": `ibex doctor` says why"),
         other => other.component().and_then(component),
@@ -172,7 +169,7 @@ mod tests {
     fn what_is_not_there_is_left_out_and_said() {
         let plan = plan(&Wanted { full: true, ..Wanted::default() }, &["ib_send_lat"]).unwrap();
         let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
-        assert_eq!(names, ["ibex", "ibex-btl", "raw", "engine", "ucx", "tcp"]);
+        assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(left_out, ["openib", "ofi", "ofi-btl", "ucx_perftest", "instructions", "the host's memory"]);
         assert!(plan.left_out[0].reason.contains("btl/openib") && plan.left_out[3].reason.contains("ucx-utils"));

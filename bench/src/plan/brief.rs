@@ -37,7 +37,7 @@ mod tests {
     fn a_first_table_says_which_tests_and_transports_it_leaves_out() {
         let said = said(&Wanted::default());
         assert!(said.contains("bidirectional_bandwidth, put_latency") && !said.contains(" latency,"), "{said}");
-        assert!(said.contains("ibex-btl, engine") && !said.contains("openib") && said.contains("sizes"), "{said}");
+        assert!(said.contains("ibex-btl, ofi") && !said.contains("openib") && said.contains("sizes"), "{said}");
     }
 
     #[test]

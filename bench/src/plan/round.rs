@@ -10,7 +10,6 @@ use super::step::Step;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::{self, Transport};
 use crate::catalogue::{By, Calls, RAW, RawProgram, Test};
-use crate::programs::engine;
 use crate::programs::instructions::Count;
 
 /// Tests that one start of a program measures, so that what they are compared with follows at once.
@@ -50,9 +49,7 @@ impl Plan {
         match step {
             Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
             Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
-            Step::Mpi { tests, bytes, .. } | Step::Engine { tests, bytes } => {
-                tests.iter().map(|test| (test.name.to_owned(), *bytes)).collect()
-            }
+            Step::Mpi { tests, bytes, .. } => tests.iter().map(|test| (test.name.to_owned(), *bytes)).collect(),
             Step::UcxPerftest { test, bytes } => vec![(test.name.to_owned(), *bytes)],
             Step::HostMemory => {
                 let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
@@ -72,7 +69,6 @@ impl Plan {
                 (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
             }
             Step::UcxPerftest { test, .. } => (Transport::UcxPerftest, of(&[test])),
-            Step::Engine { tests, .. } => (Transport::Engine, of(tests)),
             Step::Instructions(count) => (count.transport, vec![count.test().to_owned()]),
             Step::HostMemory => {
                 let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
@@ -127,10 +123,6 @@ impl Plan {
                 let able = tests.iter().filter(|test| test.ucx.is_some());
                 able.map(|test| Step::UcxPerftest { test, bytes }).collect()
             }
-            (Transport::Engine, _) => {
-                let tests = tests.iter().copied().filter(|test| engine::has(test)).collect();
-                vec![Step::Engine { tests, bytes }]
-            }
             (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
             _ => vec![Step::Mpi { transport, tests: tests.clone(), bytes }],
         };
@@ -142,7 +134,6 @@ impl Plan {
     /// `ofi-btl` has them.
     fn measures(&self, transport: Transport, test: &Test) -> bool {
         match test.by {
-            _ if transport == Transport::Engine => engine::has(test),
             By::Messages => true,
             By::OneSided => ![Transport::Tcp, Transport::Ofi].contains(&transport) || self.kind != Kind::SoftHca,
             // Logger and recorder write in a thread of their own, whenever that gets the processor.
@@ -231,24 +222,12 @@ mod tests {
     fn the_last_rounds_measure_latencies_alone() {
         let plan = plan(Kind::SoftHca);
         let all_latency = plan.round(plan.rounds).iter().all(|step| match step {
-            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.iter().all(|test| test.name == "latency"),
+            Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
             Step::Raw { program, .. } => program.name == "ib_send_lat",
             Step::UcxPerftest { test, .. } => test.name == "latency",
             Step::Instructions(_) | Step::HostMemory | Step::SmallBuffer => false,
         });
         assert!(all_latency && !plan.round(plan.rounds).is_empty());
-    }
-
-    #[test]
-    fn the_engine_takes_its_turn_with_the_tests_that_it_has() {
-        let plan = plan(Kind::SoftHca);
-        let of_engine = |step: Step| match step {
-            Step::Engine { tests, bytes: 4096 } => Some(tests.iter().map(|test| test.name).collect::<Vec<_>>()),
-            _ => None,
-        };
-        let tests: Vec<_> = plan.round(1).into_iter().filter_map(of_engine).collect();
-        let one_sided = vec!["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"];
-        assert_eq!(tests, [vec!["latency"], vec!["bandwidth"], vec!["message_rate"], one_sided]);
     }
 
     #[test]

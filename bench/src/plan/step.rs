@@ -17,8 +17,6 @@ pub(crate) enum Step {
     Raw { program: &'static RawProgram, bytes: u64 },
     /// `ucx_perftest` with a test and one size.
     UcxPerftest { test: &'static Test, bytes: u64 },
-    /// The engine of ibex without MPI with one size.
-    Engine { tests: Vec<&'static Test>, bytes: u64 },
     /// Counts instructions over a transport.
     Instructions(Count),
     /// The adapter beside the host's memory.
@@ -32,7 +30,7 @@ impl Step {
     pub(crate) fn values(&self) -> usize {
         match self {
             Step::Raw { .. } | Step::UcxPerftest { .. } | Step::Instructions(_) => 1,
-            Step::Mpi { tests, .. } | Step::Engine { tests, .. } => tests.len(),
+            Step::Mpi { tests, .. } => tests.len(),
             Step::HostMemory => 4,
             Step::SmallBuffer => 0,
         }
@@ -47,9 +45,6 @@ impl Step {
             Step::SmallBuffer => "events through a buffer that is too small".to_owned(),
             Step::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
             Step::UcxPerftest { test, bytes } => format!("ucx_perftest: {}, {}", test.name, size(*bytes)),
-            Step::Engine { tests, bytes } => {
-                format!("the engine without MPI: {}, {}", names(tests), size(*bytes))
-            }
             Step::Instructions(count) => {
                 format!("{}, {}, of MPI over {}", count.test(), size(count.bytes), count.transport.name())
             }

@@ -54,7 +54,7 @@ pub struct Report {
 pub struct Row {
     /// Name of the test, or of the raw program.
     pub(crate) test: String,
-    /// What carried it: `ibex`, `raw`, `engine`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
+    /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
     /// `without`, `unregistered`, `callbacks`, `buffered` or `logger`.
     pub(crate) transport: String,
     /// Message size.

@@ -127,7 +127,6 @@ impl Bench<'_> {
             Step::SmallBuffer => mpi::small_buffer(runner, found)?,
             Step::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
             Step::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
-            Step::Engine { tests, bytes } => without_mpi::engine(runner, tests, *bytes, found)?,
             Step::Instructions(count) => instructions::instructions(runner, *count, plan.is_of_events(), found)?,
             Step::HostMemory => without_mpi::host_memory(runner, found)?,
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, `ucx_perftest`, the engine of ibex, the host's memory.
+//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory.
 //!
 //! Grade: setup. Called by [`super`]. Tests: there.
 
@@ -11,7 +11,7 @@ use crate::growth;
 use crate::nodes::hosts::Sides;
 use crate::nodes::job::{Job, Outcome};
 use crate::programs::measurement::Measurement;
-use crate::programs::{engine, host_memory, mpi, perftest, ucx_perftest};
+use crate::programs::{host_memory, mpi, perftest, ucx_perftest};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -110,17 +110,6 @@ pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64,
         ucx_perftest::parse(&outcome.stdout, &runs)
     };
     found.measured.extend(long_enough(&mut found.lengths, (test.name, bytes), measured, |found| found[0].value)?);
-    Ok(())
-}
-
-/// Runs the engine of ibex: these tests with a size.
-pub(super) fn engine(runner: &mut Runner, tests: &[&'static Test], bytes: u64, found: &mut Found) -> Result<()> {
-    let (port, place) = (runner.next_port(), runner.place);
-    let line = engine::line(place, tests, &[bytes], port)?;
-    let both = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
-    let outcome = runner.both_sides(&both, || Job::new(engine::command(&line, place, port)))?;
-    let outcome = outcome.checked().context("the engine without MPI failed")?;
-    found.measured.extend(engine::parse(&outcome.stdout, tests, tests.len())?);
     Ok(())
 }
 

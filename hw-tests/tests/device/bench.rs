@@ -43,8 +43,8 @@ fn measured(outcome: &Outcome, sizes: usize, transports: &[&str]) -> Result<()> 
 }
 
 fn within_a_host(site: &mut Site) -> Result<()> {
-    let job = bench(site, &["--sizes", "8,4K", "--transports", "ibex,engine,tcp"])?;
-    measured(&site.fabric(1)?.run(&job)?.checked()?, 2, &["ibex", "engine", "tcp"])
+    let job = bench(site, &["--sizes", "8,4K", "--transports", "ibex,ibex-btl,tcp"])?;
+    measured(&site.fabric(1)?.run(&job)?.checked()?, 2, &["ibex", "ibex-btl", "tcp"])
 }
 
 /// A first look. Its findings are what `ibex explain --waits --json` says of the trace. The ranks must be right; how long
@@ -81,12 +81,12 @@ fn between_two_hosts(site: &mut Site) -> Result<()> {
     let fabric = site.fabric(2)?;
     let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
     let hosts = format!("{one},{other}");
-    let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,ibex-btl,raw,engine,tcp"])?;
+    let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,ibex-btl,raw,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
     // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
-    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "engine", "tcp", "raw"]);
+    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
-    measured(&outcome, 1, &transports[..if busy { 4 } else { 5 }])?;
+    measured(&outcome, 1, &transports[..if busy { 3 } else { 4 }])?;
     ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
     Ok(())
 }
