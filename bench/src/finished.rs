@@ -6,12 +6,11 @@
 use crate::nodes::environment::environment;
 use crate::nodes::job::Nodes;
 use crate::nodes::place::Where;
-use crate::output::{html, text};
 use crate::plan::Plan;
 use crate::report::events::Cost;
 use crate::report::summary::summarise;
 use crate::report::{Report, parts};
-use crate::run;
+use crate::{run, text};
 use anyhow::{Context, Result};
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
@@ -23,7 +22,6 @@ pub struct Finished<'a> {
     plan: &'a Plan,
     remark: String,
     report: Report,
-    environment: Vec<(String, String)>,
 }
 
 /// Measures. `title` names the device for a reader; `deliveries`: events that a thread raises and delivers through a
@@ -41,15 +39,15 @@ pub fn measure<'a>(
     deliveries: Option<f64>,
 ) -> Result<Finished<'a>> {
     let found = run::run(nodes, place, plan)?;
-    let environment = environment(nodes, place, found.repeated)?;
     let mut report = summarise(title, &plan.tests, &found.measured);
     report.instructions = parts::parts(&found.instructions);
+    report.environment = environment(nodes, place)?;
     report.left_out.clone_from(&plan.left_out);
     report.effort = found.effort();
     report.brief.clone_from(&plan.brief);
     report.lacks(&found.failures, &found.measured);
     report.events = plan.is_of_events().then(|| Cost::new(&found, deliveries));
-    Ok(Finished { plan, remark: place.remark(), report, environment })
+    Ok(Finished { plan, remark: place.remark(), report })
 }
 
 impl Finished<'_> {
@@ -65,19 +63,20 @@ impl Finished<'_> {
         self.report.is_complete()
     }
 
-    /// Writes `report.json` and `report.html` into a folder, and gives their paths.
+    /// Writes `report.json` into a folder, and gives its path.
     ///
     /// # Errors
-    /// When the folder cannot be written to, or a plot cannot be drawn.
-    pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
-        let save = |name: &str, text: &str| -> Result<PathBuf> {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(path)
-        };
-        let page = html::page(&self.remark, &self.report, &self.plan.tests, &self.environment)?;
-        Ok([save("report.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("report.html", &page)?])
+    /// When the folder cannot be written to.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        saved(folder, "report.json", &(serde_json::to_string_pretty(self)? + "\n"))
     }
+}
+
+/// Writes a file into a folder, and gives its path.
+pub(crate) fn saved(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 impl fmt::Display for Finished<'_> {

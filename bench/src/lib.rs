@@ -6,8 +6,8 @@
 //!
 //! In the order in which data flow: `catalogue` says what can be measured, over what, on what; `nodes` where it runs;
 //! `programs` knows those that measure; `plan` says which of them start in which order, `run` starts them, `report`
-//! condenses what they found, `output` shows it, in `numbers` as a reader writes them. `growth` says how long a row is,
-//! `spread` whether its rounds agree. `finished` is all of that, from plan to page. `study` is another thing that is
+//! condenses what they found, `text` shows it, in `numbers` as a reader writes them. `growth` says how long a row is,
+//! `spread` whether its rounds agree. `finished` is all of that, from plan to report. `study` is another thing that is
 //! done with the programs.
 //!
 //! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
@@ -17,7 +17,6 @@ mod finished;
 mod growth;
 mod nodes;
 mod numbers;
-mod output;
 mod plan;
 mod programs;
 mod report;
@@ -25,6 +24,7 @@ mod run;
 mod spread;
 #[cfg(feature = "study")]
 mod study;
+mod text;
 
 pub use catalogue::device_kind::Kind;
 pub use catalogue::test_names;

@@ -12,7 +12,9 @@ use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use ibex_bench::{Extent, Here, Hosts, Kind, Transport, Wanted, Where};
+use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -52,7 +54,7 @@ pub(crate) struct Arguments {
     /// Repeat each measurement this many times [default: 3 to 5, as there is time]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
-    /// The folder for report.json and report.html
+    /// The folder for report.json
     #[arg(long, value_name = "DIR", default_value = "ibex-bench")]
     out: PathBuf,
     /// The folder of components built without events, for `--study`
@@ -98,25 +100,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let title = adapter.title(hosts.as_ref());
     eprintln!("Measuring on {title}: {} values, rounds: {}", plan.values(), plan.rounds());
     let finished = ibex_bench::measure(&Here, place, &plan, &title, None)?;
-    let written = finished.write(&out)?;
-    answer::print(&arguments.form, &finished)?;
-    for path in written {
-        eprintln!("Wrote {}", path.display());
-    }
-    eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
+    told(arguments, &finished, &[finished.write(&out)?], started)?;
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs the studies, and prints the report.
 fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
     let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.full))?;
-    let written = study.write(place.reports)?;
-    answer::print(&arguments.form, &study)?;
+    told(arguments, &study, &study.write(place.reports)?, started)?;
+    Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints what came of it, and says where that is, too.
+fn told(
+    arguments: &Arguments,
+    report: &(impl Serialize + Display),
+    written: &[PathBuf],
+    started: Instant,
+) -> Result<()> {
+    answer::print(&arguments.form, report)?;
     for path in written {
         eprintln!("Wrote {}", path.display());
     }
     eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
-    Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
 }
 
 fn wanted(arguments: &Arguments) -> Wanted {

@@ -90,9 +90,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let nodes = device::OfFabric(&fabric);
     let finished = ibex_bench::measure(&nodes, place, &plan, &device::title(&device, place.device), deliveries)?;
     println!("{finished}\n{}", bars::judged(kind, finished.report()));
-    for path in finished.write(&reports)? {
-        println!("Wrote {}", workspace.shown(&path).display());
-    }
+    println!("Wrote {}", workspace.shown(&finished.write(&reports)?).display());
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

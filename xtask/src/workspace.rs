@@ -9,7 +9,7 @@
 //! target/ibex/openmpi                      which Open MPI this folder was built for by `install`
 //! target/openmpi-5.0.7-1a2b3c4d/           a target folder of its own, for an Open MPI beside that
 //! target/without-events/                   a target folder of its own: libibex.so without events
-//! target/bench/                            report.json, report.html; study.json, study.md, study/ with traces
+//! target/bench/                            report.json; study.json, study.md, study/ with traces
 //! ```
 //!
 //! Grade: setup. Tests: at the end of this file.

@@ -6,6 +6,7 @@
 
 use super::transport::Transport;
 use super::{By, Test};
+use clap::ValueEnum;
 
 /// What sort of device is measured: it decides what is worth measuring, and in which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +48,11 @@ impl Kind {
     /// The transports of `cargo xtask bench --full`; those that are not installed are left out ([`crate::available`]).
     pub(crate) fn transports(self) -> Vec<Transport> {
         match self {
-            Self::SoftHca => vec![
-                Transport::Ibex,
-                Transport::IbexBtl,
-                Transport::Raw,
-                Transport::Openib,
-                Transport::Ucx,
-                Transport::Ofi,
-                Transport::OfiBtl,
-                Transport::UcxPerftest,
-                Transport::Tcp,
-            ],
-            Self::SoftRoce | Self::Adapter => {
-                let mut transports = vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw];
-                transports.extend((self == Self::Adapter).then_some(Transport::Ucx));
-                transports.push(Transport::Tcp);
-                transports
+            Self::SoftHca => Transport::value_variants().to_vec(),
+            Self::Adapter => {
+                vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Ucx, Transport::Tcp]
             }
+            Self::SoftRoce => vec![Transport::Ibex, Transport::IbexBtl, Transport::Raw, Transport::Tcp],
         }
     }
 

@@ -3,8 +3,10 @@
 //!
 //! Grade: setup. Used by all of the bench. Tests: at the end of this file.
 
+use clap::ValueEnum;
+
 /// What carried a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Transport {
     /// MPI through ibex: its PML.
     Ibex,
@@ -89,30 +91,11 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
 ];
 
 /// All of them, in the order of tables.
-pub(crate) const ALL: [Transport; 22] = [
-    Transport::Ibex,
-    Transport::IbexBtl,
-    Transport::Raw,
-    Transport::Openib,
-    Transport::Ucx,
-    Transport::Ofi,
-    Transport::OfiBtl,
-    Transport::UcxPerftest,
-    Transport::Tcp,
-    Transport::Memory,
-    Transport::WithoutEvents,
-    Transport::Unregistered,
-    Transport::Callbacks,
-    Transport::Buffered,
-    Transport::Logger,
-    Transport::Recorded,
-    Transport::Elsewhere,
-    Transport::Watched,
-    Transport::Peruse,
-    Transport::MpiT,
-    Transport::Kept,
-    Transport::Delivered,
-];
+pub(crate) fn all() -> impl Iterator<Item = Transport> {
+    let named = Transport::value_variants().iter().copied();
+    let events = EVENTS.into_iter().chain(EVENTS_OF_MATCHING.into_iter().skip(1));
+    named.chain([Transport::Memory]).chain(events)
+}
 
 impl Transport {
     /// Its name in `report.json`, in tables, and for `--transports`.
@@ -144,19 +127,10 @@ impl Transport {
         }
     }
 
-    /// What it is, for a legend.
+    /// What it is, for the legend of `--events`.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Ibex => "MPI through ibex",
-            Self::IbexBtl => "MPI through ibex's BTL under ob1",
-            Self::Raw => "raw adapter, without MPI",
-            Self::Openib => "MPI through openib",
-            Self::Ucx => "MPI through UCX",
-            Self::Ofi => "MPI through libfabric",
-            Self::OfiBtl => "MPI through libfabric under ob1",
-            Self::UcxPerftest => "UCX without MPI (ucx_perftest)",
-            Self::Tcp => "MPI through TCP",
-            Self::Memory => "bare memory of the host",
             Self::WithoutEvents => "a build without events",
             Self::Unregistered => "nobody registered",
             Self::Callbacks => "every event, an empty callback",
@@ -169,6 +143,7 @@ impl Transport {
             Self::MpiT => "PML: every event by MPI_T, an empty callback",
             Self::Kept => "PML: every event into a buffer",
             Self::Delivered => "PML: through a buffer to an empty callback",
+            _ => self.name(),
         }
     }
 
@@ -197,11 +172,6 @@ impl Transport {
         }
     }
 
-    /// Whether that is what the others are compared with.
-    pub(crate) fn is_reference(self) -> bool {
-        matches!(self, Self::Raw | Self::WithoutEvents)
-    }
-
     /// Whether libfabric carries it.
     pub(crate) fn is_ofi(self) -> bool {
         matches!(self, Self::Ofi | Self::OfiBtl)
@@ -223,7 +193,6 @@ impl Transport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
 
     #[test]
     fn the_names_on_the_command_line_are_those_of_the_report() {

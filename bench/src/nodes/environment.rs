@@ -8,7 +8,7 @@ use super::place::Where;
 use anyhow::Result;
 
 /// What the numbers depend on, as name and value, from the node they were measured in.
-pub(crate) fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> Result<Vec<(String, String)>> {
+pub(crate) fn environment(nodes: &dyn Nodes, place: Where) -> Result<Vec<(String, String)>> {
     let facts = [
         ("Kernel", "uname -sr"),
         ("Processors", "nproc"),
@@ -27,9 +27,6 @@ pub(crate) fn environment(nodes: &dyn Nodes, place: Where, repeated: usize) -> R
     for (name, script) in facts {
         let outcome = job::run(nodes, &Job::new(["sh", "-c", script]))?.checked()?;
         found.push((name.to_owned(), outcome.stdout.trim().to_owned()));
-    }
-    if repeated > 0 {
-        found.push(("Runs of perftest repeated, as the machine was busy".to_owned(), repeated.to_string()));
     }
     Ok(found)
 }

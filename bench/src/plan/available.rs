@@ -14,19 +14,7 @@ use crate::nodes::here::is_in_path;
 use crate::nodes::place::Where;
 use crate::programs::mpi;
 use anyhow::{Result, bail};
-
-/// Everything a user may want to see beside ibex, with `--full`.
-const ALL: [Transport; 9] = [
-    Transport::Ibex,
-    Transport::IbexBtl,
-    Transport::Raw,
-    Transport::Openib,
-    Transport::Ucx,
-    Transport::Ofi,
-    Transport::OfiBtl,
-    Transport::UcxPerftest,
-    Transport::Tcp,
-];
+use clap::ValueEnum;
 
 /// Plans what is asked for, of what is there. `has` says whether there is a program of that name where it is to run.
 ///
@@ -100,7 +88,7 @@ fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'stati
 
 fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<Plan> {
     let missing = |transport| missing(transport, has, open_mpi);
-    let candidates = if wanted.full { ALL.to_vec() } else { place.kind.few_transports() };
+    let candidates = if wanted.full { Transport::value_variants().to_vec() } else { place.kind.few_transports() };
     let (left, mut left_out) = those_of(place.kind, &candidates, wanted, &missing, open_mpi)?;
     if !left.iter().any(|transport| transport.is_ibex()) {
         let reason = left_out.first().map_or_else(String::new, |left_out| left_out.reason.clone());

@@ -5,7 +5,7 @@
 //! allocations and counts of events are exact. Of the events of the matching, over the PML, the instructions alone are
 //! counted ([`transport::EVENTS_OF_MATCHING`]).
 //!
-//! Grade: setup. Called by the bench; read by [`crate::output`] and by the bars of `cargo xtask bench`.
+//! Grade: setup. Called by the bench; read by [`crate::text`] and by the bars of `cargo xtask bench`.
 //! Tests: those of the bars, and of [`super::ratios`].
 
 use super::ratios::{Ratio, ratios};
@@ -16,7 +16,7 @@ use crate::run::found::Found;
 use serde::{Deserialize, Serialize};
 
 /// What is compared with everything else.
-pub(crate) const BASE: Transport = transport::EVENTS[0];
+const BASE: Transport = transport::EVENTS[0];
 
 /// The part of `report.json` about events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,21 +6,20 @@
 //!
 //! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
 //!
-//! Grade: setup. Called by the bench; read by [`crate::output`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
+//! Grade: setup. Called by the bench; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
 
 pub(crate) mod events;
 pub(crate) mod parts;
 pub(crate) mod ratios;
 pub(crate) mod summary;
 
+use crate::catalogue;
 use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{self, Test};
 use crate::plan::LeftOut;
 use crate::programs::measurement::Measurement;
 use crate::run::found::{Effort, Failure};
-use events::{BASE, Cost};
+use events::Cost;
 use parts::Part;
-use ratios::Ratio;
 use serde::{Deserialize, Serialize};
 
 /// `report.json`.
@@ -32,6 +31,9 @@ pub struct Report {
     pub(crate) rows: Vec<Row>,
     /// Where the instructions of a message go; empty where they were not counted.
     pub(crate) instructions: Vec<Part>,
+    /// What the numbers depend on, as name and value: kernel, processor, versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) environment: Vec<(String, String)>,
     /// How much was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effort: Option<Effort>,
@@ -127,12 +129,7 @@ impl Report {
         let measured = |name: &str| self.rows.iter().any(|row| row.test == test && row.transport == name);
         let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
         let tried = |transport: &Transport| measured(transport.name()) || failed(transport.name());
-        transport::ALL.into_iter().filter(tried).collect()
-    }
-
-    /// Whether a test has a value.
-    pub(crate) fn has_rows(&self, test: &str) -> bool {
-        self.rows.iter().any(|row| row.test == test)
+        transport::all().filter(tried).collect()
     }
 
     /// What a test gives over a transport, over what it gives over another.
@@ -140,31 +137,5 @@ impl Report {
     pub fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
         let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
         Some(value(of)? / value(to)?)
-    }
-
-    /// What events cost, as rows of their own, in percent, to be drawn.
-    pub(crate) fn percentages(&self) -> Option<Self> {
-        let row = |ratio: &Ratio| {
-            Some(Row {
-                test: ratio.test.clone(),
-                transport: ratio.transport.clone(),
-                bytes: ratio.bytes?,
-                metric: "ratio".to_owned(),
-                unit: format!("% of {}", BASE.name()),
-                value: 100.0 * ratio.median,
-                spread: 100.0 * (ratio.greatest - ratio.least),
-                unsteady: false,
-                ratio_to_raw: None,
-            })
-        };
-        let cost = self.events.as_ref()?;
-        Some(Self { rows: cost.ratios.iter().filter_map(row).collect(), ..self.clone() })
-    }
-
-    /// Which raw program a test's raw row comes from.
-    pub(crate) fn raw_program(&self, test: &Test, bytes: u64) -> Option<&'static str> {
-        let value = |program: &str| Some(self.row(program, Transport::Raw, bytes)?.value);
-        let measured = test.raw.iter().filter_map(|program| Some((*program, value(program)?)));
-        test.metric.better(measured).map(|(program, _)| program)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the instructions of a message go: how many in each object.
 //!
-//! Grade: setup. Called by the bench; read by [`crate::output`].
+//! Grade: setup. Called by the bench; read by [`crate::text`].
 
 use crate::numbers::rounded;
 use crate::programs::instructions::{Count, Counted, OfObject};

@@ -25,8 +25,6 @@ pub(crate) struct Found {
     pub(crate) instructions: BTreeMap<Count, Counted>,
     /// What became of events, in all runs with a tool that counts them, by the transport's name.
     pub(crate) events: BTreeMap<&'static str, Counts>,
-    /// How often a program of perftest was run again, as it could not find out how fast the processor's clock runs.
-    pub(crate) repeated: usize,
     /// What could not be measured.
     pub(crate) failures: Vec<Failure>,
     /// How many times their first length programs without MPI need, which measure what they are told: found in the first

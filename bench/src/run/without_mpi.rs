@@ -37,12 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Runs a program of perftest with one size.
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
     let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
-    let Found { lengths, repeated, measured, .. } = found;
+    let Found { lengths, measured, .. } = found;
     let value = long_enough(
         lengths,
         (program.name, bytes),
         |times| {
-            let outcome = raw_undisturbed(runner, program, bytes, times, repeated)?;
+            let outcome = raw_undisturbed(runner, program, bytes, times)?;
             perftest::parse(&outcome.stdout, program.reads, bytes)
         },
         |value| value.value,
@@ -71,13 +71,7 @@ fn long_enough<T>(
 }
 
 /// Runs a program of perftest until it could find out how fast the processor's clock runs.
-fn raw_undisturbed(
-    runner: &mut Runner,
-    program: &'static RawProgram,
-    bytes: u64,
-    times: u32,
-    repeated: &mut usize,
-) -> Result<Outcome> {
+fn raw_undisturbed(runner: &mut Runner, program: &'static RawProgram, bytes: u64, times: u32) -> Result<Outcome> {
     for _ in 0..TRIES {
         let (port, place) = (runner.next_port(), runner.place);
         let iterations = perftest::iterations(program.reads, bytes, place.kind) * times;
@@ -88,7 +82,6 @@ fn raw_undisturbed(
         if !perftest::was_disturbed(&outcome) {
             return outcome.checked();
         }
-        *repeated += 1;
         runner.progress.remarks(&format!(
             "{} could not measure the processor's clock, as the machine was busy; it is run again",
             program.name

@@ -99,7 +99,7 @@ pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Re
         (None, Vec::new())
     };
     applications.extend(halo);
-    let (remark, environment) = (place.remark(), environment(nodes, place, 0)?);
+    let (remark, environment) = (place.remark(), environment(nodes, place)?);
     Ok(Study { device: title.to_owned(), remark, environment, cost, applications, planted, left_out })
 }
 

@@ -3,11 +3,11 @@
 //!
 //! Grade: setup. Called by who shows a study. Tests: at the end of this file.
 
+use std::fmt;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::application::{Application, Times};
 use super::cost::Cost;
@@ -15,32 +15,23 @@ use super::distribution::Distribution;
 use super::planted::{Finding, Waits};
 use super::queues::{Queue, Searches};
 use super::{Study, cost};
+use crate::finished::saved;
 use crate::numbers::{grouped, number};
 
 impl Study {
-    /// The tables, as Markdown.
-    #[must_use]
-    pub fn markdown(&self) -> String {
-        markdown(self)
-    }
-
     /// Writes `study.json` and `study.md` into a folder, and gives their paths.
     ///
     /// # Errors
     /// When the folder cannot be written to.
     pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
-        let save = |name: &str, text: &str| -> Result<PathBuf> {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(path)
-        };
-        Ok([save("study.json", &(serde_json::to_string_pretty(self)? + "\n"))?, save("study.md", &self.markdown())?])
+        let json = serde_json::to_string_pretty(self)? + "\n";
+        Ok([saved(folder, "study.json", &json)?, saved(folder, "study.md", &self.to_string())?])
     }
 }
 
 impl fmt::Display for Study {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.markdown())
+        f.write_str(&markdown(self))
     }
 }
 
