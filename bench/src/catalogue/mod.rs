@@ -105,12 +105,8 @@ impl Metric {
 /// One way to run a program of perftest.
 #[derive(Debug)]
 pub(crate) struct RawProgram {
-    /// Its name in the report.
+    /// Its name in the report: the program, and its options beyond device, size and iterations.
     pub(crate) name: &'static str,
-    /// The program.
-    pub(crate) program: &'static str,
-    /// Its options beyond device, size and iterations.
-    pub(crate) options: &'static [&'static str],
     /// What is taken from its table.
     pub(crate) reads: Reads,
 }
@@ -327,19 +323,14 @@ pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate",
 
 /// All programs of perftest.
 pub(crate) static RAW: [RawProgram; 8] = [
-    RawProgram { name: "ib_send_lat", program: "ib_send_lat", options: &[], reads: Reads::TypicalLatency },
-    RawProgram { name: "ib_write_bw", program: "ib_write_bw", options: &[], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_read_bw", program: "ib_read_bw", options: &[], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_write_bw -b", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_read_bw -b", program: "ib_read_bw", options: &["-b"], reads: Reads::Bandwidth },
-    RawProgram { name: "ib_send_bw", program: "ib_send_bw", options: &[], reads: Reads::MessageRate },
-    RawProgram {
-        name: "ib_write_bw -t 1",
-        program: "ib_write_bw",
-        options: &["-t", "1"],
-        reads: Reads::TimePerMessage,
-    },
-    RawProgram { name: "ib_read_lat", program: "ib_read_lat", options: &[], reads: Reads::TypicalLatency },
+    RawProgram { name: "ib_send_lat", reads: Reads::TypicalLatency },
+    RawProgram { name: "ib_write_bw", reads: Reads::Bandwidth },
+    RawProgram { name: "ib_read_bw", reads: Reads::Bandwidth },
+    RawProgram { name: "ib_write_bw -b", reads: Reads::Bandwidth },
+    RawProgram { name: "ib_read_bw -b", reads: Reads::Bandwidth },
+    RawProgram { name: "ib_send_bw", reads: Reads::MessageRate },
+    RawProgram { name: "ib_write_bw -t 1", reads: Reads::TimePerMessage },
+    RawProgram { name: "ib_read_lat", reads: Reads::TypicalLatency },
 ];
 
 /// The test of that name.
@@ -350,12 +341,6 @@ pub(crate) fn test(name: &str) -> Option<&'static Test> {
 /// The names of all tests.
 pub fn test_names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
-}
-
-/// The raw programs the tests are compared with, each once.
-pub(crate) fn raw_programs(tests: &[&'static Test]) -> Vec<&'static str> {
-    let wanted = |raw: &&RawProgram| tests.iter().any(|test| test.raw.contains(&raw.name));
-    RAW.iter().filter(wanted).map(|raw| raw.name).collect()
 }
 
 #[cfg(test)]

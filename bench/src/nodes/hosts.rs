@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two hosts: how a program is started on either, whether they have what a bench needs, and the two sides of a program
-//! that has a server.
+//! that has a server, one on each.
 //!
 //! MPI is started by `mpirun`'s own launcher. Everything else goes through ssh (or what `plm_rsh_agent` names, as
 //! `mpirun` takes it), in a Slurm allocation through `srun`; on this host through nothing. The server ends when its
@@ -11,6 +11,7 @@
 
 use super::here::{Here, Started};
 use super::job::{Job, Nodes, Outcome};
+use super::sides::Sides;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,18 +34,6 @@ enum Launcher {
     Remote(Vec<String>),
     /// A step of the allocation.
     Srun,
-}
-
-/// The two sides of a program, which meet at a port.
-pub(crate) struct Sides<'a> {
-    /// The command line of the server; the client's has the server's host behind it.
-    pub(crate) line: &'a str,
-    /// What the shell does before, on either host, and after.
-    pub(crate) before: &'a str,
-    pub(crate) after: &'a str,
-    /// Of both.
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) port: u16,
 }
 
 /// What a server's shell prints when the server listens.

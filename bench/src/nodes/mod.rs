@@ -2,7 +2,7 @@
 //! Where a bench runs: the one or two nodes with the device, and the jobs that run there.
 //!
 //! [`job`] is what runs, and who runs it; [`place`] what the caller says of the nodes. [`here`] runs jobs on this
-//! machine, [`hosts`] reaches two others; [`processors`] are given to two processes, and [`environment`] is what the
+//! machine, [`hosts`] reaches two others; [`sides`] is a program of two; [`processors`] are given to two processes, and [`environment`] is what the
 //! numbers depend on.
 
 pub(crate) mod environment;
@@ -11,3 +11,4 @@ pub(crate) mod hosts;
 pub(crate) mod job;
 pub(crate) mod place;
 pub(crate) mod processors;
+pub(crate) mod sides;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw adapter: runs the two sides of a perftest program on one node, and reads its table.
+//! The raw adapter: the two sides of a perftest program, and its table.
 //!
 //! perftest's MB is 2^20 bytes, its latencies are microseconds; what leaves this file is in the units of the report.
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
 
+use crate::catalogue::Reads;
 use crate::catalogue::device_kind::Kind;
-use crate::catalogue::{RawProgram, Reads};
 use crate::nodes::job::Outcome;
 use crate::nodes::place::Where;
+use crate::nodes::sides::Sides;
 use anyhow::{Context, Result, bail};
 
 /// What one run measured, in the unit of the report.
@@ -20,42 +21,11 @@ pub(crate) struct Value {
     pub(crate) spread: f64,
 }
 
-/// The command that runs server and client on one node and shows what the client prints, or, where the client failed,
-/// what both did. `port` is where they meet; a later run needs another, as the old one is not free at once.
-pub(crate) fn command(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> Vec<String> {
-    vec![
-        "sh".into(),
-        "-c".into(),
-        both_sides(&line(program, place, bytes, iterations, port), place.processors, port, ""),
-    ]
-}
-
-/// The command line of either side.
-pub(crate) fn line(program: &RawProgram, place: Where, bytes: u64, iterations: u32, port: u16) -> String {
-    let options = program.options.join(" ");
-    format!("{} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", program.program, place.device)
-}
-
-/// A script that starts the command line `line` as a server, waits until it listens at `port`, and runs the same line
-/// as its client; each on a processor of its own where two are given. `after` ends it. Where the server could not
-/// measure the processor's clock, that is shown, too: in a run both ways the client adds what the server says. A server
-/// in the background does not hear an interrupt from the keyboard, and is ended by the script.
-pub(crate) fn both_sides(line: &str, processors: Option<[usize; 2]>, port: u16, after: &str) -> String {
-    let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
-    let (client, server) = (on(0), on(1));
-    format!(
-        "log=$(mktemp)\n\
-         {server}{line} >$log 2>&1 & server=$!\n\
-         trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
-         until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
-             kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
-             sleep 0.02\n\
-         done\n\
-         {client}{line} 127.0.0.1; status=$?\n\
-         if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
-         wait $server; grep -F '{NO_CLOCK}' $log; rm -f $log; {after}\n\
-         exit $status\n"
-    )
+/// The two sides of a program.
+pub(crate) fn sides(program: &str, place: Where, bytes: u64, iterations: u32, port: u16) -> Sides {
+    let (program, options) = program.split_once(' ').unwrap_or((program, ""));
+    let line = format!("{program} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", place.device);
+    Sides { line, before: String::new(), after: "", env: Vec::new(), port }
 }
 
 /// So many that a run takes a tenth of a second or some, at first ([`crate::growth`]): of messages, or of bytes, whichever
@@ -207,13 +177,13 @@ mod tests {
 
     #[test]
     fn both_sides_meet_at_the_same_port_and_get_the_same_options() {
-        let program = RawProgram { name: "x", program: "ib_write_bw", options: &["-b"], reads: Reads::Bandwidth };
-        let script = command(&program, place(), 64, 1000, 18600).pop().unwrap();
-        assert_eq!(script.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{script}");
-        assert!(script.contains(":48A8 ") && !script.contains("taskset"), "{script}");
-        let bound = Where { processors: Some([0, 2]), ..place() };
-        let script = command(&program, bound, 64, 1000, 18600).pop().unwrap();
-        assert!(script.contains("taskset -c 2 ib_write_bw") && script.contains("taskset -c 0 ib_write_bw"), "{script}");
+        let sides = sides("ib_write_bw -b", place(), 64, 1000, 18600);
+        let script = |processors| sides.on_one_node(processors).argv.pop().unwrap();
+        let unbound = script(None);
+        assert_eq!(unbound.matches("ib_write_bw -F -d rxe0 -s 64 -n 1000 -p 18600 -b").count(), 2, "{unbound}");
+        assert!(unbound.contains(":48A8 ") && !unbound.contains("taskset"), "{unbound}");
+        let bound = script(Some([0, 2]));
+        assert!(bound.contains("taskset -c 2 ib_write_bw") && bound.contains("taskset -c 0 ib_write_bw"), "{bound}");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use super::{Report, Row};
 use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{self, Test};
+use crate::catalogue::{RAW, RawProgram, Test};
 use crate::numbers::rounded;
 use crate::programs::measurement::Measurement;
 use crate::spread::{self, Cell, Rounds};
@@ -81,11 +81,11 @@ fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Rounds,
 
 fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
     let mut rows = Vec::new();
-    for program in catalogue::raw_programs(tests) {
-        let Some(test) = tests.iter().find(|test| test.raw.contains(&program)) else { continue };
-        for ((name, transport, bytes), found) in medians {
-            if *name == program && *transport == Transport::Raw {
-                rows.push(row(test, program, Transport::Raw, *bytes, *found, None));
+    for RawProgram { name, .. } in &RAW {
+        let Some(test) = tests.iter().find(|test| test.raw.contains(name)) else { continue };
+        for ((of, transport, bytes), found) in medians {
+            if of == name && *transport == Transport::Raw {
+                rows.push(row(test, name, Transport::Raw, *bytes, *found, None));
             }
         }
     }
@@ -95,6 +95,7 @@ fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue;
     use crate::numbers;
     use crate::programs::measurement::tests::measured;
     use crate::run::found::Failure;

@@ -4,9 +4,9 @@
 //! Grade: setup. Used by [`super`] and by the file of each kind of program. Tests: in [`super`].
 
 use super::progress::Progress;
-use crate::nodes::hosts::Sides;
 use crate::nodes::job::{self, Job, Nodes, Outcome};
 use crate::nodes::place::Where;
+use crate::nodes::sides::Sides;
 use anyhow::{Context, Result};
 
 /// Why no job can be run any more.
@@ -42,10 +42,10 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs both sides of a program: on two hosts where there are two, and otherwise on one by a job that starts both.
-    pub(super) fn both_sides(&self, sides: &Sides, on_one_node: impl FnOnce() -> Job) -> Result<Outcome> {
+    pub(super) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
         match self.place.hosts {
             Some(hosts) => hosts.both_sides(sides),
-            None => self.job(&on_one_node()),
+            None => self.job(&sides.on_one_node(self.place.processors)),
         }
     }
 

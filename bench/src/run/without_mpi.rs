@@ -8,12 +8,10 @@ use super::runner::Runner;
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{RawProgram, Test};
 use crate::growth;
-use crate::nodes::hosts::Sides;
 use crate::nodes::job::{Job, Outcome};
 use crate::programs::measurement::Measurement;
-use crate::programs::{host_memory, mpi, perftest, ucx_perftest};
+use crate::programs::{host_memory, perftest, ucx_perftest};
 use anyhow::{Context, Result};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Why a program of perftest has no value, though it works.
@@ -36,49 +34,41 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs a program of perftest with one size.
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
+    let measured = |times| {
+        let outcome = raw_undisturbed(runner, program, bytes, times)?;
+        let perftest::Value { value, spread } = perftest::parse(&outcome.stdout, program.reads, bytes)?;
+        let (test, transport) = (program.name.to_owned(), Transport::Raw);
+        Ok(Measurement { test, transport, bytes, value, spread, seconds: None })
+    };
     let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
-    let Found { lengths, measured, .. } = found;
-    let value = long_enough(
-        lengths,
-        (program.name, bytes),
-        |times| {
-            let outcome = raw_undisturbed(runner, program, bytes, times)?;
-            perftest::parse(&outcome.stdout, program.reads, bytes)
-        },
-        |value| value.value,
-    );
-    let perftest::Value { value, spread } = value.with_context(named)?;
-    let (test, transport) = (program.name.to_owned(), Transport::Raw);
-    measured.push(Measurement { test, transport, bytes, value, spread, seconds: None });
-    Ok(())
+    long_enough((program.name, bytes), measured, found).with_context(named)
 }
 
 /// Measures something that does what it is told for so long: the first time until it is settled, from then on as long as
 /// it took.
-fn long_enough<T>(
-    lengths: &mut BTreeMap<(&'static str, u64), u32>,
+fn long_enough(
     of: (&'static str, u64),
-    mut measured: impl FnMut(u32) -> Result<T>,
-    median: impl Fn(&T) -> f64,
-) -> Result<T> {
-    if let Some(times) = lengths.get(&of) {
-        return measured(*times);
-    }
-    let begun = Instant::now();
-    let (times, last) = growth::until_settled(measured, median, || begun.elapsed() < PATIENCE)?;
-    lengths.insert(of, times);
-    Ok(last)
+    mut measured: impl FnMut(u32) -> Result<Measurement>,
+    found: &mut Found,
+) -> Result<()> {
+    let value = if let Some(times) = found.lengths.get(&of) {
+        measured(*times)?
+    } else {
+        let begun = Instant::now();
+        let (times, last) = growth::until_settled(measured, |one| one.value, || begun.elapsed() < PATIENCE)?;
+        found.lengths.insert(of, times);
+        last
+    };
+    found.measured.push(value);
+    Ok(())
 }
 
 /// Runs a program of perftest until it could find out how fast the processor's clock runs.
-fn raw_undisturbed(runner: &mut Runner, program: &'static RawProgram, bytes: u64, times: u32) -> Result<Outcome> {
+fn raw_undisturbed(runner: &mut Runner, program: &RawProgram, bytes: u64, times: u32) -> Result<Outcome> {
     for _ in 0..TRIES {
         let (port, place) = (runner.next_port(), runner.place);
         let iterations = perftest::iterations(program.reads, bytes, place.kind) * times;
-        let line = perftest::line(program, place, bytes, iterations, port);
-        let sides = Sides { line: &line, before: "", after: "", env: Vec::new(), port };
-        let on_one_node = || Job::new(perftest::command(program, place, bytes, iterations, port));
-        let outcome = runner.both_sides(&sides, on_one_node)?;
+        let outcome = runner.both_sides(&perftest::sides(program.name, place, bytes, iterations, port))?;
         if !perftest::was_disturbed(&outcome) {
             return outcome.checked();
         }
@@ -92,18 +82,12 @@ fn raw_undisturbed(runner: &mut Runner, program: &'static RawProgram, bytes: u64
 
 /// Runs `ucx_perftest` with a test and a size.
 pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64, found: &mut Found) -> Result<()> {
-    let (place, runs) = (runner.place, [(test, bytes)]);
-    let env = mpi::ucx_environment(place);
     let measured = |times| {
-        let port = runner.next_port();
-        let (line, before) = (ucx_perftest::line(port), ucx_perftest::batch(&runs, times, place));
-        let sides = Sides { line: &line, before: &before, after: ucx_perftest::NO_BATCH, env: env.clone(), port };
-        let on_one_node = || Job { env: env.clone(), ..Job::new(ucx_perftest::command(&runs, times, place, port)) };
-        let outcome = runner.both_sides(&sides, on_one_node)?.checked().context("ucx_perftest failed")?;
-        ucx_perftest::parse(&outcome.stdout, &runs)
+        let sides = ucx_perftest::sides(test, bytes, times, runner.place, runner.next_port())?;
+        let outcome = runner.both_sides(&sides)?.checked().context("ucx_perftest failed")?;
+        ucx_perftest::parse(&outcome.stdout, test, bytes)
     };
-    found.measured.extend(long_enough(&mut found.lengths, (test.name, bytes), measured, |found| found[0].value)?);
-    Ok(())
+    long_enough((test.name, bytes), measured, found)
 }
 
 /// Compares the emulated adapter with the host's memory.

@@ -2,7 +2,7 @@
 //! Tests of two hosts: launchers that are scripts, which run what they are given on this machine.
 
 use super::*;
-use std::net::TcpListener;
+use crate::nodes::sides::tests::{listener, sides};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -47,17 +47,6 @@ impl Drop for Made {
 
 /// As ssh does: the words behind the host are one line for a shell.
 const SSH: &str = "host=$1; shift; HOST=$host exec sh -c \"$*\"";
-
-/// A port at which something listens until it is dropped.
-fn listener() -> (TcpListener, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    (listener, port)
-}
-
-fn sides(line: &str, port: u16) -> Sides<'_> {
-    Sides { line, before: "", after: "", env: vec![("WORD".to_owned(), "it's".to_owned())], port }
-}
 
 #[test]
 fn a_word_reaches_the_other_shell_as_it_is() {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program that has a server and a client: what both are started with, and the script that runs them on one node.
+//!
+//! Made by the files of perftest and of `ucx_perftest`; two hosts run them by [`super::hosts`]. Grade: setup. Tests: at the
+//! end of this file.
+
+use super::job::Job;
+
+/// The two sides of a program, which meet at a port.
+pub(crate) struct Sides {
+    /// The command line of the server; the client's has the server's host behind it.
+    pub(crate) line: String,
+    /// What the shell does before, on either host, and after.
+    pub(crate) before: String,
+    pub(crate) after: &'static str,
+    /// Of both.
+    pub(crate) env: Vec<(String, String)>,
+    /// Where they meet. A later run needs another, as the old one is not free at once.
+    pub(crate) port: u16,
+}
+
+impl Sides {
+    /// The job that starts the server, waits until it listens, and runs the client; each on a processor of its own where two
+    /// are given. What the client prints is standard output, with what the server said behind it where the client failed;
+    /// otherwise the server's is standard error: in a run both ways perftest's client adds what the server measured. A server
+    /// in the background does not hear an interrupt from the keyboard, and is ended by the script.
+    pub(crate) fn on_one_node(&self, processors: Option<[usize; 2]>) -> Job {
+        let Self { line, before, after, env, port } = self;
+        let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
+        let (client, server) = (on(0), on(1));
+        let script = format!(
+            "{before}\n\
+             log=$(mktemp)\n\
+             {server}{line} >$log 2>&1 & server=$!\n\
+             trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
+             until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
+                 kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
+                 sleep 0.02\n\
+             done\n\
+             {client}{line} 127.0.0.1; status=$?\n\
+             if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
+             wait $server; [ $status != 0 ] || cat $log >&2; rm -f $log; {after}\n\
+             exit $status\n"
+        );
+        Job { env: env.clone(), ..Job::new(["sh", "-c", &script]) }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::nodes::here::Here;
+    use crate::nodes::job;
+    use std::net::TcpListener;
+
+    /// A port at which something listens until it is dropped.
+    pub(crate) fn listener() -> (TcpListener, u16) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, port)
+    }
+
+    pub(crate) fn sides(line: &str, port: u16) -> Sides {
+        let env = vec![("WORD".to_owned(), "it's".to_owned())];
+        Sides { line: line.to_owned(), before: String::new(), after: "", env, port }
+    }
+
+    #[test]
+    fn the_client_learns_where_the_server_is_and_what_the_server_says_is_known() {
+        let (_listener, port) = listener();
+        let file = std::env::temp_dir().join(format!("ibex-bench-sides-{}", std::process::id()));
+        let run = |status: u32| {
+            let up = file.display();
+            let client = format!("until test -s {up}; do sleep 0.01; done; echo $WORD $1; exit {status}");
+            let line = format!("sh -c 'if test $1; then {client}; fi; echo server; echo up >{up}' sh");
+            let both = Sides { before: format!("up={up};"), after: "rm $up;", ..sides(&line, port) };
+            job::run(&Here, &both.on_one_node(None)).unwrap()
+        };
+        let (good, bad) = (run(0), run(3));
+        assert_eq!((good.success, good.stdout.as_str(), good.stderr.as_str()), (true, "it's 127.0.0.1\n", "server\n"));
+        assert_eq!((bad.success, bad.stdout.as_str()), (false, "it's 127.0.0.1\nthe server said:\nserver\n"));
+        assert!(!file.exists());
+    }
+}
