@@ -19,7 +19,7 @@
 // shows.
 //
 // One-sided rows use a window over the program's own memory: into one that MPI allocates, Open MPI copies through
-// shared memory when both ranks are on one node, and the transport would not be measured (see --window-memory).
+// shared memory when both ranks are on one node, and the transport would not be measured.
 //
 // Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
 #include <getopt.h>
@@ -76,7 +76,6 @@ static struct {
     bool selected[TEST_COUNT];
     double seconds_per_row; // 0: until the median has settled
     int window;
-    bool allocated; // window memory from MPI
 } options;
 
 struct row {
@@ -402,8 +401,6 @@ static void usage(FILE *to) {
             "                         until that changes the median by less than 5 %%); slow rows take longer, as\n"
             "                         each has at least %d samples\n"
             "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
-            "  --window-memory KIND   of one-sided tests: created (over malloc's memory, the default), or allocated\n"
-            "                         (by MPI)\n"
             "  --help\n",
             RATE_MOST_BYTES, LEAST_SAMPLES);
 }
@@ -460,7 +457,6 @@ static int parse_options(int argc, char **argv) {
                                           {"sizes", required_argument, NULL, 's'},
                                           {"seconds-per-row", required_argument, NULL, 'r'},
                                           {"window", required_argument, NULL, 'w'},
-                                          {"window-memory", required_argument, NULL, 'm'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option, index = 0;
@@ -486,8 +482,6 @@ static int parse_options(int argc, char **argv) {
         else if (option == 'w')
             good = (options.window = (int)strtol(optarg, &end, 10)) >= 2 && options.window <= 1024 &&
                    options.window % 2 == 0 && !*end;
-        else if (option == 'm')
-            good = (options.allocated = strcmp(optarg, "allocated") == 0) || strcmp(optarg, "created") == 0;
         else
             good = false;
         if (!good && option != '?' && rank == 0)
@@ -535,12 +529,8 @@ static void prepare(void) {
     laps = allocate(MOST_LAPS * sizeof *laps);
     if (any_one_sided) {
         MPI_Aint bytes = most ? most : 1;
-        if (options.allocated) {
-            MPI_OK(MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_memory, &window));
-        } else {
-            window_memory = allocate((size_t)bytes);
-            MPI_OK(MPI_Win_create(window_memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
-        }
+        window_memory = allocate((size_t)bytes);
+        MPI_OK(MPI_Win_create(window_memory, bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
         MPI_OK(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
         MPI_OK(MPI_Win_lock_all(0, window));
     }
@@ -550,8 +540,7 @@ static void release(void) {
     if (window != MPI_WIN_NULL) {
         MPI_OK(MPI_Win_unlock_all(window));
         MPI_OK(MPI_Win_free(&window));
-        if (!options.allocated)
-            free(window_memory);
+        free(window_memory);
     }
     free(send_buffer);
     free(receive_buffer);
