@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_EVENTS = 64, MOST_SOURCES = 256, COUNTS = 4, PERUSE_EVENTS = 17 };
+enum { MOST_EVENTS = 64, MOST_SOURCES = 256, COUNTS = 4, PERUSE_EVENTS = PERUSE_IBEX_REQ_FREE };
 
 static const char *const names[COUNTS] = {"btl_ibex_events_raised", "btl_ibex_events_delivered", "btl_ibex_events_dropped",
                                           "btl_ibex_events_late"};
@@ -115,9 +115,9 @@ static void begin_mpi_t(MPI_Comm *of, MPI_Info info) {
             register_for(i, of, info);
 }
 
-static void begin_peruse(MPI_Comm of, int first) {
+static void begin_peruse(MPI_Comm of, int first, int last) {
     OK(PERUSE_Init());
-    for (int event = first; event <= PERUSE_EVENTS; event++) {
+    for (int event = first; event <= last; event++) {
         OK(PERUSE_Event_comm_register(event, of, on_peruse_event, NULL, &handles_of_peruse[handled]));
         OK(PERUSE_Event_activate(handles_of_peruse[handled++]));
     }
@@ -129,12 +129,12 @@ static void begin(void) {
     if (way == NULL) {
         begin_mpi_t(NULL, MPI_INFO_NULL);
     } else if (strcmp(way, "peruse") == 0) {
-        begin_peruse(world, 1);
+        begin_peruse(world, 1, PERUSE_EVENTS);
     } else if (strcmp(way, "watched") == 0) {
-        begin_peruse(world, PERUSE_COMM_REQ_XFER_CONTINUE);
+        begin_peruse(world, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_CONTINUE);
     } else if (strcmp(way, "elsewhere") == 0) {
         OK(PMPI_Comm_dup(world, &elsewhere));
-        begin_peruse(elsewhere, 1);
+        begin_peruse(elsewhere, 1, PERUSE_EVENTS);
     } else {
         MPI_Info info;
         OK(PMPI_Info_create(&info));

@@ -73,7 +73,8 @@ pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
     /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those that tell little of a message that its other events do
-    /// not: its four of searches, only how long they took; of its transfers, the beginnings and what is between.
+    /// not: its four of searches, only how long they took; of its transfers, the beginnings and what is between; that
+    /// MPI frees its request, which most often is where its end is reported.
     pub(crate) fn from(value: Option<&str>) -> Chosen {
         match Wanted::from(value) {
             Wanted::Events(names) => Chosen(names),
@@ -85,7 +86,7 @@ impl Chosen {
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
-            "default" => !matches!(group(known), "searches" | "transfers"),
+            "default" => !matches!(group(known), "searches" | "transfers") && short(known) != "comm_req_free",
             name => short(known) == short(name) || group(known) == name,
         };
         let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));
@@ -207,12 +208,14 @@ mod tests {
             "ibex_new",
             "ibex_queued_end",
             "ibex_xfer_begin",
+            "ibex_comm_req_cancel",
+            "ibex_comm_req_free",
         ];
         let chosen = |text| Chosen::from(text).choose(&types);
-        assert_eq!(chosen(None), (vec![0, 1, 3, 4], vec![]));
-        assert_eq!(chosen(Some("messages")), (vec![0, 1], vec![]));
+        assert_eq!(chosen(None), (vec![0, 1, 3, 4, 6], vec![]));
+        assert_eq!(chosen(Some("messages")), (vec![0, 1, 6, 7], vec![]));
         assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));
-        assert_eq!(chosen(Some("default,searches,transfers")), chosen(Some("all")));
+        assert_eq!(chosen(Some("default,searches,transfers,comm_req_free")), chosen(Some("all")));
         assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0], vec!["mesages".to_owned()]));
     }
 

@@ -6,20 +6,20 @@
 // Rank 0 sends to rank 1. 2 ranks.
 //
 // An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
-// unexpected message, B E the transfer's begin and end, c its pieces between, C complete, N notified; of a message a arrived, i inserted
-// in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
+// unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete, N notified, F freed; of a message
+// a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-enum { EVENTS = 17, MOST = 1 << 16, LONG = 1 << 20, TAG = 7, ELEMENTS = 10, ELEMENT_TAG = 4 };
+enum { EVENTS = 19, MOST = 1 << 16, LONG = 1 << 20, TAG = 7, ELEMENTS = 10, ELEMENT_TAG = 4 };
 
-static const char letters[EVENTS + 1] = "AUPRBECNairm[]()c";
+static const char letters[EVENTS + 1] = "AUPRBECNairm[]()cXF";
 static const char *const names[EVENTS] = {
     "comm_req_activate",         "comm_req_match_unex",        "comm_req_insert_in_posted_q", "comm_req_remove_from_posted_q",
     "comm_req_xfer_begin",       "comm_req_xfer_end",          "comm_req_complete",           "comm_req_notify",
     "comm_msg_arrived",          "comm_msg_insert_in_unex_q",  "comm_msg_remove_from_unex_q", "comm_msg_match_posted_req",
     "comm_search_posted_q_begin", "comm_search_posted_q_end",  "comm_search_unex_q_begin",    "comm_search_unex_q_end",
-    "comm_req_xfer_continue",
+    "comm_req_xfer_continue",    "comm_req_cancel",            "comm_req_free",
 };
 
 // The elements, as docs/events.md lays them out.
@@ -162,7 +162,8 @@ static void elements(const void *buffer, int items, int bytes, int peer, int tag
     check_true("a request is no message", request != message);
 }
 
-static const char *const early = "A()Pa[]RmBECN", *const late = "a[]iA()rUBECN", *const sending = "ABECN";
+// Of a blocking call, whose request MPI never has, and of one that MPI frees.
+static const char *const late = "a[]iA()rUBECN", *const sending = "ABECN", *const early = "A()Pa[]RmBECNF", *const sending_on = "ABECNF";
 
 static void early_receiver(int items, int peer, int tag) {
     MPI_Request request;
@@ -195,7 +196,7 @@ static void late_receiver(int items) {
         MPI_OK(MPI_Recv(got, items, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
         elements(got, items, 4 * items, 0, TAG, true);
     }
-    expect(&tool, "late", sending, late);
+    expect(&tool, "late", sending_on, late);
     check_end_case();
 }
 
@@ -224,8 +225,82 @@ static void late_wait(void) {
     }
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_true("complete before it is asked", complete > 0 && complete < asked);
-    check_true("told after", tool.count == 1 && tool.told[0].time > asked);
-    expect(&tool, "by the wait", "N", "N");
+    check_true("told after", tool.count == 2 && tool.told[0].time > asked);
+    expect(&tool, "by the wait", "NF", "NF");
+    check_end_case();
+}
+
+// Requests that do not end by a wait for what they are for.
+static void cancelled_and_freed(void) {
+    MPI_Request request;
+    uint64_t id = 0;
+    meet();
+    tool.count = 0;
+    check_case("a receive that is cancelled");
+    if (check.rank == 1) {
+        MPI_Status status;
+        int was_cancelled = 0;
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+        MPI_OK(MPI_Cancel(&request));
+        MPI_OK(MPI_Wait(&request, &status));
+        MPI_OK(MPI_Test_cancelled(&status, &was_cancelled));
+        check_true("it was", was_cancelled);
+        elements(got, 2, 8, 0, TAG, false);
+    }
+    expect(&tool, "cancelled", "", "A()PRXCNF");
+    check_end_case();
+
+    check_case("a receive that comes too late to be cancelled");
+    if (check.rank == 1)
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+    meet();
+    if (check.rank == 1) {
+        MPI_OK(MPI_Cancel(&request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    expect(&tool, "not cancelled", sending, early);
+    check_end_case();
+
+    check_case("a receive that is freed before its message has come");
+    if (check.rank == 1) {
+        MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
+        MPI_OK(MPI_Request_free(&request));
+    }
+    meet();
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
+    meet();
+    if (check.rank == 1)
+        check_true("the same request", tool.count == 13 && tool.told[4].event.id == tool.told[12].event.id);
+    expect(&tool, "freed early", sending, "A()PFa[]RmBEC");
+    check_end_case();
+
+    check_case("a persistent request is freed by the program alone");
+    if (check.rank == 0)
+        MPI_OK(MPI_Send_init(sent, 2, MPI_INT, 1, TAG, comm, &request));
+    else
+        MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 0, TAG, comm, &request));
+    for (int round = 0; round < 2; round++) {
+        if (check.rank == 1)
+            MPI_OK(MPI_Start(&request));
+        meet();
+        if (check.rank == 0)
+            MPI_OK(MPI_Start(&request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        check_true("told", tool.count > 0);
+        id = tool.told[0].event.id;
+        expect(&tool, "a start", sending, "A()Pa[]RmBECN");
+    }
+    MPI_OK(MPI_Request_free(&request));
+    check_true("as the last start", tool.count == 1 && tool.told[0].event.id == id);
+    expect(&tool, "its end", "F", "F");
+    MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 1 - check.rank, TAG, comm, &request));
+    MPI_OK(MPI_Request_free(&request));
+    check_true("one that never began has an id", tool.count == 1 && tool.told[0].event.id > id);
+    expect(&tool, "never begun", "F", "F");
     check_end_case();
 }
 
@@ -292,7 +367,7 @@ static void waiting_in_a_buffer(void) {
     meet();
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
-    expect(&tool, "by their times", sending, early);
+    expect(&tool, "by their times", sending_on, early);
     listen_no_more(&tool);
     MPI_OK(MPI_Info_free(&info));
     check_end_case();
@@ -320,7 +395,7 @@ static void a_buffer_that_is_full(void) {
     MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
     listen_no_more(&tool);
     int told = tool.count + tool.dropped;
-    check_int("all is told or counted", MESSAGES * (int)strlen(check.rank == 0 ? sending : early), told);
+    check_int("all is told or counted", MESSAGES * (int)strlen(check.rank == 0 ? sending_on : early), told);
     MPI_OK(MPI_Info_free(&info));
     check_end_case();
 }
@@ -433,6 +508,7 @@ int main(int argc, char **argv) {
     }
     early_receiver(2, MPI_ANY_SOURCE, MPI_ANY_TAG);
     late_wait();
+    cancelled_and_freed();
     two_tools();
     listen_no_more(&everywhere);
     listen_no_more(&tool);

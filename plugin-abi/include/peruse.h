@@ -3,10 +3,10 @@
  * PERUSE 2.0 as ibex offers it: link with -libex. The names and prototypes are those of appendix A of the specification.
  *
  * Supported are the events whose name PERUSE_Query_event knows. Where ibex does the matching (--mca pml ibex) that is every event of the
- * specification, with what the caller of each request gave, and what is known of each message, and PERUSE_COMM_REQ_XFER_CONTINUE. Behind
- * that, also beneath another PML: the puts, gets and atomics of the transport, which belong to no communicator. They are shown to every
- * handle for them, with tag -1; count is in bytes, so datatype is MPI_BYTE. docs/peruse.md has every field and id, and what ibex does
- * where the specification leaves it open or says two things.
+ * specification, with what the caller of each request gave, and what is known of each message; and PERUSE_COMM_REQ_XFER_CONTINUE,
+ * PERUSE_IBEX_REQ_CANCEL and PERUSE_IBEX_REQ_FREE. Behind that, also beneath another PML: the puts, gets and atomics of the transport,
+ * which belong to no communicator. They are shown to every handle for them, with tag -1; count is in bytes, so datatype is MPI_BYTE.
+ * docs/peruse.md has every field and id, and what ibex does where the specification leaves it open or says two things.
  */
 #ifndef PERUSE_H
 #define PERUSE_H
@@ -71,6 +71,8 @@ enum {
     PERUSE_COMM_SEARCH_UNEX_Q_END,
     PERUSE_FIRST_CUSTOM_EVENT,
     PERUSE_COMM_REQ_XFER_CONTINUE = PERUSE_FIRST_CUSTOM_EVENT,
+    PERUSE_IBEX_REQ_CANCEL,
+    PERUSE_IBEX_REQ_FREE,
     PERUSE_IBEX_PUT_STARTED,
     PERUSE_IBEX_PUT_COMPLETE,
     PERUSE_IBEX_GET_STARTED,

@@ -2,10 +2,11 @@
 //! The matching events, which the PML raises: requests, messages and searches.
 //!
 //! They are the last rows of the table (`table.rs`), after those that the engine raises. They have the names of
-//! PERUSE's events, in the order of their numbers, and the same elements ([`MatchingEvent`]), as in PERUSE's
-//! specification; the last one, which PERUSE lacks, has others ([`ProtocolEvent`]). No site of the engine tests for
-//! their listeners, so they have no bit in the mask; the PML delivers them itself (`direct.rs`). Path: setup, but for
-//! [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain data. Tests: `tests/table.rs`.
+//! PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`, and the same elements
+//! ([`MatchingEvent`]), as in PERUSE's specification; the last one, which PERUSE lacks, has others ([`ProtocolEvent`]).
+//! No site of the engine tests for their listeners, so they have no bit in the mask; the PML delivers them itself
+//! (`direct.rs`). Path: setup, but for [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain
+//! data. Tests: `tests/table.rs`.
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, Words, displacements, extent};
 use super::instance::EventInstance;
@@ -113,7 +114,7 @@ const fn element(element_type: ElementType, name: &'static str, help: &'static s
 }
 
 /// Name, level, and what it tells.
-static NAMES: [(&str, u8, &str); 18] = [
+static NAMES: [(&str, u8, &str); 20] = [
     ("comm_req_activate", 2, "A call begins a send or a receive."),
     ("comm_req_match_unex", 2, "A receive matches an unexpected message."),
     ("comm_req_insert_in_posted_q", 2, "A receive enters the posted receive queue."),
@@ -154,6 +155,12 @@ static NAMES: [(&str, u8, &str); 18] = [
         "comm_req_xfer_continue",
         3,
         "A fragment of a message, neither the first nor the last, is sent or in place; a read of it, not the last, has completed.",
+    ),
+    ("comm_req_cancel", 2, "A receive is cancelled: `MPI_Cancel` has come before its message."),
+    (
+        "comm_req_free",
+        2,
+        "MPI frees a request: in the wait or test that reports its completion, or in `MPI_Request_free`. If it is not complete its other events follow. A blocking call has no request of MPI's, and no such event.",
     ),
     (
         "comm_req_protocol",

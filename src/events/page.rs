@@ -14,9 +14,10 @@ pub fn markdown() -> String {
         "# Events\n\n\
          Tools see each event as `ibex_NAME`. The former names `btl_ibex_NAME` still work in this version, for the last time.\n\
          Events whose names begin with `comm` occur where ibex does the matching (`--mca pml ibex`). Except for the last one, those\n\
-         that begin with `comm_` are PERUSE's without the prefix `PERUSE_` (docs/peruse.md gives their meaning and order). `xfer_` and\n\
-         `msg_` events tell the same transfers by the adapter's clock. Below another PML, such as `ob1`, they tell of what that PML hands\n\
-         to the transport, its own headers among the bytes: which message of MPI's it belongs to is not known there. The level says\n\
+         that begin with `comm_` are PERUSE's without the prefix `PERUSE_` (docs/peruse.md gives their meaning and order);\n\
+         `comm_req_cancel` and `comm_req_free` are `PERUSE_IBEX_REQ_CANCEL` and `PERUSE_IBEX_REQ_FREE`. `xfer_` and `msg_` events tell\n\
+         the same transfers by the adapter's clock. Below another PML, such as `ob1`, they tell of what that PML hands to the\n\
+         transport, its own headers among the bytes: which message of MPI's it belongs to is not known there. The level says\n\
          who needs the event: 1 to 3 users, 4 to 6 tuning, 7 to 9 developers of ibex. The clock says which clock stamps the event.\n\
          Even if it is the adapter's, the host stamps the event if the adapter does not stamp completions, or if ibex read the\n\
          timestamp so late that the adapter's clock may have wrapped since; the event's source tells which clock it was.\n\

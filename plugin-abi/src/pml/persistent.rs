@@ -171,13 +171,15 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         let r = unsafe { &mut *request.as_ptr() };
         // It may be freed by its callback, which is called before it is complete.
         if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
-            if !r.base().req_persistent {
-                // SAFETY: P3; its communicator lives, as it has a reference. Its caller knows that it is done.
-                unsafe { watch::request(r, Event::Notify) };
+            // SAFETY: P3; its communicator lives, as it has a reference. P1: finished, or was never begun, and MPI frees
+            // it.
+            unsafe {
+                watch::freed(r, true);
+                finish::give_back(state, request);
             }
-            // SAFETY: P1: finished, or was never begun, and MPI frees it.
-            unsafe { finish::give_back(state, request) };
         } else {
+            // SAFETY: P3; its communicator lives, as it has a reference.
+            unsafe { watch::freed(r, false) };
             r.owner = Owner::Nobody;
         }
         sys::OPAL_SUCCESS

@@ -502,6 +502,7 @@ pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
         // SAFETY: P1: in no queue any more, and not finished; P3.
         unsafe {
             watch::request(r, Event::RemovePosted);
+            watch::request(r, Event::Cancel);
             finish::note(r, &outcome);
             r.base().req_status._cancelled = 1;
             finish(state, request);

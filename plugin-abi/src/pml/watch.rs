@@ -7,9 +7,9 @@
 //! listens (`listening.rs`); a short message that is listened to has a short way of its own, which has its listeners at
 //! hand ([`Listeners::tell`]).
 //!
-//! A request has a number for tools from the first event of it that is told until its caller is told of its end; a
-//! message from its arrival until it is matched; a search for itself. No number is used again. Grade: pending; [`tell`]
-//! is on the way of a message that is listened to. Threads: who has entered the PML. Tests:
+//! A request has a number for tools from the first event of it that is told until its caller is told of its end, or has
+//! freed it; a message from its arrival until it is matched; a search for itself. No number is used again. Grade:
+//! pending; [`tell`] is on the way of a message that is listened to. Threads: who has entered the PML. Tests:
 //! `hw-tests/tools/peruse_requests.c`.
 
 use std::ffi::c_int;
@@ -62,6 +62,23 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
                 introduce_itself(request, number());
             }
             listeners.tell(event, request.id, &mut request.spec);
+        }
+    }
+}
+
+/// MPI frees a request. If that is complete its caller knows so: by this, or of a persistent one by its wait.
+///
+/// # Safety
+/// P3: the PML is entered; the request's communicator lives.
+#[inline(always)]
+pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
+    // SAFETY: P3; its communicator lives, and the listeners are its.
+    unsafe {
+        if let Some(listeners) = Listeners::of(request.comm()) {
+            if is_complete && !request.base().req_persistent {
+                tell(listeners, request, Event::Notify);
+            }
+            tell(listeners, request, Event::Free);
         }
     }
 }

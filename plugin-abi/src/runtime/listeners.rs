@@ -47,6 +47,8 @@ pub(crate) enum Event {
     SearchUnexpectedBegin,
     SearchUnexpectedEnd,
     XferContinue,
+    Cancel,
+    Free,
     /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
     Protocol,
     /// One of those before that are of a transfer, or an arrival, with what the engine's events tell of it; PERUSE has
@@ -56,11 +58,11 @@ pub(crate) enum Event {
 
 impl Event {
     /// All, in the order of their numbers.
-    pub(crate) const ALL: [Event; 19] = {
+    pub(crate) const ALL: [Event; 21] = {
         use Event::{
-            Activate, Arrived, Complete, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected, Notify,
-            Protocol, RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd, SearchUnexpectedBegin,
-            SearchUnexpectedEnd, Transfer, XferBegin, XferContinue, XferEnd,
+            Activate, Arrived, Cancel, Complete, Free, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected,
+            Notify, Protocol, RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd,
+            SearchUnexpectedBegin, SearchUnexpectedEnd, Transfer, XferBegin, XferContinue, XferEnd,
         };
         [
             Activate,
@@ -80,6 +82,8 @@ impl Event {
             SearchUnexpectedBegin,
             SearchUnexpectedEnd,
             XferContinue,
+            Cancel,
+            Free,
             Protocol,
             Transfer,
         ]

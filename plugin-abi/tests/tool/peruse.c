@@ -61,6 +61,8 @@ static const struct {
     EVENT(PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN),
     EVENT(PERUSE_COMM_SEARCH_UNEX_Q_END),
     EVENT(PERUSE_COMM_REQ_XFER_CONTINUE),
+    EVENT(PERUSE_IBEX_REQ_CANCEL),
+    EVENT(PERUSE_IBEX_REQ_FREE),
     EVENT(PERUSE_IBEX_PUT_STARTED),
     EVENT(PERUSE_IBEX_PUT_COMPLETE),
     EVENT(PERUSE_IBEX_GET_STARTED),
@@ -75,7 +77,7 @@ static int nothing_comes;
 
 static int is_supported(int event)
 {
-    return event > PERUSE_COMM_REQ_XFER_CONTINUE;
+    return event >= PERUSE_IBEX_PUT_STARTED;
 }
 
 /* No two of one kind are alike. */
@@ -146,7 +148,7 @@ static void queries(void)
         EXPECT(PERUSE_ERR_EVENT, query_event(wrong_names[i], &event));
         HOLDS(event == PERUSE_EVENT_INVALID);
     }
-    static const int wrong_events[] = {PERUSE_EVENT_INVALID, -1, PERUSE_FIRST_CUSTOM_EVENT + 7, 1000};
+    static const int wrong_events[] = {PERUSE_EVENT_INVALID, -1, PERUSE_IBEX_ACC_COMPLETE + 1, 1000};
     for (size_t i = 0; i < sizeof wrong_events / sizeof *wrong_events; ++i)
         EXPECT(PERUSE_ERR_EVENT, query_event_name(wrong_events[i], &name));
     EXPECT(PERUSE_SUCCESS, query_queue_event_scope(&scope));

@@ -52,13 +52,13 @@ const fn of_transport(number: c_int, name: &'static CStr, event_type: TypeId, op
     SupportedEvent { number, name, raised_by: RaisedBy::Transport(event_type, operation) }
 }
 
-static FIRED: [SupportedEvent; 23] = [
-    of_transport(CUSTOM + 1, c"PERUSE_IBEX_PUT_STARTED", PutStarted::TYPE, PUT),
-    of_transport(CUSTOM + 2, c"PERUSE_IBEX_PUT_COMPLETE", PutComplete::TYPE, PUT),
-    of_transport(CUSTOM + 3, c"PERUSE_IBEX_GET_STARTED", GetStarted::TYPE, GET),
-    of_transport(CUSTOM + 4, c"PERUSE_IBEX_GET_COMPLETE", GetComplete::TYPE, GET),
-    of_transport(CUSTOM + 5, c"PERUSE_IBEX_ACC_STARTED", AtomicStarted::TYPE, ACC),
-    of_transport(CUSTOM + 6, c"PERUSE_IBEX_ACC_COMPLETE", AtomicComplete::TYPE, ACC),
+static FIRED: [SupportedEvent; 25] = [
+    of_transport(CUSTOM + 3, c"PERUSE_IBEX_PUT_STARTED", PutStarted::TYPE, PUT),
+    of_transport(CUSTOM + 4, c"PERUSE_IBEX_PUT_COMPLETE", PutComplete::TYPE, PUT),
+    of_transport(CUSTOM + 5, c"PERUSE_IBEX_GET_STARTED", GetStarted::TYPE, GET),
+    of_transport(CUSTOM + 6, c"PERUSE_IBEX_GET_COMPLETE", GetComplete::TYPE, GET),
+    of_transport(CUSTOM + 7, c"PERUSE_IBEX_ACC_STARTED", AtomicStarted::TYPE, ACC),
+    of_transport(CUSTOM + 8, c"PERUSE_IBEX_ACC_COMPLETE", AtomicComplete::TYPE, ACC),
     of_message(1, c"PERUSE_COMM_REQ_ACTIVATE", Event::Activate),
     of_message(2, c"PERUSE_COMM_REQ_MATCH_UNEX", Event::MatchUnexpected),
     of_message(3, c"PERUSE_COMM_REQ_INSERT_IN_POSTED_Q", Event::InsertPosted),
@@ -68,6 +68,8 @@ static FIRED: [SupportedEvent; 23] = [
     of_message(6, c"PERUSE_COMM_REQ_XFER_END", Event::XferEnd),
     of_message(7, c"PERUSE_COMM_REQ_COMPLETE", Event::Complete),
     of_message(8, c"PERUSE_COMM_REQ_NOTIFY", Event::Notify),
+    of_message(CUSTOM + 1, c"PERUSE_IBEX_REQ_CANCEL", Event::Cancel),
+    of_message(CUSTOM + 2, c"PERUSE_IBEX_REQ_FREE", Event::Free),
     of_message(9, c"PERUSE_COMM_MSG_ARRIVED", Event::Arrived),
     of_message(10, c"PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", Event::InsertUnexpected),
     of_message(11, c"PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q", Event::RemoveUnexpected),

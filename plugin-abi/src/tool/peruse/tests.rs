@@ -25,7 +25,10 @@ unsafe extern "C" {
 }
 
 /// `PERUSE_IBEX_PUT_STARTED`
-const PUT_STARTED: c_int = 18;
+const PUT_STARTED: c_int = 20;
+
+/// `PERUSE_IBEX_PUT_COMPLETE`
+const PUT_COMPLETE: c_int = 21;
 
 fn world() -> Comm {
     static INIT: Once = Once::new();
@@ -113,7 +116,7 @@ fn callbacks_see_events_while_the_window_is_open() {
 fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
     let _alone = crate::tool::tests::alone();
     let told = Mutex::new(Vec::new());
-    let handle = registered(19, world(), &told);
+    let handle = registered(PUT_COMPLETE, world(), &told);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     let bytes = 1 << 40;
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 3, bytes, peer: 0, ..PutComplete::default() });
