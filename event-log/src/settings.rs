@@ -54,7 +54,7 @@ fn group(name: &str) -> &'static str {
         "calls"
     } else if begins(&["communicator_"]) {
         "communicators"
-    } else if begins(&["put_", "get_", "atomic_"]) {
+    } else if begins(&["put_", "get_", "atomic_", "flush_"]) {
         "operations"
     } else if begins(&["connection_"]) {
         "connections"
@@ -67,6 +67,11 @@ fn group(name: &str) -> &'static str {
     }
 }
 
+/// Whether an event of a group that is recorded by default is not.
+fn is_left_out(name: &str) -> bool {
+    matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
+}
+
 /// Which events are recorded.
 #[derive(Debug)]
 pub(crate) struct Chosen(Vec<String>);
@@ -74,7 +79,8 @@ pub(crate) struct Chosen(Vec<String>);
 impl Chosen {
     /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those that tell little of a message that its other events do
     /// not: its four of searches, only how long they took; of its transfers, the beginnings and what is between; that
-    /// MPI frees its request, which most often is where its end is reported.
+    /// MPI frees its request, which most often is where its end is reported. Nor how long one-sided operations are waited
+    /// for: their own ends say that.
     pub(crate) fn from(value: Option<&str>) -> Chosen {
         match Wanted::from(value) {
             Wanted::Events(names) => Chosen(names),
@@ -86,7 +92,7 @@ impl Chosen {
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
-            "default" => !matches!(group(known), "searches" | "transfers") && short(known) != "comm_req_free",
+            "default" => !matches!(group(known), "searches" | "transfers") && !is_left_out(known),
             name => short(known) == short(name) || group(known) == name,
         };
         let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));
@@ -210,13 +216,15 @@ mod tests {
             "ibex_xfer_begin",
             "ibex_comm_req_cancel",
             "ibex_comm_req_free",
+            "ibex_flush_started",
+            "ibex_flush_complete",
         ];
         let chosen = |text| Chosen::from(text).choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4, 6], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1, 6, 7], vec![]));
         assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));
-        assert_eq!(chosen(Some("default,searches,transfers,comm_req_free")), chosen(Some("all")));
-        assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0], vec!["mesages".to_owned()]));
+        assert_eq!(chosen(Some("default,searches,transfers,comm_req_free,operations")), chosen(Some("all")));
+        assert_eq!(chosen(Some("mesages,xfer_end,operations")), (vec![0, 8, 9], vec!["mesages".to_owned()]));
     }
 
     #[test]

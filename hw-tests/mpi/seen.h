@@ -41,6 +41,12 @@ struct atomic {
     uint32_t kind, peer, status;
 };
 
+// Of ibex_flush_*.
+struct flush {
+    uint64_t operation;
+    uint32_t peer, port;
+};
+
 // Of ibex_connection_established.
 struct connection {
     uint32_t peer, port, queue_pair, remote_queue_pair;
@@ -48,12 +54,13 @@ struct connection {
 
 enum kind {
     BEGIN, CONTINUE, END, ARRIVED, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, CONNECTED,
-    KINDS
+    FLUSH_STARTED, FLUSH_COMPLETE, KINDS
 };
 static const char *const seen_names[KINDS] = {
     "ibex_xfer_begin",     "ibex_xfer_continue",   "ibex_xfer_end",     "ibex_msg_arrived",
     "ibex_put_started",    "ibex_put_complete",    "ibex_get_started",  "ibex_get_complete",
     "ibex_atomic_started", "ibex_atomic_complete", "ibex_connection_established",
+    "ibex_flush_started",  "ibex_flush_complete",
 };
 
 struct seen {
@@ -64,6 +71,7 @@ struct seen {
         struct arrival arrival;
         struct operation operation;
         struct atomic atomic;
+        struct flush flush;
         struct connection connection;
         unsigned char bytes[96];
     } data;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The ends of puts, gets and atomics are of the adapter's time where it stamps completions, whoever finds them: a flush, or a call that
-// waits for a message meanwhile; whether the tool listens from before the operations on, or to something else as well. Rank 0 works on the
-// memory of rank 1. 2 ranks.
+// waits for a message meanwhile; whether the tool listens from before the operations on, or to something else as well. A flush is told,
+// and ends after the operations that it waits for. Rank 0 works on the memory of rank 1. 2 ranks.
 #include <ibex_mpi_t.h>
 
 #include "../mpi/seen.h"
@@ -98,6 +98,66 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
     check_end_case();
 }
 
+// The place of the first event of this kind from a place on, of this number unless that is 0; the end of all where there is none.
+static int next(int kind, uint64_t number, int from) {
+    while (from < seen_count(&tool) && (tool.all[from].kind != kind || (number && tool.all[from].data.operation.operation != number)))
+        from++;
+    return from;
+}
+
+// The put that was started at a place is over before the next wait that begins after it.
+static void is_waited_for(int put) {
+    int flush = next(FLUSH_STARTED, 0, put), all = seen_count(&tool);
+    int over = flush < all ? next(FLUSH_COMPLETE, tool.all[flush].data.flush.operation, flush) : all;
+    int done = next(PUT_COMPLETE, tool.all[put].data.operation.operation, put);
+    check_true("a wait begins and ends, and so does the put", over < all && done < all);
+    if (over < all && done < all) {
+        MPI_Count host = 0, error = 0;
+        check_int("time", MPI_SUCCESS, ibex_source_to_host(tool.all[done].source, tool.all[done].timestamp, &host, &error));
+        check_true("the put is over before the wait", host - error <= tool.all[over].timestamp);
+    }
+}
+
+static void flushes_are_told(void) {
+    const unsigned kinds = 1u << PUT_STARTED | 1u << PUT_COMPLETE | 1u << FLUSH_STARTED | 1u << FLUSH_COMPLETE;
+    static unsigned char memory[BYTES];
+    int flushes = 0, puts = 0;
+    check_case("a flush begins, and ends after what it waits for");
+    if (check.rank == 0) {
+        seen_listen(&tool, MOST_EVENTS, kinds, MPI_INFO_NULL);
+        for (int round = 0; round < ROUNDS; round++) {
+            MPI_OK(MPI_Put(memory, BYTES / 2, MPI_BYTE, 1, 8, BYTES / 2, MPI_BYTE, window));
+            by_flush();
+        }
+        seen_stop(&tool);
+        for (int i = 0; i < seen_count(&tool); i++) {
+            const struct seen *seen = &tool.all[i];
+            if (seen->kind == PUT_STARTED && seen->data.operation.bytes == BYTES / 2) {
+                puts++;
+                is_waited_for(i);
+            }
+            if (seen->kind != FLUSH_STARTED)
+                continue;
+            const struct flush *flush = &seen->data.flush;
+            int end = next(FLUSH_COMPLETE, flush->operation, i);
+            flushes++;
+            check_true("on the host's clock", is_of_host[seen->source]);
+            check_true("of all peers or of the one", flush->peer == UINT32_MAX || flush->peer == 1);
+            check_int("a number of its own", seen_count(&tool), next(FLUSH_STARTED, flush->operation, i + 1));
+            check_true("it ends", end < seen_count(&tool));
+            if (end < seen_count(&tool)) {
+                check_true("after it has begun", seen->timestamp <= tool.all[end].timestamp);
+                check_true("as what has begun", memcmp(flush, &tool.all[end].data.flush, sizeof *flush) == 0);
+            }
+        }
+        check_int("puts", ROUNDS, puts);
+        check_true("each of the program's is told", flushes >= ROUNDS);
+        free(tool.all);
+    }
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
     static unsigned char memory[8 + BYTES] __attribute__((aligned(8)));
     int provided;
@@ -114,6 +174,7 @@ int main(int argc, char **argv) {
         ends_are_stamped("a receive is waited for", by_wait, kinds);
         ends_are_stamped("a probe looks", by_probe, kinds);
     }
+    flushes_are_told();
     MPI_OK(MPI_Win_unlock_all(window));
     MPI_OK(MPI_Win_free(&window));
     MPI_OK(MPI_T_finalize());

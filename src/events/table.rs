@@ -268,7 +268,8 @@ table_with_transfers! {
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The rank of the other process in the job.";
     }
-    AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4, "An atomic operation has completed, or has failed."
+    AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4,
+        "An atomic operation has completed, or has failed. The host's clock stamps one of an adapter that has none: the process that has the memory has done it and answered."
     {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address of the former value in this process.";
@@ -277,6 +278,21 @@ table_with_transfers! {
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
+    }
+
+    FlushStarted = flush_started: stamp Host, bound "", level 4,
+        "Open MPI begins to wait until one-sided operations are over, as `MPI_Win_flush`, `MPI_Win_unlock` and `MPI_Win_fence` do: for each of them at least once."
+    {
+        operation: U64 "The number of the wait in this process: the same in both its events, and not soon reused.";
+        peer: U32 "The rank in the job of the process whose operations Open MPI waits for; 4294967295: of all.";
+        port: U32 "The index of the port, among those of this process, whose operations it waits for.";
+    }
+    FlushComplete = flush_complete: stamp Host, bound "", level 4,
+        "The operations are over, and Open MPI knows it of each, or that the job ends."
+    {
+        operation: U64 "The number of the wait in this process: the same in both its events, and not soon reused.";
+        peer: U32 "The rank in the job of the process whose operations Open MPI waits for; 4294967295: of all.";
+        port: U32 "The index of the port, among those of this process, whose operations it waits for.";
     }
 
     // Connections.

@@ -8,15 +8,19 @@
 //! A request and its answer are messages of the BTL with a tag of ours (`atomic_message`). What waits for an answer has a
 //! record of the module's ([`Operation`]), so that a flush waits for it; the message names it by a number, which is
 //! looked up when it comes back. What cannot be done, or cannot be answered, ends the job with a reason, as it does with
-//! an adapter's atomics: osc/rdma would take the result for what was there. Called by Open MPI as [`super::atomic`] is.
-//! Grade: pending. Threads: any. Tests: `hw-tests/mpi/rma_atomics.c` and `rma_outside.c` on adapters without atomics.
+//! an adapter's atomics: osc/rdma would take the result for what was there. Tools are told of them as of an adapter's, by
+//! the host's clock. Called by Open MPI as [`super::atomic`] is. Grade: pending. Threads: any. Tests:
+//! `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without atomics.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use engine::events::{self, HostTimestamp};
+use engine::peer::PeerName;
 use engine::transport::{EndpointId, Port};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
@@ -29,6 +33,7 @@ use super::endpoint::endpoint;
 use super::module::Module;
 use super::operation::{CallbackArguments, Operation};
 use super::send::btl_send;
+use super::watch::{self, Kind, Watched};
 use super::{descriptor, loss};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
@@ -121,33 +126,63 @@ unsafe extern "C" fn btl_atomic_cswap(
 /// M1, M3; `address` is 8 bytes of a window of the peer, or of this process where it `is_own`.
 unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_own: bool, word: Word) -> c_int {
     fence(name, sys::OPAL_ERROR, || {
+        let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
+        let me = modex::from_openmpi(me.name());
         if is_own {
+            let watched = watched(&call, address, word, || Some(me));
             // SAFETY: M3; 8 bytes of this process. Told before this returns: osc/rdma of 4.1 crashes where 1 says so.
             unsafe {
                 write_result(&call, done(address, word));
                 call.call(sys::OPAL_SUCCESS);
             }
+            if let Some((watched, moment)) = watched {
+                watch::started(&watched, moment);
+                watch::done(&watched, Ok(()), None);
+            }
             return sys::OPAL_SUCCESS;
         }
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(call.btl) };
-        let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let watched = watched(&call, address, word, || module.peer_name(endpoint(call.peer)));
         let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let operation = state.operations.take();
         // SAFETY: just taken, ours alone.
-        unsafe { (&raw mut (*operation.as_ptr()).call).write(call) };
+        unsafe {
+            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: watched.is_some(), ..call });
+            if let Some((watched, _)) = watched {
+                (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
+            }
+        }
         drop(state);
         waiting().insert(number, Waiting(operation));
-        let from = modex::from_openmpi(me.name());
-        let code = send(module, call.peer, &Message { word, number, address, from, port: module.index() });
+        let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index() });
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: this module's, and just taken out of the table.
             unsafe { give_back(module, operation) };
             return code;
         }
+        if let Some((watched, moment)) = watched {
+            watch::started(&watched, moment);
+        }
         sys::OPAL_SUCCESS
     })
+}
+
+/// What tools are told of an atomic that begins now, if one listens.
+fn watched(
+    call: &CallbackArguments,
+    remote: u64,
+    word: Word,
+    peer: impl FnOnce() -> Option<PeerName>,
+) -> Option<(Watched, HostTimestamp)> {
+    if !events::has_interest() {
+        return None;
+    }
+    let kind = if matches!(word, Word::Swap { .. }) { Kind::CompareSwap } else { Kind::FetchAdd };
+    let (operation, local) = (watch::operation_number(), call.local_address.addr() as u64);
+    let (bytes, peer) = (OPERAND as u64, watch::rank(peer()));
+    Some((Watched { kind, operation, local, remote, bytes, peer }, events::host_timestamp()))
 }
 
 /// # Safety
@@ -280,11 +315,16 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
 fn answered(number: u64, value: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
     // SAFETY: taken out of the table, so ours alone.
-    let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: under way until now; told once. M1: its module's, which the answer need not have come by.
+    let &Operation { call, watched, .. } = unsafe { operation.as_ref() };
+    // SAFETY: under way until now; told once.
     unsafe {
         write_result(&call, value);
         call.call(sys::OPAL_SUCCESS);
-        give_back(Module::from_raw(call.btl), operation);
     }
+    if call.is_watched {
+        // SAFETY: `is_watched` says that it was written.
+        watch::done(unsafe { watched.assume_init_ref() }, Ok(()), None);
+    }
+    // SAFETY: taken out of the table, and Open MPI was told. M1: its module's, which the answer need not have come by.
+    unsafe { give_back(Module::from_raw(call.btl), operation) };
 }

@@ -4,43 +4,66 @@
 //! osc/rdma asks for it wherever a program waits for one-sided operations (`MPI_Win_flush`, `MPI_Win_unlock`,
 //! `MPI_Win_fence`): it polls this one port, where `opal_progress` would call all that Open MPI has. btl.h does not ask
 //! that Open MPI was told of each when it returns. Here it was: osc/rdma forgets what a get without a buffer of its own
-//! belongs to. Grade: hot. Threads: any. Tests: `hw-tests/mpi/rma_transfer.c`, `hw-tests/mpi/rma_atomics.c`.
+//! belongs to. Grade: hot. Threads: any. Tests: `hw-tests/mpi/rma_transfer.c`, `hw-tests/mpi/rma_atomics.c`,
+//! `hw-tests/tools/mpi_t_operations.c`.
 
 use std::ffi::c_int;
 
+use engine::events::{self, FlushComplete, FlushStarted};
 use ibex_ffi::openmpi::sys;
 
+use super::endpoint::endpoint;
 use super::module::Module;
 use super::progress::progress_one;
+use super::watch;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::idle::Idle;
+use crate::runtime::watch::SAFETY;
 
 /// `btl_flush`. Of one endpoint, too, it waits for the operations of all, as btl.h allows.
 pub(crate) unsafe extern "C" fn btl_flush(
     btl: *mut sys::mca_btl_base_module_t,
-    _peer: *mut sys::mca_btl_base_endpoint_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
 ) -> c_int {
     fence("btl_flush", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        if module.is_others_turn() {
-            // SAFETY: nothing is entered.
-            unsafe { sys::opal_progress() };
-        }
-        let mut idle = Idle::new();
-        loop {
-            let count = progress_one(module);
-            // `None` would be a call from within an engine call, and those do not call back.
-            if module.enter().is_none_or(|state| state.operations.are_over()) {
-                return sys::OPAL_SUCCESS;
-            }
-            if guard::broken() {
-                // `btl_progress` reports it, and Open MPI ends the job.
-                return sys::OPAL_ERROR;
-            }
-            if count == 0 {
-                idle.nothing_happened();
-            }
-        }
+        if events::has_interest() { wait_watched(module, peer) } else { wait(module) }
     })
+}
+
+#[inline(always)]
+fn wait(module: &Module) -> c_int {
+    if module.is_others_turn() {
+        // SAFETY: nothing is entered.
+        unsafe { sys::opal_progress() };
+    }
+    let mut idle = Idle::new();
+    loop {
+        let count = progress_one(module);
+        // `None` would be a call from within an engine call, and those do not call back.
+        if module.enter().is_none_or(|state| state.operations.are_over()) {
+            return sys::OPAL_SUCCESS;
+        }
+        if guard::broken() {
+            // `btl_progress` reports it, and Open MPI ends the job.
+            return sys::OPAL_ERROR;
+        }
+        if count == 0 {
+            idle.nothing_happened();
+        }
+    }
+}
+
+/// [`wait`] while a tool listens.
+#[cold]
+#[inline(never)]
+fn wait_watched(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t) -> c_int {
+    let operation = watch::operation_number();
+    let peer = if peer.is_null() { u32::MAX } else { watch::rank(module.peer_name(endpoint(peer))) };
+    let port = module.index().into();
+    events::raise(SAFETY, || FlushStarted { operation, peer, port });
+    let code = wait(module);
+    events::raise(SAFETY, || FlushComplete { operation, peer, port });
+    code
 }

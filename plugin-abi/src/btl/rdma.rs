@@ -121,7 +121,7 @@ impl RdmaRequest {
             local: self.local_address.addr() as u64,
             remote: ends.remote.addr,
             bytes: self.size as u64,
-            peer: port.peer_name(ends.to).map_or(u32::MAX, |name| name.rank),
+            peer: watch::rank(port.peer_name(ends.to)),
         };
         // SAFETY: just taken, ours alone.
         unsafe {

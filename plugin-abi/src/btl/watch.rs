@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the sites of the BTL do while a tool listens: puts, gets and atomics, and the messages that it carries.
+//! What the sites of the BTL do while a tool listens: puts, gets, atomics and the waits for them, and the messages that it
+//! carries.
 //!
 //! A site is one comparison ([`engine::events::has_interest`]). A message here is what the layer above hands to
 //! `btl_send`, with that layer's header among its bytes: the transport does not know which message of MPI's it belongs
@@ -10,6 +11,7 @@ use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, PutComplete,
     PutStarted, SourceId, XferBegin, XferEnd,
 };
+use engine::peer::PeerName;
 use engine::transport::Failed;
 use ibex_ffi::verbs::Status;
 
@@ -35,13 +37,23 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     pub(crate) kind: Kind,
-    /// Its token, which is not soon reused.
+    /// Its token, which is not soon reused, or [`operation_number`].
     pub(crate) operation: u64,
     pub(crate) local: u64,
     pub(crate) remote: u64,
     pub(crate) bytes: u64,
     /// The rank of the other process in the job.
     pub(crate) peer: u32,
+}
+
+/// The number of an operation that has no token. Odd, as those are.
+pub(crate) fn operation_number() -> u64 {
+    number() | 1
+}
+
+/// The rank in the job of the other process; of one that is not known that of none.
+pub(crate) fn rank(name: Option<PeerName>) -> u32 {
+    name.map_or(u32::MAX, |name| name.rank)
 }
 
 /// An operation was taken up, and posted after `moment`.

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use engine::events::{
     AtomicComplete, AtomicStarted, CommunicatorCreated, CommunicatorFreed, ConnectionBegin, ConnectionEstablished,
-    ConnectionFailed, DeviceAsync, GetComplete, GetStarted, MATCHING_TYPES, MatchingEvent, MsgArrived, Payload,
-    PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady, RegistrationEvict, RegistrationMiss, TABLE,
-    TypeId, XferBegin, XferContinue,
+    ConnectionFailed, DeviceAsync, FlushComplete, FlushStarted, GetComplete, GetStarted, MATCHING_TYPES, MatchingEvent,
+    MsgArrived, Payload, PutComplete, PutStarted, QueuedBegin, QueuedEnd, ReceiverNotReady, RegistrationEvict,
+    RegistrationMiss, TABLE, TypeId, XferBegin, XferContinue,
 };
 
 use super::*;
@@ -137,6 +137,7 @@ fn a_copy_of_an_event_of_any_type_fits_a_buffer_that_ends_with_its_last_element(
     }
     are_copied! {
         XferBegin XferContinue XferEnd MsgArrived PutStarted PutComplete GetStarted GetComplete AtomicStarted AtomicComplete
+        FlushStarted FlushComplete
         ConnectionBegin ConnectionEstablished ConnectionFailed QueuedBegin QueuedEnd ReceiverNotReady
         RegistrationMiss RegistrationEvict DeviceAsync PortAsync CommunicatorCreated CommunicatorFreed
     }
