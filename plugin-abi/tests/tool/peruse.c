@@ -162,6 +162,12 @@ static void queries(void)
     EXPECT(PERUSE_ERR_PARAMETER, query_queue_event_scope(NULL));
 }
 
+/* What libibverbs and its providers read. */
+static const char *const verbs_variables[] = {"RDMAV_FORK_SAFE", "IBV_SHOW_WARNINGS", "VERBS_LOG_LEVEL", "MLX_QP_ALLOC_TYPE",
+                                              "MLX4_DEVICE_FATAL_CLEANUP", "MLX5_CQE_SIZE", "HUGE_CQ", "CXGB4_MA_WR", "T5_ENABLE_WC",
+                                              "QELR_DP_LEVEL"};
+enum { VERBS_VARIABLES = sizeof verbs_variables / sizeof *verbs_variables };
+
 /* How often a string is in the environment that is told. */
 static int told(const char *text)
 {
@@ -183,7 +189,11 @@ static void environment(void)
     HOLDS(told("OMPI_MCA_mpi_show_handle_leaks=0") == 1);
     HOLDS(told("IBEX_BYTES=\xff\xfe=\x80") == 1);
     HOLDS(told("PRTE_MCA_prte_verbose=0") == 1);
-    HOLDS(told("RDMAV_FORK_SAFE=0") == 1);
+    for (size_t i = 0; i < VERBS_VARIABLES; ++i) {
+        char text[64];
+        snprintf(text, sizeof text, "%s=0", verbs_variables[i]);
+        HOLDS(told(text) == 1);
+    }
     HOLDS(told("OF_ANOTHER=1") == 0);
     setenv("IBEX_LATER", "1", 1);
     HOLDS(told("IBEX_LATER=1") == 0);
@@ -444,7 +454,8 @@ int main(int argc, char **argv)
     setenv("IBEX_BYTES", "\xff\xfe=\x80", 1);
     setenv("OF_ANOTHER", "1", 1);
     setenv("PRTE_MCA_prte_verbose", "0", 1);
-    setenv("RDMAV_FORK_SAFE", "0", 1);
+    for (size_t i = 0; i < VERBS_VARIABLES; ++i)
+        setenv(verbs_variables[i], "0", 1);
     constants();
     before(PERUSE_ERR_MPI_INIT);
     MPI_Init(&argc, &argv);

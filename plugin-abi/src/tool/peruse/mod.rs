@@ -74,7 +74,10 @@ impl<T> Lasting<T> {
 /// The environment that affects the library: what Open MPI, its process managers, ibex, UCX, and libibverbs with its
 /// providers read.
 fn environment() -> &'static Lasting<LastingText> {
-    const READ: [&str; 10] = ["IBEX_", "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "UCX_", "IBV_", "RDMAV_", "MLX5_"];
+    const READ: [&str; 17] = [
+        "IBEX_", "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "UCX_", "IBV_", "RDMAV_", "VERBS_", "MLX_", "MLX4_",
+        "MLX5_", "HUGE_", "CXGB4_", "T5_", "QELR_",
+    ];
     static ENVIRONMENT: OnceLock<Lasting<LastingText>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let is_read = |name: &OsStr| READ.iter().any(|start| name.as_encoded_bytes().starts_with(start.as_bytes()));
