@@ -11,7 +11,7 @@ mod event_handle;
 mod lock;
 mod supported;
 #[cfg(test)]
-mod tests;
+pub(in crate::tool) mod tests;
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStringExt as _;

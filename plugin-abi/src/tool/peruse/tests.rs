@@ -30,7 +30,7 @@ const PUT_STARTED: c_int = 20;
 /// `PERUSE_IBEX_PUT_COMPLETE`
 const PUT_COMPLETE: c_int = 21;
 
-fn world() -> Comm {
+pub(in crate::tool) fn world() -> Comm {
     static INIT: Once = Once::new();
     INIT.call_once(|| {
         // SAFETY: once in this process, without arguments.
