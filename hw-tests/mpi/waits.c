@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Waits that are planted, of each kind, after computing, and messages for which nobody waits: for a recorder beside the
-// program. For each message, under a tag of its own, rank 0 prints what somebody who looks at the trace must find:
+// Waits that are planted, of each kind, after computing: for a recorder beside the program. For each message, under a tag
+// of its own, rank 0 prints what somebody who looks at the trace must find:
 //
 //     planted TAG KIND LEAST MOST LOST
 //
@@ -204,10 +204,13 @@ static void no_progress(int tag) {
     check_end_case();
 }
 
-static void nobody_waits(int tag) {
+// The message waits; only an adapter can tell.
+static void late_wait(int tag) {
     begin_case("the message comes while the receiver computes");
+    long moment;
     if (check.rank == 0) {
         hear();
+        moment = now();
         send(tag, SHORT);
         say();
     } else {
@@ -215,9 +218,10 @@ static void nobody_waits(int tag) {
         say();
         hear();
         compute(LATE);
+        moment = now();
         wait_for(request);
     }
-    plant_nothing(tag);
+    plant(tag, "late_wait", 0, moment);
     check_end_case();
 }
 
@@ -273,7 +277,7 @@ int main(int argc, char **argv) {
     late_receiver(6, false);
     late_receiver(7, true);
     no_progress(8);
-    nobody_waits(9);
+    late_wait(9);
     both_compute(10);
     polls(11);
     MPI_OK(MPI_Win_free(&window));

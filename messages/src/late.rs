@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits of one process for another: [`Job::message_waits`].
+//! Waits of one process for another, and of messages for their program: [`Job::message_waits`].
 //!
 //! A process waits only inside an MPI call, and for a message only inside the call that completed its request. A
 //! process that computes does not wait. By Scalasca's definitions:
@@ -9,6 +9,10 @@
 //!   Only for synchronous sends and rendezvous: a sender does not wait for a message that is copied or sent at once;
 //! - *no progress*: the same, but after both have been called, while the receiver is outside MPI, and before or after
 //!   the transfer: steps that need the receiver's processor do not progress meanwhile.
+//!
+//! A message waits for its program: a *late wait*, from when the receive has been called and the data is there, until the
+//! receiver is in the call that completes the receive. The adapter's timestamps tell when the data came, also while the
+//! receiver computed; without them a message comes when the receiver polls.
 //!
 //! If one call waits for several messages, the longest wait counts (Scalasca's rule for `MPI_Waitall`), so that the
 //! waits of a kind never exceed the call. A process that polls (`MPI_Test`) does not wait. A wait shorter than the
@@ -35,7 +39,8 @@ struct Waited {
 }
 
 impl Job {
-    /// The waits in MPI calls, each with the index of its message, in that order. Empty if no calls are recorded.
+    /// The waits in MPI calls, and late waits, each with the index of its message, in that order. Empty if no calls are
+    /// recorded.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);
@@ -47,6 +52,7 @@ impl Job {
                 all.extend(waited.map(|(call, wait)| Waited { message: place, call, wait }));
             };
             add(receive.call, self.late_sender(send, receive));
+            add(receive.call, self.late_wait(message, receive));
             if self.needs_its_receiver(message, send, receive) {
                 add(send.call, self.late_receiver(message, send, receive));
                 for wait in self.no_progress(message, send, receive, &times) {
@@ -80,6 +86,15 @@ impl Job {
         }
         let from = call.begun.max(send.activated?);
         Some(Wait { kind: WaitKind::LateReceiver, from, to: called.min(end(call, send)) })
+    }
+
+    fn late_wait(&self, message: &Message, receive: &ReceiveSide) -> Option<Wait> {
+        let there = match message.protocol? {
+            Protocol::Inline | Protocol::Copied => receive.arrived,
+            _ => receive.ended,
+        };
+        let (from, to) = (there?.max(receive.activated?), self.call(receive.call)?.begun);
+        Some(Wait { kind: WaitKind::LateWait, from, to })
     }
 
     /// One wait for each time that the receiver was outside MPI.

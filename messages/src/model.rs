@@ -220,8 +220,8 @@ pub struct ReceiveSide {
     pub call: Option<u32>,
 }
 
-/// The reason of a wait. The first three are waits in an MPI call, as Scalasca defines them; `late.rs` says when each
-/// begins and ends.
+/// The reason of a wait. The first three are waits in an MPI call, as Scalasca defines them; `late.rs` says when they
+/// and late waits begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
@@ -231,6 +231,9 @@ pub enum WaitKind {
     LateReceiver,
     /// The sender waits, both have been called, but the receiver is outside MPI, so the message makes no progress.
     NoProgress,
+    /// The message waits: its data is at the receiver, which has called its receive and does not ask for it yet. No
+    /// process waits.
+    LateWait,
     /// A connection in progress.
     Connection,
     /// Room in a queue of the adapter.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The longest wait for each message: late senders and receivers from MPI calls, the rest from the sender's connections
-//! and queues.
+//! The longest wait for each message: late senders and receivers and late waits from MPI calls, the rest from the sender's
+//! connections and queues. A late wait counts only where no process waited.
 //!
 //! Called by `columns.rs`. Tests: below.
 
@@ -33,9 +33,7 @@ impl Waits {
         let mut in_calls: HashMap<usize, Wait> = HashMap::new();
         for (place, wait) in job.message_waits() {
             let longest = in_calls.entry(place).or_insert(wait);
-            if wait.to.since(wait.from) > longest.to.since(longest.from) {
-                *longest = wait;
-            }
+            *longest = [*longest, wait].into_iter().max_by_key(weight).unwrap_or(wait);
         }
         Waits { in_calls, connecting, queued: queued(job) }
     }
@@ -51,8 +49,13 @@ impl Waits {
         let connection = within(&self.connecting, WaitKind::Connection);
         let queue = within(&self.queued, WaitKind::Queue);
         let all = self.in_calls.get(&place).copied().into_iter().chain(connection).chain(queue);
-        all.filter(|wait| wait.from < wait.to).max_by_key(|wait| wait.to.since(wait.from))
+        all.filter(|wait| wait.from < wait.to).max_by_key(weight)
     }
+}
+
+/// A wait of a process counts before a late wait, and then the longer one.
+fn weight(wait: &Wait) -> (bool, i64) {
+    (wait.kind != WaitKind::LateWait, wait.to.since(wait.from))
 }
 
 /// Stretches in which requests wait, by rank and peer.
@@ -101,12 +104,13 @@ mod tests {
     #[test]
     fn the_longest_wait_in_mpi_calls_counts() {
         let job = Job::synthetic(4, 500, 3);
-        let (waits, took) = (Waits::of(&job), |wait: Wait| wait.to.since(wait.from));
+        let waits = Waits::of(&job);
         let mut longest = vec![None; job.messages.len()];
         for (place, wait) in job.message_waits() {
-            longest[place] = longest[place].max(Some(took(wait)));
+            longest[place] = longest[place].max(Some((wait.kind != WaitKind::LateWait, wait.to.since(wait.from))));
         }
-        let found = job.messages.iter().enumerate().map(|(place, message)| waits.longest(place, message).map(took));
+        let found = |(place, message)| waits.longest(place, message).map(|wait| weight(&wait));
+        let found = job.messages.iter().enumerate().map(found);
         assert!(found.eq(longest) && !job.message_waits().is_empty());
     }
 

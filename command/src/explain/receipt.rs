@@ -172,6 +172,7 @@ impl fmt::Display for Receipt {
             "late sender",
             "late receiver",
             "no progress",
+            "late wait",
         ];
         let rows = self.pairs.iter().map(|pair| {
             let wait = |kind| pair.waits.get(&kind).copied().map_or_else(String::new, duration);
@@ -190,9 +191,10 @@ impl fmt::Display for Receipt {
                 wait(WaitKind::LateSender),
                 wait(WaitKind::LateReceiver),
                 wait(WaitKind::NoProgress),
+                wait(WaitKind::LateWait),
             ]
         });
-        writeln!(f, "{}\n", table(&names, &[2, 3, 4, 10, 11, 12, 13], rows))?;
+        writeln!(f, "{}\n", table(&names, &[2, 3, 4, 10, 11, 12, 13, 14], rows))?;
         let names = [
             "rank",
             "host",

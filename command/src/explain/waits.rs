@@ -126,6 +126,7 @@ fn meaning(kind: WaitKind) -> &'static str {
         WaitKind::LateSender => "the receiver waits in MPI; the sender has not called its send",
         WaitKind::LateReceiver => "the sender waits in MPI; the receiver has not called its receive",
         WaitKind::NoProgress => "the sender waits in MPI; the receiver has called its receive, but is outside MPI",
+        WaitKind::LateWait => "nobody waits; the message is there, and the receiver has not asked for it yet",
         WaitKind::Connection => "the sender has no connection yet",
         WaitKind::Queue => "the adapter has no room for the sender's request",
     }

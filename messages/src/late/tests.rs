@@ -64,7 +64,7 @@ fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
     job.message_waits().into_iter().map(of).collect()
 }
 
-use WaitKind::{LateReceiver, LateSender, NoProgress};
+use WaitKind::{LateReceiver, LateSender, LateWait, NoProgress};
 
 /// Both have called, and computed until 300; the message is announced, and read then.
 const COMPUTING: Planted = Planted {
@@ -140,8 +140,37 @@ fn a_receiver_that_has_called_its_receive_and_computes_makes_no_progress() {
     job.calls.push(call(1, (150, 170)));
     assert_eq!(
         waits(&job),
-        [(LateReceiver, 20, 50), (NoProgress, 50, 52), (NoProgress, 110, 150), (NoProgress, 170, 300)]
+        [
+            (LateReceiver, 20, 50),
+            (NoProgress, 50, 52),
+            (NoProgress, 110, 150),
+            (LateWait, 110, 300),
+            (NoProgress, 170, 300)
+        ]
     );
+}
+
+#[test]
+fn a_message_waits_from_its_arrival_until_its_receiver_asks_for_it() {
+    let eager = Planted { protocol: Protocol::Inline, sender: (20, 22), done: 21, ..COMPUTING };
+    let arrived = |called: i64, arrived: i64| {
+        let mut job = Planted { called, ..eager }.job();
+        job.messages[0].receive.as_mut().unwrap().arrived = at(arrived);
+        waits(&job)
+    };
+    assert_eq!(arrived(10, 24), [(LateWait, 24, 300)]);
+    assert_eq!(arrived(200, 24), [(LateWait, 200, 300)], "unexpected before");
+    assert_eq!(arrived(10, 302), [], "the receiver polls, and then knows of it");
+    assert_eq!(arrived(301, 24), [], "a blocking receive asks at once");
+    // What is announced is not there yet.
+    let mut announced = COMPUTING.job();
+    announced.messages[0].receive.as_mut().unwrap().arrived = at(24);
+    assert_eq!(waits(&announced), []);
+    // No time is known at which the program asked.
+    let mut tested = Planted { transfer: (100, 110), ..COMPUTING }.job();
+    assert_eq!(waits(&tested), [(LateWait, 110, 300)]);
+    tested.messages[0].receive.as_mut().unwrap().call = None;
+    assert_eq!(waits(&tested), []);
 }
 
 #[test]

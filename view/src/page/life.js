@@ -66,9 +66,12 @@ function sendPhases(life) {
 
 function receivePhases(life) {
   const matched = life.matched ?? life.put ?? life.filled;
+  // The adapter tells that it came while the program computed.
+  const came = life.posted !== undefined && life.arrived < matched ? Math.max(life.arrived, life.posted) : matched;
   return joined([
     ["prepare", life.requested, life.posted ?? undefined, "until the receive is posted"],
-    ["wait", life.posted, matched, "posted: waits for the message"],
+    ["wait", life.posted, came, "posted: waits for the message"],
+    ["untold", came < matched ? came : undefined, matched, "arrived: until the program enters MPI"],
     ["wait", life.unexpected ?? undefined, matched, "unexpected: waits for its receive"],
     ["prepare", matched, life.put, "until the first bytes are in place"],
     ["transfer", life.put ?? matched, life.filled ?? life.received, "the bytes arrive in place"],

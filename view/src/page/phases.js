@@ -4,7 +4,7 @@
 /// More messages than this have no bars.
 const MOST_BARS = 400;
 const PHASES = {
-  prepare: "prepare", wait: "wait for the other side", transfer: "transfer", finish: "finish", untold: "done, not asked for",
+  prepare: "prepare", wait: "wait for the other side", transfer: "transfer", finish: "finish", untold: "not asked for",
 };
 
 /// The bars of messages: `{ place, side, lane, from, to, phases, top, height }`; nothing until their lives are read.

@@ -10,11 +10,13 @@ const REASONS = [
   "flow control of the receiver", "a limit of the adapter", "the receiver is the sender", "the receiver is on this host",
   "reason not recorded",
 ];
-const WAITS = ["nothing", "late sender", "late receiver", "no progress", "connection", "queue"];
+const WAITS = ["nothing", "late sender", "late receiver", "no progress", "late wait", "connection", "queue"];
 const WAIT_MEANS = [
   "no process waited for it", "the receiver waited in MPI, and the send had not been called",
   "the sender waited in MPI, and the receive had not been called",
-  "the sender waited in MPI, and the receiver had called its receive but was outside MPI", "the connection was being made", "no room in a queue of the adapter",
+  "the sender waited in MPI, and the receiver had called its receive but was outside MPI",
+  "no process waited; it was there, and the receiver had not asked for it yet", "the connection was being made",
+  "no room in a queue of the adapter",
 ];
 const INCIDENTS = [
   "request queued", "request posted from the queue", "receiver not ready", "memory registered", "memory deregistered",
