@@ -33,6 +33,8 @@ struct arrival {
 struct operation {
     uint64_t operation, local, remote, bytes;
     uint32_t peer, status;
+    // Of get_complete alone, behind what it shares with put_complete.
+    uint64_t request;
 };
 
 // Of ibex_atomic_*.

@@ -6,15 +6,16 @@
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-enum { MESSAGES = 40, LONGEST = 3 << 20, READ_SIZE = 1 << 20, NAMES = 7, SENT = 0, RECEIVED = 1, SIDES = 2 };
+enum { MESSAGES = 40, LONG = 60000, LONGEST = 3 << 20, READ_SIZE = 1 << 20, NAMES = 9, SENT = 0, RECEIVED = 1, SIDES = 2 };
 static const char *const names[NAMES] = {"ibex_comm_req_xfer_begin", "ibex_comm_req_xfer_end", "ibex_comm_msg_arrived",
                                          "ibex_xfer_begin",          "ibex_xfer_continue",     "ibex_xfer_end",
-                                         "ibex_msg_arrived"};
-enum { REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED };
-static const int lengths[] = {0, 8, 3000, 60000, LONGEST};
+                                         "ibex_msg_arrived",         "ibex_get_started",       "ibex_get_complete"};
+enum { REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED, READ_STARTED, READ_COMPLETE };
+static const int lengths[] = {0, 8, 3000, LONG, LONGEST};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static MPI_Comm comm;
+static bool is_stamped;
 
 // The first elements of the types (docs/events.md).
 struct transfer {
@@ -34,8 +35,14 @@ struct matching {
     int32_t peer, tag, operation;
     uint32_t context;
 };
+struct read {
+    uint64_t operation, local, remote, bytes;
+    uint32_t peer, status;
+    uint64_t request;
+};
 union element {
     struct transfer transfer;
+    struct read read;
     struct arrived arrived;
     struct matching matching;
     unsigned char bytes[128];
@@ -49,10 +56,44 @@ static struct side {
 } sides[SIDES][MESSAGES];
 static bool is_of_port[256];
 
+// The reads of messages: under way, and done, by receive.
+enum { READS = 4096 };
+static struct read under_way[READS];
+static int reads_under_way, reads_done;
+static struct { uint64_t request, bytes; } was_read[MESSAGES];
+
 // A step that a port's source tells has come by a port; it was dealt with by a thread, whose source is the host's.
 static void check_by(bool is_by_port, uint32_t port, uint32_t thread) {
     check_true("a port of its source's", !is_by_port || port != UINT32_MAX);
     check_true("a thread's source", thread < 256 && !is_of_port[thread]);
+}
+
+// A read is posted by this process, and done by its adapter: the same one, once.
+static void on_read(const struct read *read, bool is_complete, bool is_by_port) {
+    check_true("a read of a message", read->request != 0);
+    check_int("it is the host that posts, and the adapter that completes", is_complete && is_stamped, is_by_port);
+    check_int("process that is read from", 1 - check.rank, read->peer);
+    check_true("no longer than the caller has said", read->bytes > 0 && read->bytes <= READ_SIZE);
+    int place = 0;
+    while (place < reads_under_way && under_way[place].operation != read->operation)
+        place++;
+    check_int("a read that is done was posted, and one that is posted has a number of its own", is_complete, place < reads_under_way);
+    if (!is_complete) {
+        if (place < READS)
+            under_way[reads_under_way++] = *read;
+        return;
+    }
+    const struct read *posted = &under_way[place];
+    check_int("status", 0, read->status);
+    check_true("of the same memory", posted->local == read->local && posted->remote == read->remote && posted->bytes == read->bytes);
+    under_way[place] = under_way[--reads_under_way];
+    for (place = 0; place < reads_done && was_read[place].request != read->request; place++)
+        ;
+    if (place == MESSAGES)
+        return check_fail("reads of more messages than there are");
+    reads_done += place == reads_done;
+    was_read[place].request = read->request;
+    was_read[place].bytes += read->bytes;
 }
 
 static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
@@ -64,6 +105,8 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
     check_int("timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
     bool is_matching = kind <= MESSAGE, is_by_port = source >= 0 && source < 256 && is_of_port[source];
+    if (kind >= READ_STARTED)
+        return on_read(&element.read, kind == READ_COMPLETE, is_by_port);
     int tag = is_matching ? element.matching.tag : kind == ARRIVED ? element.arrived.tag : element.transfer.tag;
     if (tag < 0 || tag >= MESSAGES)
         return;
@@ -110,7 +153,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         side->ends_by_port = is_by_port;
 }
 
-static int kinds[NAMES] = {REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED};
+static int kinds[NAMES] = {REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED, READ_STARTED, READ_COMPLETE};
 static MPI_T_event_registration registrations[NAMES];
 
 static void listen(void) {
@@ -154,7 +197,7 @@ static void exchange(void) {
 int main(int argc, char **argv) {
     int provided;
     check_start(&argc, &argv, 2);
-    bool is_stamped = argc > 1 && strcmp(argv[1], "stamped") == 0;
+    is_stamped = argc > 1 && strcmp(argv[1], "stamped") == 0;
     check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     listen();
@@ -173,6 +216,16 @@ int main(int argc, char **argv) {
             check_true("the message's number", side->message == side->named_message);
         }
     }
+    check_end_case();
+    check_case("each long message was read whole, and nothing else was");
+    check_int("reads under way", 0, reads_under_way);
+    for (int tag = 0; tag < MESSAGES; tag++) {
+        int length = lengths[tag % LENGTHS], place = 0;
+        while (place < reads_done && was_read[place].request != sides[RECEIVED][tag].request)
+            place++;
+        check_int("bytes that were read", length >= LONG ? length : 0, place < reads_done ? (long long)was_read[place].bytes : 0);
+    }
+    check_int("messages that were read", 2 * MESSAGES / LENGTHS, reads_done);
     check_end_case();
     check_case("what a completion has brought is told by the adapter's clock, and what is posted by the host's");
     for (int tag = 0; tag < MESSAGES && is_stamped; tag++) {

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::event_type::TypeId;
-use super::table::{MsgArrived, Payload, RAISED, XferBegin, XferContinue, XferEnd};
+use super::table::{GetComplete, GetStarted, MsgArrived, Payload, RAISED, XferBegin, XferContinue, XferEnd};
 
 /// Something is in a buffer, or was lost.
 pub(super) const BUFFERS: u64 = 1 << 31;
@@ -40,6 +40,9 @@ const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferEnd::TYPE.index()
     | 1 << MsgArrived::TYPE.index();
 
+/// The types of messages, and of what a receiver reads of them.
+const TRANSFER_TYPES: u64 = MESSAGE_TYPES | 1 << GetStarted::TYPE.index() | 1 << GetComplete::TYPE.index();
+
 /// Of the types with a listener: those with a registration for immediate delivery of adapter-stamped events, and those
 /// with one for delivery by timestamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +68,13 @@ impl InterestMask {
     #[inline]
     pub const fn has_messages(self) -> bool {
         self.0 & MESSAGE_TYPES != 0
+    }
+
+    /// Whether message events, or those of RDMA reads, have a listener.
+    #[must_use]
+    #[inline]
+    pub const fn has_transfers(self) -> bool {
+        self.0 & TRANSFER_TYPES != 0
     }
 
     /// Whether any of these types has a listener; a bit each, at its index in the table.

@@ -242,13 +242,15 @@ table_with_transfers! {
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
     }
-    GetStarted = get_started: stamp Host, bound "", level 4, "ibex accepts an RDMA read."
+    GetStarted = get_started: stamp Host, bound "", level 4,
+        "ibex posts an RDMA read: a one-sided operation, or of a message, from the sender's memory to the receiver's."
     {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address in this process to which the bytes go.";
         remote: U64 "The address of the bytes in the peer's memory.";
         bytes: U64 "The number of bytes.";
         peer: U32 "The rank of the other process in the job.";
+        request: U64 "The number of the receive whose message it reads, as in the `xfer` events; 0: a one-sided operation.";
     }
     GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read has completed, or has failed."
     {
@@ -258,6 +260,7 @@ table_with_transfers! {
         bytes: U64 "The number of bytes.";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
+        request: U64 "The number of the receive whose message it reads, as in the `xfer` events; 0: a one-sided operation.";
     }
     AtomicStarted = atomic_started: stamp Host, bound "", level 4, "ibex accepts an atomic operation on memory of a peer."
     {

@@ -124,11 +124,14 @@ impl Striping {
         self.failed.extend(lane.under_way.pop_back());
     }
 
-    /// The oldest read of a lane has failed, and with it the lane: the other lanes are to be asked for their next.
-    pub fn failed(&mut self, lane: usize) {
+    /// The oldest read of a lane has failed, and with it the lane: the other lanes are to be asked for their next. Which
+    /// that was, `None` where none is under way.
+    pub fn failed(&mut self, lane: usize) -> Option<Part> {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
-        self.failed.extend(lane.under_way.pop_front());
+        let part = lane.under_way.pop_front();
+        self.failed.extend(part);
+        part
     }
 
     /// Whether reads of any lane are under way, failed lanes included: its memory is the adapter's as long.

@@ -115,6 +115,8 @@ impl Pass {
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
             Kind::Transfer(transfer) => self.transfers.see(transfer, seen, time),
+            // A part of a message, which its transfer tells.
+            Kind::Started(_) | Kind::Complete(_) if seen.value(other::REQUEST) != 0 => {}
             Kind::Started(which) => self.operation_begins(which, seen, time),
             Kind::Complete(which) => self.operation_ends(which, seen, time),
             Kind::Connection(stage) => self.connection(stage, seen, time),

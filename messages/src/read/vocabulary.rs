@@ -136,6 +136,7 @@ pub(crate) mod other {
     pub(crate) const REMOTE: usize = 6;
     pub(crate) const WAITING: usize = 7;
     pub(crate) const EVENT: usize = 8;
+    pub(crate) const REQUEST: usize = 9;
 }
 
 /// Of calls of MPI.
@@ -149,7 +150,7 @@ const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "por
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
 const TRANSFER: &[&str] = &["message", "context", "direction"];
 const OTHER: &[&str] =
-    &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event"];
+    &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event", "request"];
 const CALL: &[&str] = &["call", "number"];
 
 /// Names of types without the prefix, what they tell, and their elements.

@@ -65,7 +65,7 @@ pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
     let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer };
     match watched.kind {
         Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),
-        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer }),
+        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer, request: 0 }),
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }
@@ -82,7 +82,7 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp)
     let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status };
     match watched.kind {
         Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
-        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status }),
+        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status, request: 0 }),
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }

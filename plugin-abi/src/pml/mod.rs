@@ -83,3 +83,4 @@ mod transmit;
 mod unexpected;
 mod variables;
 mod watch;
+mod watched_reads;

@@ -20,6 +20,7 @@ use super::link::Link;
 use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
+use super::watched_reads::WatchedReads;
 use super::{announcing, flight, passage, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
@@ -46,12 +47,13 @@ pub(crate) unsafe fn begin(
     let Some(registered) = registered else { return false };
     r.link = link;
     let reading = Reading::new(wanted, rail.read_limit, MOST);
-    r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered };
     // SAFETY: P1: a receive that is not finished, and is being read from here on; P3.
     unsafe {
         watch::begins_by(r, Bytes::None.posted(), |r| {
             Some(passage::by(pml, r.link, (Protocol::Read, Reason::Size), 1))
         });
+        let watched = WatchedReads::of(r, memory.address, wanted);
+        r.transfer = Transfer::Reading { state: reading, sender, from: memory, registered, watched };
         post(rail, state, request);
     }
     true
@@ -64,13 +66,19 @@ pub(crate) unsafe fn begin(
 unsafe fn post(rail: &Rail, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading { state: reading, from, registered, .. } = &mut r.transfer else { return };
+    let Transfer::Reading { state: reading, from, registered, watched, .. } = &mut r.transfer else { return };
     let Some(mut port) = rail.enter() else { return };
     while let Some(part) = reading.next_part() {
+        if let Some(watched) = watched {
+            watched.started(part);
+        }
         let (to, from) = ((r.extent.start, registered.lkey()), RemoteSpan { addr: from.address, rkey: from.key });
         // SAFETY: R3: within what is registered under that key until the last read is done; R2, P2: the adapter's till
         // then.
         if !unsafe { transmit::read(&mut port, r.link, part, to, from, request) } {
+            if let Some(watched) = watched {
+                watched.refused(part);
+            }
             transmit::failed(state);
             return;
         }
@@ -94,9 +102,12 @@ pub(crate) unsafe fn read_done(
         // SAFETY: P1: it was a read of this receive, which is read by several ports.
         return unsafe { striped::read_done(pml, state, request, rail, outcome) };
     }
-    let Transfer::Reading { state: reading, sender, registered, .. } = &mut r.transfer else { return };
+    let Transfer::Reading { state: reading, sender, registered, watched, .. } = &mut r.transfer else { return };
     let Some(rail) = pml.rails().get(r.link.rail()) else { return };
-    let Part { offset, length } = reading.done();
+    let part @ Part { offset, length } = reading.done();
+    if let Some(watched) = watched {
+        watched.done(part, outcome);
+    }
     let (moved, is_last) = (Bytes::Of { offset, length: u64::from(length) }.completed(), reading.is_done());
     if outcome.is_err() {
         transmit::failed(state);

@@ -8,6 +8,7 @@ use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;
 
 use super::link::Link;
+use super::watched_reads::WatchedReads;
 use crate::runtime::memory::Registered;
 
 /// The shortest message that is read by several ports, bytes: two reads of the least length.
@@ -25,6 +26,7 @@ pub(crate) struct Reads {
     pub(crate) from: Link,
     /// Where the data begins.
     pub(crate) address: u64,
+    pub(crate) watched: Option<Box<WatchedReads>>,
 }
 
 /// A port that reads.

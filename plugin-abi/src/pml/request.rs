@@ -18,6 +18,7 @@ use ibex_ffi::openmpi::sys;
 use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
 use super::reads::{OfRail, Reads};
+use super::watched_reads::WatchedReads;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
@@ -64,7 +65,13 @@ pub(crate) enum Transfer {
     /// Pieces are being sent. `is_starved`: it waits for a send buffer ([`super::instance::State::starved`]).
     Sending { state: Sending, receiver: TransferId, is_starved: bool },
     /// The message is being read.
-    Reading { state: Reading, sender: TransferId, from: Memory, registered: Registered },
+    Reading {
+        state: Reading,
+        sender: TransferId,
+        from: Memory,
+        registered: Registered,
+        watched: Option<Box<WatchedReads>>,
+    },
     /// The message is being read by several ports.
     Striped(Box<Reads>),
     /// The shared-memory BTL reads the message.

@@ -25,6 +25,7 @@ use super::passage::{Passage, Protocol, Reason};
 use super::reads::{Lane, Reads, SHORTEST};
 use super::request::{Request, Transfer};
 use super::transfers::{Bytes, Moved};
+use super::watched_reads::WatchedReads;
 use super::{flight, moving, passage, pieces, rails, routing, transmit, watch};
 
 /// Reads of a message that are posted to a port at a time.
@@ -68,11 +69,15 @@ pub(crate) unsafe fn begin(
         .map(|rail| (rail.port().attributes().mbps, piece.min(rail.read_limit)))
         .collect();
     let striping = Striping::new(wanted, &weights, MOST);
-    let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address };
+    let reads = Reads { state: striping, lanes, sender, from: link, address: memory.address, watched: None };
     r.transfer = Transfer::Striped(Box::new(reads));
     // SAFETY: P1: a receive that is not finished, and is read by several ports from here on; P3.
     unsafe {
         watch::begins_by(r, Bytes::None.posted(), |r| read_by(pml, r));
+        let watched = WatchedReads::of(r, memory.address, wanted);
+        if let Transfer::Striped(reads) = &mut r.transfer {
+            reads.watched = watched;
+        }
         post(pml, state, request);
     }
     true
@@ -115,11 +120,11 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Striped(reads) = &mut r.transfer else { return };
-    let Reads { state: striping, lanes, address, .. } = &mut **reads;
-    let mut at = 0;
+    let Reads { state: striping, lanes, address, watched, .. } = &mut **reads;
+    let (start, watched, mut at) = (r.extent.start, watched.as_deref(), 0);
     while let Some(lane) = lanes.get(at) {
         // SAFETY: P1: a receive that is being read, into where its data starts, from where the sender has announced it.
-        let is_posted = unsafe { post_on(pml, striping, (at, lane), r.extent.start, *address, request) };
+        let is_posted = unsafe { post_on(pml, striping, (at, lane), (start, *address), watched, request) };
         // What a lane could not take is left to the others, those before included.
         at = if is_posted { at + 1 } else { 0 };
     }
@@ -172,16 +177,22 @@ unsafe fn post_on(
     pml: &Pml,
     striping: &mut Striping,
     (at, lane): (usize, &Lane),
-    start: *mut u8,
-    address: u64,
+    (start, address): (*mut u8, u64),
+    watched: Option<&WatchedReads>,
     request: NonNull<Request>,
 ) -> bool {
     let Some(mut port) = pml.rails().get(lane.link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = striping.next_part(at) {
+        if let Some(watched) = watched {
+            watched.started(part);
+        }
         let (to, from) = ((start, lane.registered.lkey()), RemoteSpan { addr: address, rkey: lane.key });
         // SAFETY: R3: within what is registered under that key until the last read is done; R2, P2: the adapter's till
         // then.
         if !unsafe { transmit::read(&mut port, lane.link, part, to, from, request) } {
+            if let Some(watched) = watched {
+                watched.refused(part);
+            }
             striping.refused(at);
             return false;
         }
@@ -206,13 +217,18 @@ pub(crate) unsafe fn read_done(
     let Some(at) = reads.lanes.iter().position(|lane| lane.link.rail() == rail) else { return };
     if outcome.is_err() {
         let failed = reads.lanes[at].link;
-        reads.state.failed(at);
+        if let (Some(part), Some(watched)) = (reads.state.failed(at), &reads.watched) {
+            watched.done(part, outcome);
+        }
         if !moving::goes_on(pml, state, failed) {
             transmit::failed(state);
             return;
         }
     } else {
         let part = reads.state.done(at).unwrap_or(Part { offset: 0, length: 0 });
+        if let Some(watched) = &reads.watched {
+            watched.done(part, outcome);
+        }
         let moved = Bytes::Of { offset: part.offset, length: u64::from(part.length) }.completed();
         if reads.state.is_done() {
             // SAFETY: P1: a receive that is read by several ports, and this was the last read.

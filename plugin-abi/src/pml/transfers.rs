@@ -77,7 +77,7 @@ pub(crate) fn completion() -> Option<Completed> {
 ///
 /// # Safety
 /// `comm` is a live communicator, which the PML was told of.
-unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
+pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
     // SAFETY: a live communicator, which the PML was told of, and has a member of this rank.
     unsafe {
         if !Communicator::of(comm).has(rank) {

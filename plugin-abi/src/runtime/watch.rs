@@ -7,7 +7,9 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use engine::events::{self, RegistrationEvict, RegistrationMiss, Safety};
+use engine::events::{self, EventGroup, RegistrationEvict, RegistrationMiss, Safety};
+
+use super::listeners::Completed;
 
 /// What callbacks must be fit for in a call of Open MPI's: MPI is on the stack.
 pub(crate) const SAFETY: Safety = Safety::MpiRestricted;
@@ -73,6 +75,15 @@ pub(crate) fn serve() {
         events::deliver_pending(Safety::None);
     } else {
         events::deliver_due(SAFETY);
+    }
+}
+
+/// Events of a face that is entered, so that callbacks run when it has been left: with the adapter's stamp where a
+/// completion has brought them, else as of this moment of the host's clock.
+pub(crate) fn stage(group: EventGroup, by: Option<Completed>) {
+    match by.and_then(|by| by.stamp) {
+        Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
+        None => group.stage(SAFETY),
     }
 }
 

@@ -2,7 +2,7 @@
 //! Transfers of a face that does the matching, as events of the engine: `ibex_msg_arrived`, `ibex_xfer_begin`,
 //! `ibex_xfer_continue`, `ibex_xfer_end`.
 //!
-//! While a tool is registered for any of them, on whatever communicator, a listener of all communicators gives them to
+//! While a tool is registered for any of them, or for RDMA reads, which have the numbers of their requests, on whatever communicator, a listener of all communicators gives them to
 //! the engine, on the source of the port whose completion has brought them, or of the thread. The engine finds who is
 //! registered for which communicator. Called by `registration.rs` where registrations come and go. Grade: setup; [`tell`]
 //! is called where a transfer is told of, inside the raising face. Threads: any; [`tell`] one at a time. Tests:
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use engine::events::{self, EventGroup, MsgArrived, XferBegin, XferContinue, XferEnd};
 
 use crate::runtime::listeners::{self, Event, Listener, Spec, Step, TransferSpec};
-use crate::runtime::watch::{self, SAFETY};
+use crate::runtime::watch;
 
 /// Its handle, which no registration has.
 const HANDLE: i64 = -1;
@@ -25,7 +25,7 @@ static LISTENS: Mutex<bool> = Mutex::new(false);
 
 /// To be called when a registration has got a callback, or was freed. The caller holds no lock that a callback takes.
 pub(super) fn follow() {
-    let wanted = events::interest().has_messages();
+    let wanted = events::interest().has_transfers();
     let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
     if wanted == *listens {
         return;
@@ -83,10 +83,6 @@ unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) ->
         Step::Continues => group.add(|| transfer!(XferContinue, request, told, port)),
         Step::Ends => group.add(|| transfer!(XferEnd, request, told, port)),
     }
-    // The face is entered: callbacks run when it has been left.
-    match told.completed.and_then(|by| by.stamp) {
-        Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
-        None => group.stage(SAFETY),
-    }
+    watch::stage(group, told.completed);
     0
 }

@@ -297,6 +297,10 @@ impl EventHandle {
         }
         let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
         let number = |index| number(instance, index).unwrap_or(0);
+        // A read of a message is told by the message's events.
+        if number(at.request) != 0 {
+            return;
+        }
         let mut spec = Spec {
             comm: self.comm.0.cast(),
             buf: std::ptr::with_exposed_provenance_mut(number(at.local) as usize),
@@ -323,6 +327,7 @@ struct ElementIndices {
     bytes: Option<usize>,
     local: Option<usize>,
     operation: Option<usize>,
+    request: Option<usize>,
 }
 
 impl ElementIndices {
@@ -333,6 +338,7 @@ impl ElementIndices {
             bytes: index("bytes"),
             local: index("local"),
             operation: index("operation"),
+            request: index("request"),
         }
     }
 }
