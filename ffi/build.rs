@@ -27,3 +27,7 @@ mod openmpi;
 #[cfg(feature = "openmpi")]
 #[path = "build/installation.rs"]
 mod installation;
+
+#[cfg(feature = "openmpi")]
+#[path = "build/layout.rs"]
+mod layout;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the bindings and compiles the shim. Part of `build.rs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::installation::Installation;
+use crate::layout;
 use crate::refusal::fail;
 
 /// What a component uses of Open MPI, as bindgen's regular expressions.
@@ -12,18 +13,21 @@ const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(fi
 const VARIABLES: &str = "MCA_.*|MPI_(ANY_.*|ERR_.*|SUCCESS|UNDEFINED)|OMPI_(ANY_.*|COMM_INTER|ERR.*|REQUEST_.*|SUCCESS|(MAJOR|MINOR|RELEASE)_VERSION)|OPAL_(DATATYPE_FLAG_.*|SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|IBEX_.*|mca_btl_base_active_message_trigger|mca_pml|mca_pml_base_pml|ompi_mpi_thread_multiple|ompi_request_functions|ompi_(communicator|request|message|datatype|group|proc)_t_class|opal_progress_yield_when_idle|opal_(get_proc_hostname|version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class|mutex_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_pvar_handle|base_var)_t_class|ibex_.*";
 
 /// The C files of the shim.
-const SHIM: [&str; 4] = ["shim.c", "pml.c", "shared_memory.c", "layout.c"];
+const SHIM: [&str; 3] = ["shim.c", "pml.c", "shared_memory.c"];
 
 pub(crate) fn bind() {
     println!("cargo::rerun-if-changed=openmpi");
     let openmpi = Installation::find();
     openmpi.tell_cargo();
-    write_bindings(&openmpi);
-    compile_shim(&openmpi);
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let bindings = bindings(&openmpi).to_string();
+    let layout = out.join("layout.c");
+    std::fs::write(&layout, layout::assertions(&bindings)).expect("OUT_DIR can be written to");
+    std::fs::write(out.join("openmpi.rs"), bindings).expect("OUT_DIR can be written to");
+    compile_shim(&openmpi, &layout);
 }
 
-fn write_bindings(openmpi: &Installation) {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+fn bindings(openmpi: &Installation) -> bindgen::Bindings {
     bindgen::Builder::default()
         .header("openmpi/wrapper.h")
         .clang_args(openmpi.includes.iter().map(|directory| format!("-I{}", directory.display())))
@@ -45,13 +49,12 @@ fn write_bindings(openmpi: &Installation) {
                 "bindgen cannot read Open MPI's headers: {error}.\nIt needs libclang: on Debian and Ubuntu, apt install libclang-dev."
             ))
         })
-        .write_to_file(out.join("openmpi.rs"))
-        .expect("OUT_DIR can be written to");
 }
 
-fn compile_shim(openmpi: &Installation) {
+fn compile_shim(openmpi: &Installation, layout: &Path) {
     cc::Build::new()
         .files(SHIM.map(|file| format!("openmpi/{file}")))
+        .file(layout)
         .includes(&openmpi.includes)
         // Open MPI's inline list functions use the 16-byte compare-and-swap; without the flag gcc calls a
         // function that no library has.

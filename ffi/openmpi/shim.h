@@ -126,14 +126,4 @@ int ibex_bml_listen(mca_btl_base_tag_t tag, mca_btl_base_module_recv_cb_fn_t rec
 int ibex_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, mca_btl_base_tag_t tag, const void *header,
                size_t header_size, const void *data, size_t size);
 
-/* One row per field of the mirrored types, as the C compiler lays them out (for the layout test). */
-struct ibex_layout_row {
-    const char *type;
-    const char *field; /* NULL: the row is the type's own size and alignment */
-    size_t offset;     /* of the field; the type's alignment where field is NULL */
-    size_t size;
-};
-extern const struct ibex_layout_row ibex_layout[];
-extern const size_t ibex_layout_rows;
-
 #endif

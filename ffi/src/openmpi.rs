@@ -5,16 +5,12 @@
 //! component makes: variables, the modex, processes, convertors, the registration cache, messages. Differences between
 //! release series of Open MPI are only in `release`. The functions that Open MPI calls are in `plugin-abi`.
 //!
-//! Grade: setup, but for [`convertor`], which is hot. Threads: each file says. The layout of the mirrored types is
-//! tested in `layout.rs` against the C compiler's.
+//! Grade: setup, but for [`convertor`], which is hot. Threads: each file says. The build compares the layout of
+//! the mirrored types with the C compiler's (`build/layout.rs`).
 
 pub mod cache;
 pub mod convertor;
 mod hooks;
-#[cfg(test)]
-mod layout;
-#[cfg(test)]
-mod layout_rows;
 pub mod messages;
 pub mod modex;
 pub mod process;

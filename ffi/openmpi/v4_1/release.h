@@ -50,10 +50,4 @@ static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_
 /* Whether the job is started with fault tolerance, which 4.1 has not. */
 #define IBEX_FAULT_TOLERANT false
 
-/* Rows of layout.c that not all series have. */
-#define IBEX_LAYOUT_OF_RELEASE                                                                                          \
-    FIELD(mca_btl_base_module_t, btl_ft_event), FIELD(mca_btl_base_module_t, padding),                                  \
-    FIELD(opal_proc_t, proc_hostname), FIELD(mca_pml_base_module_t, pml_ft_event),                                      \
-    FIELD(ompi_communicator_t, c_contextid),
-
 #endif

@@ -64,13 +64,4 @@ static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_
 #    define IBEX_FAULT_TOLERANT false
 #endif
 
-/* Rows of layout.c that not all series have. */
-#define IBEX_LAYOUT_OF_RELEASE                                                                                          \
-    FIELD(mca_btl_base_module_t, btl_accelerator_max_send_size),                                                        \
-    TYPE(mca_btl_base_receive_descriptor_t), FIELD(mca_btl_base_receive_descriptor_t, endpoint),                        \
-    FIELD(mca_btl_base_receive_descriptor_t, des_segments), FIELD(mca_btl_base_receive_descriptor_t, des_segment_count), \
-    FIELD(mca_btl_base_receive_descriptor_t, tag), FIELD(mca_btl_base_receive_descriptor_t, cbdata),                    \
-    FIELD(mca_pml_base_module_t, pml_revoke_comm), FIELD(mca_pml_base_module_t, pml_get_transports),                    \
-    FIELD(ompi_communicator_t, c_contextid), FIELD(ompi_communicator_t, c_index),
-
 #endif

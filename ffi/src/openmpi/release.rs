@@ -27,9 +27,6 @@ pub use series::{
 
 pub(super) use series::host_name;
 
-#[cfg(test)]
-pub(super) use series::rows;
-
 /// Who takes messages with a tag of ours, which come by a BTL of Open MPI's: see [`received_by`].
 pub trait Receiver {
     /// A message has come, in so many segments; they are the BTL's when this returns. Any thread.

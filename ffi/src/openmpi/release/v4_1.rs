@@ -89,13 +89,3 @@ pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     }
     Some(received::<R>)
 }
-
-#[cfg(test)]
-pub(in crate::openmpi) fn rows() -> crate::openmpi::layout_rows::Rows {
-    crate::openmpi::layout_rows::fields! {
-        mca_btl_base_module_t { btl_ft_event, padding }
-        opal_proc_t { proc_hostname }
-        mca_pml_base_module_t { pml_ft_event }
-        ompi_communicator_t { c_contextid }
-    }
-}

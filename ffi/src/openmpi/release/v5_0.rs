@@ -97,17 +97,3 @@ pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     }
     Some(received::<R>)
 }
-
-#[cfg(test)]
-pub(in crate::openmpi) fn rows() -> crate::openmpi::layout_rows::Rows {
-    crate::openmpi::layout_rows::types! {
-        mca_btl_base_receive_descriptor_t { endpoint, des_segments, des_segment_count, tag, cbdata }
-    }
-    .into_iter()
-    .chain(crate::openmpi::layout_rows::fields! {
-        mca_btl_base_module_t { btl_accelerator_max_send_size }
-        mca_pml_base_module_t { pml_revoke_comm, pml_get_transports }
-        ompi_communicator_t { c_contextid, c_index }
-    })
-    .collect()
-}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes C that compiles only where the C compiler lays out the types that ibex shares with Open MPI as bindgen's libclang
+//! does: another layout is an error of the build. Part of `build.rs`.
+
+use crate::refusal::fail;
+
+/// Those types, by their names in C. One that a release series lacks is in no bindings, and used by nobody.
+const TYPES: [&str; 28] = [
+    "mca_base_component_t",
+    "mca_base_pvar_handle_t",
+    "mca_base_pvar_t",
+    "mca_btl_active_message_callback_t",
+    "mca_btl_base_component_t",
+    "mca_btl_base_descriptor_t",
+    "mca_btl_base_module_t",
+    "mca_btl_base_receive_descriptor_t",
+    "mca_btl_base_segment_t",
+    "mca_pml_base_component_t",
+    "mca_pml_base_module_t",
+    "mca_rcache_base_module_t",
+    "mca_rcache_base_registration_t",
+    "struct mca_rcache_base_resources_t",
+    "ompi_communicator_t",
+    "ompi_datatype_t",
+    "ompi_group_t",
+    "ompi_message_t",
+    "ompi_proc_t",
+    "ompi_request_t",
+    "ompi_status_public_t",
+    "opal_class_t",
+    "opal_convertor_t",
+    "opal_datatype_t",
+    "opal_free_list_item_t",
+    "opal_mutex_t",
+    "opal_proc_t",
+    "opal_process_name_t",
+];
+
+/// One assertion for each size, alignment and offset that these bindings assert of the types.
+pub(crate) fn assertions(bindings: &str) -> String {
+    let mut text = String::from("#include \"wrapper.h\"\n");
+    for c_name in TYPES {
+        let name = tag_of(bindings, c_name.trim_start_matches("struct "));
+        let rows = rows(bindings, name);
+        if rows.is_empty() && bindings.contains(&format!("pub struct {name} ")) {
+            fail(&format!("bindgen says nothing of the layout of {c_name}"));
+        }
+        for (row, value) in rows {
+            let what = match row {
+                Row::Size => format!("sizeof({c_name})"),
+                Row::Alignment => format!("_Alignof({c_name})"),
+                Row::Offset(field) => format!("offsetof({c_name}, {field})"),
+            };
+            text += &format!("_Static_assert({what} == {value}, \"bindgen has {what} {value}\");\n");
+        }
+    }
+    text
+}
+
+/// What a row of the bindings is of.
+enum Row<'a> {
+    Size,
+    Alignment,
+    Offset(&'a str),
+}
+
+/// The name that the bindings have a type under: of a type with a version in its tag that.
+fn tag_of<'a>(bindings: &'a str, name: &'a str) -> &'a str {
+    let other = bindings.split_once(&format!("pub type {name} = ")).and_then(|(_, rest)| rest.split(';').next());
+    other.map_or(name, str::trim)
+}
+
+/// What the bindings assert of a type, and the number: as `["Size of name"][size_of::<name>() - 8usize]`.
+fn rows<'a>(bindings: &'a str, name: &str) -> Vec<(Row<'a>, &'a str)> {
+    let said = bindings.split("[\"").skip(1).filter_map(|piece| piece.split_once("\"]"));
+    let row = |(said, assertion): (&'a str, &'a str)| {
+        let row = match said.split_once(" of ")? {
+            ("Size", of) if of == name => Row::Size,
+            ("Alignment", of) if of == name => Row::Alignment,
+            ("Offset", of) => {
+                let (of, field) = of.trim_start_matches("field: ").split_once("::")?;
+                // Of an anonymous member C has no name, and behind a word of Rust's bindgen writes `_`.
+                let has_name = of == name && !field.starts_with("__bindgen") && !field.starts_with("_bitfield");
+                has_name.then(|| Row::Offset(field.trim_end_matches('_')))?
+            }
+            _ => return None,
+        };
+        Some((row, assertion.split("usize").next()?.rsplit(' ').next()?))
+    };
+    said.filter_map(row).collect()
+}
