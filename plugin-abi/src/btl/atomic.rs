@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_void};
 use ibex_ffi::openmpi::sys;
 
 use super::module::Module;
+use super::operation::CallbackArguments;
 use super::own_memory;
 use super::rdma::RdmaRequest;
 use super::watch::Kind;
@@ -28,7 +29,7 @@ pub(super) fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
 
 /// Whether the adapter can do an operation with these flags at this address, for a result under this handle.
 fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
-    !local_handle.is_null() && module.has_atomics() && is_of_8_bytes(flags, remote_address)
+    !local_handle.is_null() && module.has_atomics && is_of_8_bytes(flags, remote_address)
 }
 
 /// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.
@@ -44,22 +45,12 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     operand: u64,
     flags: c_int,
     _order: c_int,
-    function: sys::mca_btl_base_rdma_completion_fn_t,
+    callback: sys::mca_btl_base_rdma_completion_fn_t,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let add = RdmaRequest {
-        btl,
-        peer,
-        local_address,
-        local_handle,
-        remote_address,
-        remote_handle,
-        size: OPERAND,
-        function,
-        context,
-        data,
-    };
+    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    let add = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
     let fits =
         |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
@@ -86,22 +77,12 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     value: u64,
     flags: c_int,
     _order: c_int,
-    function: sys::mca_btl_base_rdma_completion_fn_t,
+    callback: sys::mca_btl_base_rdma_completion_fn_t,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let swap = RdmaRequest {
-        btl,
-        peer,
-        local_address,
-        local_handle,
-        remote_address,
-        remote_handle,
-        size: OPERAND,
-        function,
-        context,
-        data,
-    };
+    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    let swap = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).
     let start = |swap: RdmaRequest| unsafe {

@@ -4,9 +4,8 @@
 //! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked),
 //! *init* (`init`: ports are chosen and opened, their addresses published, a module made for each), *progress*
 //! (`progress`), each module's finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so
-//! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: below and `tests/component.rs`.
+//! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: `tests/component.rs`.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use engine::tunables::Faces;
@@ -17,55 +16,27 @@ use super::functions::template;
 use super::init::btl_init;
 use super::progress::{self, btl_progress};
 use super::{limits, modules, settings};
-use crate::runtime::component::{number, text};
+use crate::runtime::component::{DATA, Shown, version};
 use crate::runtime::guard::{self, fence};
 use crate::runtime::{copies, messages, ports, refusal, variables};
-
-/// The component's structure, which Open MPI keeps pointers into.
-#[repr(transparent)]
-struct Component(UnsafeCell<sys::mca_btl_base_component_t>);
-
-// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to
-// functions.
-unsafe impl Sync for Component {}
 
 /// The symbol that Open MPI looks up in `mca_btl_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
-static mca_btl_ibex_component: Component = Component(UnsafeCell::new(sys::mca_btl_base_component_t {
-    btl_version: sys::mca_base_component_t {
-        mca_major_version: sys::MCA_BASE_VERSION_MAJOR as c_int,
-        mca_minor_version: sys::MCA_BASE_VERSION_MINOR as c_int,
-        mca_release_version: sys::MCA_BASE_VERSION_RELEASE as c_int,
-        mca_project_name: text(b"opal"),
-        mca_project_major_version: sys::OPAL_MAJOR_VERSION as c_int,
-        mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
-        mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
-        mca_type_name: text(b"btl"),
-        mca_type_major_version: (BTL_VERSION / 100) as c_int,
-        mca_type_minor_version: (BTL_VERSION / 10 % 10) as c_int,
-        mca_type_release_version: (BTL_VERSION % 10) as c_int,
-        mca_component_name: text(b"ibex"),
-        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
-        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
-        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
-        mca_open_component: Some(open),
-        mca_close_component: Some(close),
-        mca_query_component: None,
-        mca_register_component_params: Some(register),
-        mca_component_flags: 0,
-        reserved: [0; 28],
-    },
-    // It cannot be checkpointed: queue pairs do not survive.
-    btl_data: sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] },
-    btl_init: Some(btl_init),
-    btl_progress: Some(btl_progress),
-}));
+// SAFETY: Open MPI's structure.
+static mca_btl_ibex_component: Shown<sys::mca_btl_base_component_t> = unsafe {
+    Shown::new(sys::mca_btl_base_component_t {
+        btl_version: version((b"opal", b"btl", BTL_VERSION), (open, close, register)),
+        btl_data: DATA,
+        btl_init: Some(btl_init),
+        btl_progress: Some(btl_progress),
+    })
+};
 
 /// Open MPI's pointer to the component.
 fn component() -> *mut sys::mca_btl_base_component_t {
-    mca_btl_ibex_component.0.get()
+    mca_btl_ibex_component.get()
 }
 
 /// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered,
@@ -135,22 +106,4 @@ unsafe extern "C" fn close() -> c_int {
         settings::set_tunables(None);
         sys::OPAL_SUCCESS
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_component_says_what_open_mpi_checks_before_it_loads_it() {
-        // SAFETY: a static that no other test writes.
-        let component = unsafe { component().read() };
-        let version = component.btl_version;
-        assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
-        let of_type =
-            [version.mca_type_major_version, version.mca_type_minor_version, version.mca_type_release_version];
-        assert_eq!(of_type.into_iter().fold(0, |all, part| all * 10 + part), BTL_VERSION as c_int);
-        assert_eq!(version.mca_type_name[..4], text::<4>(b"btl"));
-        assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
-    }
 }

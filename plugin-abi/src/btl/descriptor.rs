@@ -139,10 +139,10 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else {
             return null_mut();
         };
-        let limit = module.max_send_size().saturating_sub(reserve);
+        let limit = module.max_send_size.saturating_sub(reserve);
         let length = wanted.min(limit);
         let piece = Piece { reserve, length, flags };
-        let pays = length >= module.zero_copy_min() && length > 0;
+        let pays = length >= module.zero_copy_min && length > 0;
         // SAFETY: M1, M3: the convertor has the user's send buffer.
         let zero_copy = if pays { unsafe { in_place(module, &mut data, piece) } } else { None };
         // SAFETY: M1, M3: the convertor has the user's send buffer.

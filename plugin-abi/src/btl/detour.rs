@@ -205,7 +205,7 @@ unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descr
     if !goes_by_any_port(tag) || (is_busy && tag == FRAGMENT) {
         return None;
     }
-    let original = Original { module: module.index(), to, token: token::descriptor(descriptor) };
+    let original = Original { module: module.index, to, token: token::descriptor(descriptor) };
     // SAFETY: M2, M3; the caller says that it was not posted: no adapter has the message.
     others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
 }
@@ -272,7 +272,7 @@ unsafe extern "C" fn copy_done(
     fence("the end of a message that another port carried", (), || {
         // SAFETY: made by `take_over` for this copy, which is done once.
         let original = unsafe { Box::from_raw((*copy).des_cbdata.cast::<Original>()) };
-        let module = modules::all().find(|module| module.index() == original.module);
+        let module = modules::all().find(|module| module.index == original.module);
         if let Some(mut state) = module.and_then(Module::enter) {
             state.port.complete(original.to, original.token, status != sys::OPAL_SUCCESS);
         }
@@ -284,6 +284,6 @@ fn reaches(module: &Module, name: PeerName) -> bool {
 }
 
 fn others(module: &Module) -> impl Iterator<Item = &'static Module> {
-    let index = module.index();
-    modules::all().filter(move |other| other.index() != index)
+    let index = module.index;
+    modules::all().filter(move |other| other.index != index)
 }

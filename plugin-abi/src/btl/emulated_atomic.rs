@@ -156,7 +156,7 @@ unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_ow
         }
         drop(state);
         waiting().insert(number, Waiting(operation));
-        let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index() });
+        let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index });
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: this module's, and just taken out of the table.
             unsafe { give_back(module, operation) };

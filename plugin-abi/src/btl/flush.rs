@@ -61,7 +61,7 @@ fn wait(module: &Module) -> c_int {
 fn wait_watched(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t) -> c_int {
     let operation = watch::operation_number();
     let peer = if peer.is_null() { u32::MAX } else { watch::rank(module.peer_name(endpoint(peer))) };
-    let port = module.index().into();
+    let port = module.index.into();
     events::raise(SAFETY, || FlushStarted { operation, peer, port });
     let code = wait(module);
     events::raise(SAFETY, || FlushComplete { operation, peer, port });

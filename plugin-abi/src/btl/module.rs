@@ -62,14 +62,20 @@ pub(crate) struct Module {
     /// The port's, so that the way to it is one load.
     entry: NonNull<Exclusive<Port>>,
     records: UnsafeCell<Records>,
-    max_inline: usize,
-    max_message: usize,
-    zero_copy_min: usize,
-    max_send_size: usize,
-    verbose: u64,
+    /// Bytes that fit in a work request.
+    pub(crate) max_inline: usize,
+    /// Bytes of the largest put or get.
+    pub(crate) max_message: usize,
+    /// Bytes from which contiguous data is sent in place.
+    pub(crate) zero_copy_min: usize,
+    /// Bytes of the largest message.
+    pub(crate) max_send_size: usize,
+    /// `btl_ibex_verbose`.
+    pub(crate) verbose: u64,
     /// Place among the ports this process publishes.
-    index: u8,
-    has_atomics: bool,
+    pub(crate) index: u8,
+    /// Whether the adapter has atomics.
+    pub(crate) has_atomics: bool,
     endpoints: EndpointRange,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
     error_callback: AtomicUsize,
@@ -236,47 +242,6 @@ impl Module {
     /// The process that an endpoint is of.
     pub(crate) fn peer_name(&self, id: EndpointId) -> Option<PeerName> {
         self.enter()?.port.peer_name(id)
-    }
-
-    /// Bytes that fit in a work request.
-    #[inline]
-    pub(crate) fn max_inline(&self) -> usize {
-        self.max_inline
-    }
-
-    /// Bytes of the largest put or get.
-    #[inline]
-    pub(crate) fn max_message(&self) -> usize {
-        self.max_message
-    }
-
-    /// Bytes from which contiguous data is sent in place.
-    #[inline]
-    pub(crate) fn zero_copy_min(&self) -> usize {
-        self.zero_copy_min
-    }
-
-    /// Bytes of the largest message.
-    #[inline]
-    pub(crate) fn max_send_size(&self) -> usize {
-        self.max_send_size
-    }
-
-    /// Whether the adapter has atomics.
-    #[inline]
-    pub(crate) fn has_atomics(&self) -> bool {
-        self.has_atomics
-    }
-
-    /// `btl_ibex_verbose`.
-    pub(crate) fn verbose(&self) -> u64 {
-        self.verbose
-    }
-
-    /// Place among the ports this process publishes.
-    #[inline]
-    pub(crate) fn index(&self) -> u8 {
-        self.index
     }
 
     /// Device and port, as `rxe0:1`.

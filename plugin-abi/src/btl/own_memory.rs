@@ -35,21 +35,21 @@ struct Finish {
 pub(crate) unsafe fn start(mut request: RdmaRequest, start: impl FnOnce(RdmaRequest) -> c_int) -> c_int {
     fence("an atomic on own memory", sys::OPAL_ERROR, || {
         // SAFETY: M1.
-        let module = unsafe { Module::from_raw(request.btl) };
+        let module = unsafe { Module::from_raw(request.call.btl) };
         let target = std::ptr::with_exposed_provenance_mut::<c_void>(request.remote_address as usize);
         let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
         // SAFETY: M3: memory of a window, which lives until its operations are done.
         let Some(registered) = (unsafe { module.memory().register(target, request.size, access) }) else {
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
-        let (function, context) = (request.function, request.context);
+        let (function, context) = (request.call.callback, request.call.context);
         let finish = Box::into_raw(Box::new(Finish { registered, function, context }));
         request.remote_handle = registered.handle().as_ptr().cast();
-        request.function = Some(finished);
-        request.context = finish.cast();
+        request.call.callback = Some(finished);
+        request.call.context = finish.cast();
         let code = match own_endpoint(module) {
             Some(peer) => {
-                request.peer = peer;
+                request.call.peer = peer;
                 start(request)
             }
             None => sys::OPAL_ERR_OUT_OF_RESOURCE,
@@ -65,7 +65,7 @@ pub(crate) unsafe fn start(mut request: RdmaRequest, start: impl FnOnce(RdmaRequ
 /// The endpoint by which this process reaches itself.
 fn own_endpoint(module: &Module) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let me = modex::from_openmpi(Process::me()?.name());
-    let id = module.enter()?.port.peer(me, module.index());
+    let id = module.enter()?.port.peer(me, module.index);
     Some(module.pointer(id))
 }
 

@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
         tool::explain_codes();
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        if module.index() > 0 {
+        if module.index > 0 {
             keep_fragments_in_order();
         }
         for index in 0..count {
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
 fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let peer = modex::from_openmpi(process.name());
     let told = |reason: &str| {
-        if module.verbose() > 0 {
+        if module.verbose > 0 {
             messages::verbose(&format!("{}: rank {} is not reached: {reason}", module.place(), peer.rank));
         }
     };
@@ -77,7 +77,7 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
     let pairs = address::pair(&modex::published(), &addresses);
-    let Some(remote) = pairs.get(usize::from(module.index())).copied().flatten() else {
+    let Some(remote) = pairs.get(usize::from(module.index)).copied().flatten() else {
         told("none of its ports is on this port's network, or they are paired with other ports of this process");
         return None;
     };

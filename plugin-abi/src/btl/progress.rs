@@ -138,7 +138,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 
 /// Deals with what is the BTL's of a frame that the PML has polled. No port is entered.
 fn deliver(port: u8, frame: &Frame) {
-    let Some(module) = modules::all().find(|module| module.index() == port) else { return };
+    let Some(module) = modules::all().find(|module| module.index == port) else { return };
     let finished =
         if events::is_idle() { handle_all::<false>(module, frame) } else { handle_all::<true>(module, frame) };
     if let Some(mut state) = module.enter() {
@@ -199,7 +199,7 @@ fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &C
     }
     let sender = module.enter().and_then(|state| state.port.peer_name(state.port.sender(immediate, qp_num)?));
     if let Some(sender) = sender {
-        watch::arrived(sender.rank, module.index(), u64::from(len), stamp(module, batch, index));
+        watch::arrived(sender.rank, module.index, u64::from(len), stamp(module, batch, index));
     }
 }
 

@@ -29,17 +29,11 @@ static NUMBER: AtomicU16 = AtomicU16::new(1);
 
 /// What btl.h gives `btl_put`, `btl_get` and the atomics alike: two ends, and what to call when it is done.
 pub(crate) struct RdmaRequest {
-    pub(crate) btl: *mut sys::mca_btl_base_module_t,
-    pub(crate) peer: *mut sys::mca_btl_base_endpoint_t,
-    pub(crate) local_address: *mut c_void,
-    pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
+    pub(crate) call: CallbackArguments,
     pub(crate) remote_address: u64,
     pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
     /// Bytes.
     pub(crate) size: usize,
-    pub(crate) function: sys::mca_btl_base_rdma_completion_fn_t,
-    pub(crate) context: *mut c_void,
-    pub(crate) data: *mut c_void,
 }
 
 /// The two ends of a request as the engine names them.
@@ -67,7 +61,7 @@ impl RdmaRequest {
     ) -> c_int {
         fence(name, sys::OPAL_ERROR, || {
             // SAFETY: M1.
-            let module = unsafe { Module::from_raw(self.btl) };
+            let module = unsafe { Module::from_raw(self.call.btl) };
             if self.remote_handle.is_null() || !fits(module) {
                 return unfit;
             }
@@ -83,7 +77,7 @@ impl RdmaRequest {
             let State { port, operations, .. } = &mut state;
             let operation = operations.take();
             // SAFETY: just taken, ours alone.
-            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call()) };
+            unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call) };
             let token = token::operation(operation.as_ptr(), 0);
             if let Ok(()) = post(port, ends, token) {
                 sys::OPAL_SUCCESS
@@ -118,14 +112,14 @@ impl RdmaRequest {
         let watched = Watched {
             kind,
             operation: token.0,
-            local: self.local_address.addr() as u64,
+            local: self.call.local_address.addr() as u64,
             remote: ends.remote.addr,
             bytes: self.size as u64,
             peer: watch::rank(port.peer_name(ends.to)),
         };
         // SAFETY: just taken, ours alone.
         unsafe {
-            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call() });
+            (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
         let moment = events::host_timestamp();
@@ -144,32 +138,18 @@ impl RdmaRequest {
     /// M3; each handle covers the `size` bytes at its address; the remote one is the peer's, the local may be null.
     #[inline]
     unsafe fn ends(&self) -> Ends {
-        let local = if self.local_handle.is_null() {
+        let local = if self.call.local_handle.is_null() {
             LocalSpan::EMPTY
         } else {
             // SAFETY: not null, so a handle of this process' for these bytes, as the caller says.
-            let handle = unsafe { RegistrationHandle::read(self.local_handle.cast()) };
+            let handle = unsafe { RegistrationHandle::read(self.call.local_handle.cast()) };
             // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
-            unsafe { LocalSpan::new(self.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
+            unsafe { LocalSpan::new(self.call.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
         };
         // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
         let handle = unsafe { RegistrationHandle::read(self.remote_handle.cast()) };
         let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
-        Ends { to: endpoint(self.peer), local, remote }
-    }
-
-    #[inline]
-    fn call(&self) -> CallbackArguments {
-        CallbackArguments {
-            btl: self.btl,
-            peer: self.peer,
-            callback: self.function,
-            context: self.context,
-            data: self.data,
-            local_address: self.local_address,
-            local_handle: self.local_handle,
-            is_watched: false,
-        }
+        Ends { to: endpoint(self.call.peer), local, remote }
     }
 }
 
@@ -186,24 +166,14 @@ pub(crate) unsafe extern "C" fn btl_put(
     size: usize,
     _flags: c_int,
     _order: c_int,
-    function: sys::mca_btl_base_rdma_completion_fn_t,
+    callback: sys::mca_btl_base_rdma_completion_fn_t,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let put = RdmaRequest {
-        btl,
-        peer,
-        local_address,
-        local_handle,
-        remote_address,
-        remote_handle,
-        size,
-        function,
-        context,
-        data,
-    };
+    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    let put = RdmaRequest { call, remote_address, remote_handle, size };
     let inside = local_handle.is_null();
-    let fits = |module: &Module| size <= if inside { module.max_inline() } else { module.max_message() };
+    let fits = |module: &Module| size <= if inside { module.max_inline } else { module.max_message };
     let post = |port: &mut Port, ends: Ends, token| {
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
@@ -229,23 +199,13 @@ pub(crate) unsafe extern "C" fn btl_get(
     size: usize,
     _flags: c_int,
     _order: c_int,
-    function: sys::mca_btl_base_rdma_completion_fn_t,
+    callback: sys::mca_btl_base_rdma_completion_fn_t,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    let get = RdmaRequest {
-        btl,
-        peer,
-        local_address,
-        local_handle,
-        remote_address,
-        remote_handle,
-        size,
-        function,
-        context,
-        data,
-    };
-    let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message();
+    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    let get = RdmaRequest { call, remote_address, remote_handle, size };
+    let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message;
     // SAFETY: M1, M3; the handles are for these bytes (btl.h).
     unsafe {
         get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {

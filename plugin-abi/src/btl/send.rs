@@ -128,7 +128,7 @@ fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
     if events::interest().has_messages()
         && let Some(peer) = module.peer_name(to)
     {
-        watch::sent(peer.rank, module.index(), bytes, moment);
+        watch::sent(peer.rank, module.index, bytes, moment);
     }
 }
 
@@ -248,7 +248,7 @@ unsafe fn inline_packed(
     data: &mut Convertor<'_>,
     size: usize,
 ) -> Result<Sent, c_int> {
-    if header.len() + size > module.max_inline() {
+    if header.len() + size > module.max_inline {
         return Ok(Sent::Busy);
     }
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];

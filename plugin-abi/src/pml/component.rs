@@ -9,7 +9,6 @@
 //! which the first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where
 //! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
 
-use std::cell::UnsafeCell;
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use super::listening;
 use super::module::module;
 use super::persistent::FUNCTIONS;
 use super::progress;
-use crate::runtime::component::{number, text};
+use crate::runtime::component::{DATA, Shown, version};
 use crate::runtime::guard::fence;
 use crate::runtime::poller;
 use crate::runtime::ports::{self, Request};
@@ -34,52 +33,19 @@ use crate::runtime::{copies, messages, modex, refusal};
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
-/// The component's structure, which Open MPI keeps pointers into.
-#[repr(transparent)]
-struct Component(UnsafeCell<sys::mca_pml_base_component_t>);
-
-// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it. Its pointers are to
-// functions.
-unsafe impl Sync for Component {}
-
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
-static mca_pml_ibex_component: Component = Component(UnsafeCell::new(sys::mca_pml_base_component_t {
-    pmlm_version: sys::mca_base_component_t {
-        mca_major_version: sys::MCA_BASE_VERSION_MAJOR as c_int,
-        mca_minor_version: sys::MCA_BASE_VERSION_MINOR as c_int,
-        mca_release_version: sys::MCA_BASE_VERSION_RELEASE as c_int,
-        mca_project_name: text(b"ompi"),
-        mca_project_major_version: sys::OPAL_MAJOR_VERSION as c_int,
-        mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
-        mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
-        mca_type_name: text(b"pml"),
-        mca_type_major_version: (PML_VERSION / 100) as c_int,
-        mca_type_minor_version: (PML_VERSION / 10 % 10) as c_int,
-        mca_type_release_version: (PML_VERSION % 10) as c_int,
-        mca_component_name: text(b"ibex"),
-        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
-        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
-        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
-        mca_open_component: Some(open),
-        mca_close_component: Some(close),
-        mca_query_component: None,
-        mca_register_component_params: Some(register),
-        mca_component_flags: 0,
-        reserved: [0; 28],
-    },
-    // It cannot be checkpointed: queue pairs do not survive.
-    pmlm_data: sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] },
-    pmlm_init: Some(pml_init),
-    pmlm_finalize: Some(pml_finalize),
-}));
-
-/// Open MPI's pointer to the component.
-fn component() -> *mut sys::mca_pml_base_component_t {
-    mca_pml_ibex_component.0.get()
-}
+// SAFETY: Open MPI's structure.
+static mca_pml_ibex_component: Shown<sys::mca_pml_base_component_t> = unsafe {
+    Shown::new(sys::mca_pml_base_component_t {
+        pmlm_version: version((b"ompi", b"pml", PML_VERSION), (open, close, register)),
+        pmlm_data: DATA,
+        pmlm_init: Some(pml_init),
+        pmlm_finalize: Some(pml_finalize),
+    })
+};
 
 /// `mca_register_component_params`. As for the BTL, a refusal is no error here but in [`open`].
 unsafe extern "C" fn register() -> c_int {
@@ -89,7 +55,7 @@ unsafe extern "C" fn register() -> c_int {
         }
         // SAFETY: the component's first field, which never moves; this component is being registered.
         let registered = unsafe {
-            let version = &raw const (*component()).pmlm_version;
+            let version = &raw const (*mca_pml_ibex_component.get()).pmlm_version;
             variables::register_pml(version)
                 .and_then(|()| super::variables::register(version))
                 .and_then(|()| variables::register_without_btl())
@@ -203,18 +169,4 @@ unsafe extern "C" fn pml_finalize() -> c_int {
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_component_says_what_open_mpi_checks_before_it_loads_it() {
-        // SAFETY: a static that no other test writes.
-        let version = unsafe { component().read() }.pmlm_version;
-        assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
-        assert_eq!(version.mca_type_name[..4], text::<4>(b"pml"));
-        assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
-    }
 }

@@ -3,52 +3,49 @@
 //!
 //! Grade: setup. Threads: one.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use engine::matching::Contexts;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::{context, listening, persistent, probe, procs, progress, receive, send};
+use crate::runtime::component::Shown;
 use crate::runtime::guard::fence;
 
-/// The module's structure. Open MPI copies it; changing it later changes nothing.
-#[repr(transparent)]
-pub(crate) struct Module(UnsafeCell<sys::mca_pml_base_module_t>);
-
-// SAFETY: constant. Its pointers are to functions.
-unsafe impl Sync for Module {}
-
-static MODULE: Module = Module(UnsafeCell::new(sys::mca_pml_base_module_t {
-    pml_add_procs: Some(procs::pml_add_procs),
-    pml_del_procs: Some(procs::pml_del_procs),
-    pml_enable: Some(pml_enable),
-    pml_progress: Some(progress::pml_progress),
-    pml_add_comm: Some(context::pml_add_comm),
-    pml_del_comm: Some(context::pml_del_comm),
-    pml_irecv_init: Some(persistent::pml_irecv_init),
-    pml_irecv: Some(receive::pml_irecv),
-    pml_recv: Some(receive::pml_recv),
-    pml_isend_init: Some(persistent::pml_isend_init),
-    pml_isend: Some(send::pml_isend),
-    pml_send: Some(send::pml_send),
-    pml_iprobe: Some(probe::pml_iprobe),
-    pml_probe: Some(probe::pml_probe),
-    pml_start: Some(persistent::pml_start),
-    pml_improbe: Some(probe::pml_improbe),
-    pml_mprobe: Some(probe::pml_mprobe),
-    pml_imrecv: Some(receive::pml_imrecv),
-    pml_mrecv: Some(receive::pml_mrecv),
-    pml_max_contextid: Contexts::<(), ()>::LIMIT,
-    pml_max_tag: i32::MAX,
-    pml_flags: release::PML_FLAGS,
-    // Nothing else is ever called.
-    ..release::PML_MODULE
-}));
+/// Open MPI copies it; changing it later changes nothing.
+// SAFETY: Open MPI's structure.
+static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
+    Shown::new(sys::mca_pml_base_module_t {
+        pml_add_procs: Some(procs::pml_add_procs),
+        pml_del_procs: Some(procs::pml_del_procs),
+        pml_enable: Some(pml_enable),
+        pml_progress: Some(progress::pml_progress),
+        pml_add_comm: Some(context::pml_add_comm),
+        pml_del_comm: Some(context::pml_del_comm),
+        pml_irecv_init: Some(persistent::pml_irecv_init),
+        pml_irecv: Some(receive::pml_irecv),
+        pml_recv: Some(receive::pml_recv),
+        pml_isend_init: Some(persistent::pml_isend_init),
+        pml_isend: Some(send::pml_isend),
+        pml_send: Some(send::pml_send),
+        pml_iprobe: Some(probe::pml_iprobe),
+        pml_probe: Some(probe::pml_probe),
+        pml_start: Some(persistent::pml_start),
+        pml_improbe: Some(probe::pml_improbe),
+        pml_mprobe: Some(probe::pml_mprobe),
+        pml_imrecv: Some(receive::pml_imrecv),
+        pml_mrecv: Some(receive::pml_mrecv),
+        pml_max_contextid: Contexts::<(), ()>::LIMIT,
+        pml_max_tag: i32::MAX,
+        pml_flags: release::PML_FLAGS,
+        // Nothing else is ever called.
+        ..release::PML_MODULE
+    })
+};
 
 /// Open MPI's pointer to the module.
 pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
-    MODULE.0.get()
+    MODULE.get()
 }
 
 /// `pml_enable`: once, with true, when this PML has been chosen. All is made when the component is initialised.

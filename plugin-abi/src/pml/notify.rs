@@ -124,66 +124,25 @@ unsafe fn notify(count: usize, requests: Place) {
     }
 }
 
-unsafe extern "C" fn test(place: Place, completed: *mut c_int, status: Status) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(1, place, |former| Some((former.req_test?)(place, completed, status))) }
+/// Ours: each calls the former one for so many requests.
+macro_rules! ours {
+    ($($name:ident is $former:ident of $count:expr, $requests:ident: ($($argument:ident: $type:ty),*);)*) => { $(
+        unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: P4, handed on.
+            unsafe { after($count, $requests, |former| Some((former.$former?)($($argument),*))) }
+        }
+    )* };
 }
 
-unsafe extern "C" fn test_any(
-    count: usize,
-    requests: Place,
-    index: *mut c_int,
-    completed: *mut c_int,
-    status: Status,
-) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(count, requests, |former| Some((former.req_test_any?)(count, requests, index, completed, status))) }
-}
-
-unsafe extern "C" fn test_all(count: usize, requests: Place, completed: *mut c_int, statuses: Status) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(count, requests, |former| Some((former.req_test_all?)(count, requests, completed, statuses))) }
-}
-
-unsafe extern "C" fn test_some(
-    count: usize,
-    requests: Place,
-    outcount: *mut c_int,
-    indices: *mut c_int,
-    statuses: Status,
-) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe {
-        after(count, requests, |former| Some((former.req_test_some?)(count, requests, outcount, indices, statuses)))
-    }
-}
-
-unsafe extern "C" fn wait(place: Place, status: Status) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(1, place, |former| Some((former.req_wait?)(place, status))) }
-}
-
-unsafe extern "C" fn wait_any(count: usize, requests: Place, index: *mut c_int, status: Status) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(count, requests, |former| Some((former.req_wait_any?)(count, requests, index, status))) }
-}
-
-unsafe extern "C" fn wait_all(count: usize, requests: Place, statuses: Status) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe { after(count, requests, |former| Some((former.req_wait_all?)(count, requests, statuses))) }
-}
-
-unsafe extern "C" fn wait_some(
-    count: usize,
-    requests: Place,
-    outcount: *mut c_int,
-    indices: *mut c_int,
-    statuses: Status,
-) -> c_int {
-    // SAFETY: P4, handed on.
-    unsafe {
-        after(count, requests, |former| Some((former.req_wait_some?)(count, requests, outcount, indices, statuses)))
-    }
+ours! {
+    test is req_test of 1, place: (place: Place, completed: *mut c_int, status: Status);
+    test_any is req_test_any of count, all: (count: usize, all: Place, index: *mut c_int, completed: *mut c_int, status: Status);
+    test_all is req_test_all of count, all: (count: usize, all: Place, completed: *mut c_int, statuses: Status);
+    test_some is req_test_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
+    wait is req_wait of 1, place: (place: Place, status: Status);
+    wait_any is req_wait_any of count, all: (count: usize, all: Place, index: *mut c_int, status: Status);
+    wait_all is req_wait_all of count, all: (count: usize, all: Place, statuses: Status);
+    wait_some is req_wait_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
 }
 
 #[cfg(test)]

@@ -1,12 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the components of all faces have in common: the fields of their structures, and whether the user named them.
+//! What the components of all faces have in common: how their structures begin, and whether the user named them.
 //!
 //! Grade: setup. Plain functions. Tests: below.
 
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 
+use ibex_ffi::openmpi::sys;
+
+/// A structure that Open MPI keeps pointers into, or copies.
+#[repr(transparent)]
+pub(crate) struct Shown<T>(UnsafeCell<T>);
+
+// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it (`new`).
+unsafe impl<T> Sync for Shown<T> {}
+
+impl<T> Shown<T> {
+    /// # Safety
+    /// A structure of Open MPI's, whose pointers are to functions. Nobody but Open MPI writes to it.
+    pub(crate) const unsafe fn new(structure: T) -> Self {
+        Shown(UnsafeCell::new(structure))
+    }
+
+    /// Open MPI's pointer to it.
+    pub(crate) const fn get(&self) -> *mut T {
+        self.0.get()
+    }
+}
+
+type Call = unsafe extern "C" fn() -> c_int;
+
+/// How a component's structure begins: of which framework of a project it is, by which version of its interface, and
+/// what opens, closes and registers it.
+pub(crate) const fn version(
+    (project, framework, interface): (&[u8], &[u8], u32),
+    (open, close, register): (Call, Call, Call),
+) -> sys::mca_base_component_t {
+    sys::mca_base_component_t {
+        mca_major_version: sys::MCA_BASE_VERSION_MAJOR as c_int,
+        mca_minor_version: sys::MCA_BASE_VERSION_MINOR as c_int,
+        mca_release_version: sys::MCA_BASE_VERSION_RELEASE as c_int,
+        mca_project_name: text(project),
+        mca_project_major_version: sys::OPAL_MAJOR_VERSION as c_int,
+        mca_project_minor_version: sys::OPAL_MINOR_VERSION as c_int,
+        mca_project_release_version: sys::OPAL_RELEASE_VERSION as c_int,
+        mca_type_name: text(framework),
+        mca_type_major_version: (interface / 100) as c_int,
+        mca_type_minor_version: (interface / 10 % 10) as c_int,
+        mca_type_release_version: (interface % 10) as c_int,
+        mca_component_name: text(b"ibex"),
+        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
+        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
+        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
+        mca_open_component: Some(open),
+        mca_close_component: Some(close),
+        mca_query_component: None,
+        mca_register_component_params: Some(register),
+        mca_component_flags: 0,
+        reserved: [0; 28],
+    }
+}
+
+/// What stands behind that: it cannot be checkpointed, as queue pairs do not survive.
+pub(crate) const DATA: sys::mca_base_component_data_t =
+    sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] };
+
 /// A text as a C array, NUL-terminated.
-pub(crate) const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
+const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
     assert!(bytes.len() < N, "room for the terminating NUL");
     let mut array = [0; N];
     let mut index = 0;
@@ -18,7 +78,7 @@ pub(crate) const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
 }
 
 /// The value of decimal digits.
-pub(crate) const fn number(digits: &str) -> c_int {
+const fn number(digits: &str) -> c_int {
     let digits = digits.as_bytes();
     let mut value = 0;
     let mut index = 0;
@@ -53,8 +113,19 @@ mod tests {
         }
     }
 
+    unsafe extern "C" fn call() -> c_int {
+        0
+    }
+
     #[test]
-    fn digits_are_read_as_the_number_they_are() {
+    fn a_component_says_what_open_mpi_checks_before_it_loads_it() {
+        let version = version((b"ompi", b"pml", 213), (call, call, call));
+        assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
+        let of_type =
+            [version.mca_type_major_version, version.mca_type_minor_version, version.mca_type_release_version];
+        assert_eq!(of_type, [2, 1, 3]);
+        assert_eq!(version.mca_type_name[..4], text::<4>(b"pml"));
+        assert_eq!(version.mca_component_name[..5], text::<5>(b"ibex"));
         assert_eq!((number("0"), number("7"), number("120")), (0, 7, 120));
     }
 }

@@ -26,68 +26,48 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use engine::events::SourceId;
 use ibex_ffi::openmpi::sys;
 
-/// What happens to a request or a message. The numbers are PERUSE's (`include/peruse.h`), less 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Event {
-    Activate,
-    MatchUnexpected,
-    InsertPosted,
-    RemovePosted,
-    XferBegin,
-    XferEnd,
-    Complete,
-    Notify,
-    Arrived,
-    InsertUnexpected,
-    RemoveUnexpected,
-    MatchPosted,
-    SearchPostedBegin,
-    SearchPostedEnd,
-    SearchUnexpectedBegin,
-    SearchUnexpectedEnd,
-    XferContinue,
-    Cancel,
-    Free,
-    /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
-    Protocol,
-    /// One of those before that are of a transfer, or an arrival, with what the engine's events tell of it; PERUSE has
-    /// no such event. [`Listeners::tell_transfer`] tells it.
-    Transfer,
+/// Declares the events, and all of them in the order of their numbers.
+macro_rules! events {
+    ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
+        $(#[$of_all])*
+        pub(crate) enum Event { $($(#[$of_one])* $name,)* }
+
+        impl Event {
+            pub(crate) const ALL: [Event; [$(Event::$name),*].len()] = [$(Event::$name),*];
+        }
+    };
 }
 
-impl Event {
-    /// All, in the order of their numbers.
-    pub(crate) const ALL: [Event; 21] = {
-        use Event::{
-            Activate, Arrived, Cancel, Complete, Free, InsertPosted, InsertUnexpected, MatchPosted, MatchUnexpected,
-            Notify, Protocol, RemovePosted, RemoveUnexpected, SearchPostedBegin, SearchPostedEnd,
-            SearchUnexpectedBegin, SearchUnexpectedEnd, Transfer, XferBegin, XferContinue, XferEnd,
-        };
-        [
-            Activate,
-            MatchUnexpected,
-            InsertPosted,
-            RemovePosted,
-            XferBegin,
-            XferEnd,
-            Complete,
-            Notify,
-            Arrived,
-            InsertUnexpected,
-            RemoveUnexpected,
-            MatchPosted,
-            SearchPostedBegin,
-            SearchPostedEnd,
-            SearchUnexpectedBegin,
-            SearchUnexpectedEnd,
-            XferContinue,
-            Cancel,
-            Free,
-            Protocol,
-            Transfer,
-        ]
-    };
+events! {
+    /// What happens to a request or a message. The numbers are PERUSE's (`include/peruse.h`), less 1.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
+    enum Event {
+        Activate,
+        MatchUnexpected,
+        InsertPosted,
+        RemovePosted,
+        XferBegin,
+        XferEnd,
+        Complete,
+        Notify,
+        Arrived,
+        InsertUnexpected,
+        RemoveUnexpected,
+        MatchPosted,
+        SearchPostedBegin,
+        SearchPostedEnd,
+        SearchUnexpectedBegin,
+        SearchUnexpectedEnd,
+        XferContinue,
+        Cancel,
+        Free,
+        /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
+        Protocol,
+        /// One of those before that are of a transfer, or an arrival, with what the engine's events tell of it; PERUSE has
+        /// no such event. [`Listeners::tell_transfer`] tells it.
+        Transfer,
+    }
 }
 
 /// `peruse_comm_spec_t`, as a callback gets it; and behind it what callbacks of PERUSE know nothing of.
@@ -702,11 +682,8 @@ impl Listeners {
     /// Inside the raising face.
     #[inline(always)]
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        let Called { function, handle, param } = self.called[event as usize].get();
-        if let Some(function) = function {
-            // SAFETY: a specification that outlives the call.
-            unsafe { call(function, handle, param, id as isize, spec) };
-        }
+        // SAFETY: inside the raising face; the specification outlives the call.
+        unsafe { self.tell_raw(event, id, spec) };
     }
 
     /// Tells all who listen to it by which protocol the bytes of a request's message go.
@@ -714,11 +691,8 @@ impl Listeners {
     /// # Safety
     /// Inside the raising face.
     pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
-        let Called { function, handle, param } = self.called[Event::Protocol as usize].get();
-        if let Some(function) = function {
-            // SAFETY: a specification that outlives the call; who listens to this event knows what stands behind it.
-            unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
-        }
+        // SAFETY: inside the raising face; who listens to this event knows what stands behind the specification.
+        unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
     }
 
     /// Tells all who listen to it what has happened to the bytes of a request's message, or that a message has arrived.
@@ -726,10 +700,18 @@ impl Listeners {
     /// # Safety
     /// As for [`Self::tell`].
     pub(crate) unsafe fn tell_transfer(&self, id: u64, spec: &mut TransferSpec) {
-        let Called { function, handle, param } = self.called[Event::Transfer as usize].get();
+        // SAFETY: inside the raising face; who listens to this event knows what stands behind the specification.
+        unsafe { self.tell_raw(Event::Transfer, id, std::ptr::from_mut(spec).cast()) };
+    }
+
+    /// # Safety
+    /// Inside the raising face; a specification that outlives the call.
+    #[inline(always)]
+    unsafe fn tell_raw(&self, event: Event, id: u64, spec: *mut Spec) {
+        let Called { function, handle, param } = self.called[event as usize].get();
         if let Some(function) = function {
-            // SAFETY: it outlives the call; who listens to this event knows what stands behind the specification.
-            unsafe { call(function, handle, param, id as isize, std::ptr::from_mut(spec).cast()) };
+            // SAFETY: the caller says that the specification outlives the call.
+            unsafe { call(function, handle, param, id as isize, spec) };
         }
     }
 }
