@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ibex::events::{
-    Callback, EventInstance, HostClock, Options, Payload, PortClock, PutComplete, Registration, Safety, TypeId,
-    XferBegin, deliver, free, open_port, progress, raise, register, set_callback, stage_stamped,
+    Callback, EventGroup, EventInstance, HostClock, Options, Payload, PortClock, PutComplete, Registration, Safety,
+    TypeId, XferBegin, deliver, free, interest, open_port, progress, raise, register, set_callback,
 };
 
 /// Events between two deliveries from the buffer.
@@ -105,7 +105,9 @@ fn events(criterion: &mut Criterion) {
         b.iter(|| {
             for _ in 0..16 {
                 raw += 100;
-                stage_stamped(port, raw, None, || PutComplete { operation: raw, ..PutComplete::default() });
+                let mut group = EventGroup::new(interest());
+                group.add(|| PutComplete { operation: raw, ..PutComplete::default() });
+                group.raise_stamped(port, raw, Safety::MpiRestricted);
             }
             progress(Safety::MpiRestricted);
         });

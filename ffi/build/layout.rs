@@ -2,6 +2,8 @@
 //! Writes C that compiles only where the C compiler lays out the types that ibex shares with Open MPI as bindgen's libclang
 //! does: another layout is an error of the build. Part of `build.rs`.
 
+use std::fmt::Write as _;
+
 use crate::refusal::fail;
 
 /// Those types, by their names in C. One that a release series lacks is in no bindings, and used by nobody.
@@ -51,7 +53,7 @@ pub(crate) fn assertions(bindings: &str) -> String {
                 Row::Alignment => format!("_Alignof({c_name})"),
                 Row::Offset(field) => format!("offsetof({c_name}, {field})"),
             };
-            text += &format!("_Static_assert({what} == {value}, \"bindgen has {what} {value}\");\n");
+            let _ = writeln!(text, "_Static_assert({what} == {value}, \"bindgen has {what} {value}\");");
         }
     }
     text

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::events::{
-    Callback, EventInstance, Options, Payload, PortClock, PutComplete, Registration, Safety, XferBegin, close_port,
-    deliver, free, open_port, progress, raise, register, set_callback, stage, stage_stamped,
+    Callback, EventGroup, EventInstance, Options, Payload, PortClock, PutComplete, Registration, Safety, XferBegin,
+    close_port, deliver, free, interest, open_port, progress, raise, register, set_callback, stage,
 };
 
 struct Counting;
@@ -70,7 +70,9 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
         raise(Safety::MpiRestricted, XferBegin::default);
         stage(Safety::MpiRestricted, XferBegin::default);
         raw += 500;
-        stage_stamped(port, raw, Some(1), PutComplete::default);
+        let mut group = EventGroup::new(interest());
+        group.add(PutComplete::default);
+        group.stage_seen(port, raw, Safety::MpiRestricted);
         progress(Safety::MpiRestricted);
     };
     // The thread's state and its lists are made at its first events.

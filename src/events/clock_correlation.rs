@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relation of an adapter's clock to the host's: converts a timestamp, with an error bound.
 //!
-//! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's. A reading is
-//! a query of the adapter's clock, or the timestamp of a completion, which lies between post and poll. Each sample
+//! Owns a window of [`ClockSample`]s: answers of the adapter, between two readings of the host's clock. Each sample
 //! confines every other time to a cone, because the rates differ by at most a known bound; all cones together confine
 //! it to an interval. Its middle is the result, half its width the error bound. There is no line fit that an outlier
 //! could tilt.

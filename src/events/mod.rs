@@ -64,7 +64,7 @@ pub use interest_mask::{InterestMask, has_interest, interest, is_idle, is_nearly
 pub use matching_table::{MATCHING_TYPES, MatchingEvent, PROTOCOL, ProtocolEvent};
 pub use page::markdown;
 pub use port_source::{PolledBatch, PortClock, ReadClock};
-pub use raise::{EventGroup, raise, stage, stage_stamped};
+pub use raise::{EventGroup, raise, stage};
 pub use registration::{Callback, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
 pub use registry::{AlreadyFreed, all, find, register, set_active, set_callback, set_dropped};
 pub use source::{Counts, count as source_count, counts, info as source_info, timestamp};

@@ -150,25 +150,16 @@ impl PortSource {
         }
     }
 
-    /// Takes events stamped `raw`, polled just now; `posted` is the host's time before their operation was posted,
-    /// where that is known. Returns which of them it could not hold, and whether it holds so many that they should be
-    /// delivered soon; `None`, and holds none, where their time is not known.
+    /// Takes events stamped `raw`, polled just now. Returns which of them it could not hold, and whether it holds so many
+    /// that they should be delivered soon; `None`, and holds none, where their time is not known.
     #[inline]
-    pub(super) fn submit(
-        &self,
-        instances: &mut [EventInstance],
-        raw: u64,
-        posted: Option<u64>,
-    ) -> Option<(Refusals, bool)> {
+    pub(super) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
         let host = HostClock::get().now();
         let mut guarded = self.locked();
         if guarded.unwrap.is_stale(host) {
             let _ = guarded.sample();
         }
-        let ticks = guarded.unwrap.unwrap(raw, host, posted)?;
-        if let Some(before) = posted {
-            guarded.correlation.add(ClockSample { before, ticks, after: host });
-        }
+        let ticks = guarded.unwrap.unwrap(raw, host)?;
         let mut refusals = Refusals::new_const();
         for (index, instance) in instances.iter_mut().enumerate() {
             instance.timestamp = ticks;

@@ -3,7 +3,7 @@
 //! (`port_source.rs`).
 //!
 //! Use [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
-//! [`EventGroup::raise_stamped`] at the poll, [`stage_stamped`] later. [`EventGroup`] is for several events of one
+//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`]. [`EventGroup`] is for several events of one
 //! [`HostTimestamp`], which share a clock reading and an entry into the delivery.
 //!
 //! An adapter-stamped event is delivered twice: immediately, in the polling thread, to registrations for immediate
@@ -70,14 +70,16 @@ impl EventGroup {
     }
 
     /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to
-    /// who takes it as it happens, and to all others as by [`stage_stamped`].
+    /// who takes it as it happens, and to all others in order by [`super::progress`], of this thread or another. Where
+    /// the stamp is so old that its adapter's clock may have gone round since, it is the host's instead, as of now, and
+    /// the source this thread's.
     #[inline]
     pub fn raise_stamped(mut self, source: SourceId, raw: u64, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {
             raise_immediate(&self.instances, safety);
         }
         if !self.instances.is_empty() {
-            stamped_now(&mut self.instances, source, raw, None);
+            stamped_now(&mut self.instances, source, raw);
         }
     }
 
@@ -88,7 +90,7 @@ impl EventGroup {
             stage_now(&mut mine, safety, Recipients::Immediate);
         }
         if !self.instances.is_empty() {
-            stamped_now(&mut self.instances, source, raw, None);
+            stamped_now(&mut self.instances, source, raw);
         }
     }
 }
@@ -149,10 +151,10 @@ fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipi
     });
 }
 
-/// [`stage_stamped`] behind its branch.
+/// Hands events to the port, to be delivered in order.
 #[cold]
 #[inline(never)]
-fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64, posted: Option<u64>) {
+fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64) {
     let source = id.source();
     let Some(port) = source.port() else { return };
     let wanted = interest_mask::ordered_interest();
@@ -163,7 +165,7 @@ fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId,
     for instance in instances.iter_mut() {
         instance.source = id;
     }
-    let Some((refusals, is_nearly_full)) = port.submit(instances, raw, posted) else {
+    let Some((refusals, is_nearly_full)) = port.submit(instances, raw) else {
         // When the adapter did it is not known; that it has is, now.
         return stage_now(instances, Safety::MpiRestricted, Recipients::Ordered);
     };
@@ -198,16 +200,4 @@ pub fn raise<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
 #[inline]
 pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).stage(safety);
-}
-
-/// An event on a port's source, stamped `raw` by the adapter and told of after it happened, so not to who takes events
-/// as they happen; it is delivered in order by [`super::progress`], of this thread or another. Where the stamp is so
-/// old that its adapter's clock may have gone round since, it is the host's instead, as of now, and the source this
-/// thread's. `posted`: the host's clock before the operation was posted, where it is known. Callbacks do not run here.
-#[inline]
-pub fn stage_stamped<P: Payload>(source: SourceId, raw: u64, posted: Option<u64>, make: impl FnOnce() -> P) {
-    let mut group = group_of_one(make);
-    if !group.instances.is_empty() {
-        stamped_now(&mut group.instances, source, raw, posted);
-    }
 }

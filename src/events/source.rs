@@ -257,8 +257,7 @@ pub fn info(source: SourceId) -> SourceInfo {
 }
 
 /// The current time of a source's clock, in its ticks; `None` if unknown (a port whose adapter's clock cannot be
-/// queried and that has had too few events). Events are stamped where they happen: this changes none of them. Setup
-/// grade: may ask the adapter.
+/// queried). Events are stamped where they happen: this changes none of them. Setup grade: may ask the adapter.
 #[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {
     match source.source().port() {

@@ -66,10 +66,10 @@ impl Unwrap {
         Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
-    /// The ticks of a stamp read at `host`, of something that was begun after `posted` (the host's time), where that is
-    /// known; `None` where its lap cannot be told: it may have happened before the period that ends now.
+    /// The ticks of a stamp read at `host`; `None` where its lap cannot be told: it may have happened before the period
+    /// that ends now.
     #[inline]
-    pub(super) fn unwrap(&mut self, raw: u64, host: u64, posted: Option<u64>) -> Option<u64> {
+    pub(super) fn unwrap(&mut self, raw: u64, host: u64) -> Option<u64> {
         if self.mask == u64::MAX {
             return Some(raw);
         }
@@ -82,9 +82,8 @@ impl Unwrap {
         let now = self.now(&anchor, host);
         let latest = now.saturating_add(self.ahead(&anchor, host));
         let ticks = latest - (latest.wrapping_sub(raw) & self.mask).min(latest);
-        let floor = posted.map_or(self.floor, |posted| self.floor.max(self.now(&anchor, posted)));
         // A period earlier, with a sixteenth for what the estimate is off.
-        if ticks.saturating_sub(self.mask - (self.mask >> 4)) >= floor {
+        if ticks.saturating_sub(self.mask - (self.mask >> 4)) >= self.floor {
             return None;
         }
         self.learn(anchor, now, ticks, host);
@@ -144,7 +143,7 @@ impl Unwrap {
     }
 
     fn now(&self, anchor: &Anchor, host: u64) -> u64 {
-        // `posted` may be before it.
+        // Another thread may have read the clock later, and come first.
         match host.checked_sub(anchor.host) {
             Some(since) => anchor.ticks + self.elapsed(since),
             None => anchor.ticks.saturating_sub(self.elapsed(anchor.host - host)),

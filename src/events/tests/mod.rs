@@ -83,6 +83,13 @@ mod harness {
         raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
     }
 
+    /// Stages an event of a port's that its adapter has stamped.
+    pub(in crate::events) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnOnce() -> P) {
+        let mut group = EventGroup::new(interest());
+        group.add(make);
+        group.stage_seen(port, raw, Safety::MpiRestricted);
+    }
+
     pub(in crate::events) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
     /// A registration for numbered events whose thread-safe callback is what is given.

@@ -46,8 +46,8 @@ fn raise_one(which: usize, port: SourceId, raw: u64, registrations: &[Arc<Regist
     match which {
         0 => raise_number(1),
         1 => raise(Safety::MpiRestricted, PortAsync::default),
-        2 => stage_stamped(port, raw, None, PutComplete::default),
-        3 => stage_stamped(port, raw, None, GetComplete::default),
+        2 => stage_stamped(port, raw, PutComplete::default),
+        3 => stage_stamped(port, raw, GetComplete::default),
         place => {
             let event_type = matching(place);
             let instance = MatchingEvent::default().instance(event_type, matching_source(), stamp());

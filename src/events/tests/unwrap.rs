@@ -22,14 +22,14 @@ fn drain(unwrap: &mut Unwrap, host: u64) {
 fn a_clock_that_does_not_wrap_is_taken_as_it_is() {
     let mut unwrap = Unwrap::new(64, 1.0);
     for raw in [5, 3, u64::MAX, 0] {
-        assert_eq!(unwrap.unwrap(raw, 10, None), Some(raw));
+        assert_eq!(unwrap.unwrap(raw, 10), Some(raw));
     }
 }
 
 #[test]
 fn an_earlier_stamp_after_the_wrap_goes_before_it() {
     let mut unwrap = Unwrap::new(16, 1.0);
-    let mut place = |raw, host| unwrap.unwrap(raw, host, None).expect("within the period");
+    let mut place = |raw, host| unwrap.unwrap(raw, host).expect("within the period");
     let (first, wrapped, earlier) = (place(0xff00, 1000), place(0x0010, 1000 + 0x110), place(0xfff0, 1000 + 0x112));
     assert_eq!((wrapped - first, wrapped - earlier), (0x110, 0x20));
 }
@@ -37,8 +37,8 @@ fn an_earlier_stamp_after_the_wrap_goes_before_it() {
 #[test]
 fn a_stamp_that_precedes_the_very_first_has_a_place_before_it() {
     let mut unwrap = Unwrap::new(16, 1.0);
-    let first = unwrap.unwrap(2, 1000, None);
-    assert_eq!(first.zip(unwrap.unwrap(0xfffe, 1001, None)).map(|(first, before)| first - before), Some(4));
+    let first = unwrap.unwrap(2, 1000);
+    assert_eq!(first.zip(unwrap.unwrap(0xfffe, 1001)).map(|(first, before)| first - before), Some(4));
 }
 
 /// A program computes for most of a period of 32 bits, 4.29 s at 1 GHz, or longer, between two calls of MPI.
@@ -49,22 +49,20 @@ fn a_stamp_read_later_than_the_clock_goes_round_is_placed_only_where_an_earlier_
     let mut host = 10 * SECOND;
     let mut unwrap = Unwrap::new(32, 1.0);
     let away = unwrap.observe(host & mask, host, 100).wrapping_sub(host);
-    for (computed, ago, posted, placed) in [
-        (3.9, 3.85, None, true),
-        (6.0, 5.5, None, false),
-        (6.0, 4.5, None, false),
-        (6.0, 0.5, None, false),
+    for (computed, ago, placed) in [
+        (3.9, 3.85, true),
+        (6.0, 5.5, false),
+        (6.0, 4.5, false),
+        (6.0, 0.5, false),
         // Had it happened a period before 3 s ago, it would have been read before.
-        (6.0, 3.0, None, true),
-        (6.0, 1.0, Some(2.0), true),
-        (60.0, 3.0, None, false),
-        (60.0, 0.0, Some(0.1), true),
+        (6.0, 3.0, true),
+        (60.0, 3.0, false),
     ] {
         drain(&mut unwrap, host);
         let ticks = |seconds: f64| (seconds * SECOND as f64) as u64;
         host += ticks(computed);
         let happened = host - ticks(ago);
-        let got = unwrap.unwrap(happened & mask, host, posted.map(|ago| host - ticks(ago)));
+        let got = unwrap.unwrap(happened & mask, host);
         assert_eq!(got, placed.then_some(happened.wrapping_add(away)), "{ago} s ago, after {computed} s");
     }
 }
@@ -77,17 +75,17 @@ fn polls_make_stamps_certain_again_only_when_they_have_emptied_the_queue() {
     let host = 100 << 16;
     for calls in [1010, 1031, 1032, 1063] {
         unwrap.progressed(host, calls);
-        assert_eq!(unwrap.unwrap(0xffff, host, None), None, "it may have waited in the queue for 98 periods");
+        assert_eq!(unwrap.unwrap(0xffff, host), None, "it may have waited in the queue for 98 periods");
     }
     unwrap.progressed(host, 1064);
-    assert_eq!(unwrap.unwrap(5, host + 10, None), Some(first + (99 << 16) + 5));
+    assert_eq!(unwrap.unwrap(5, host + 10), Some(first + (99 << 16) + 5));
 }
 
 #[test]
 fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be() {
     let period = 1 << 16;
     let mut unwrap = Unwrap::new(16, 1.0);
-    assert!(unwrap.unwrap(5, period, None).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
+    assert!(unwrap.unwrap(5, period).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
     unwrap.observe(7, 1000 * period, 0);
     assert!(!unwrap.is_stale(1100 * period) && unwrap.is_stale(1150 * period));
 }
@@ -111,14 +109,14 @@ proptest! {
             let lag = if prompt || constant.is_none() { 0 } else { (period as f64 * lag) as u64 };
             drain(&mut unwrap, host - lag - 1);
             let ticks = truth(u64::from(start), ppm, host) - lag;
-            let got = unwrap.unwrap(ticks & (period - 1), host, None);
+            let got = unwrap.unwrap(ticks & (period - 1), host);
             let away = got.map(|got| got.wrapping_sub(ticks));
             prop_assert!(away.is_some());
             prop_assert_eq!(away, *constant.get_or_insert(away));
             if lag > 0 {
                 host += 10;
                 let now = truth(u64::from(start), ppm, host);
-                prop_assert_eq!(unwrap.unwrap(now & (period - 1), host, None).map(|got| got.wrapping_sub(now)), away);
+                prop_assert_eq!(unwrap.unwrap(now & (period - 1), host).map(|got| got.wrapping_sub(now)), away);
             }
         }
     }
@@ -129,7 +127,7 @@ proptest! {
     fn no_stamp_is_ever_placed_wrongly(
         bits in 16_u32..48,
         ppm in -200.0..200.0_f64,
-        steps in proptest::collection::vec((0.0..50.0_f64, 0.0..3.0_f64, 0.0..1.0_f64, any::<bool>(), any::<bool>()), 1..120),
+        steps in proptest::collection::vec((0.0..50.0_f64, 0.0..3.0_f64, 0.0..1.0_f64, any::<bool>()), 1..120),
     ) {
         let period = 1_u64 << bits;
         let of_period = |fraction: f64| (period as f64 * fraction) as u64;
@@ -137,7 +135,7 @@ proptest! {
         let mut host = period * 4;
         let base = truth(7, ppm, host);
         let away = unwrap.observe(base & (period - 1), host, 0).wrapping_sub(base);
-        for (silence, computed, lag, asked, posted) in steps {
+        for (silence, computed, lag, asked) in steps {
             // Polled all the time, then not while the program computed; meanwhile something completed.
             host += of_period(silence) + 2;
             drain(&mut unwrap, host);
@@ -149,12 +147,11 @@ proptest! {
             host += of_period(computed) + 2;
             let happened = host - ((host - before - 1) as f64 * lag) as u64;
             let ticks = truth(7, ppm, happened);
-            let got = unwrap.unwrap(ticks & (period - 1), host, posted.then_some(happened - 1));
+            let got = unwrap.unwrap(ticks & (period - 1), host);
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
             // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was
             // asked.
-            let is_certain = computed < 0.85 || posted && host - happened < of_period(0.85);
-            prop_assert!(got.is_some() || !is_certain);
+            prop_assert!(got.is_some() || computed >= 0.85);
         }
     }
 
@@ -178,7 +175,7 @@ proptest! {
             let lag = (period as f64 * lag) as u64;
             drain(&mut unwrap, host - lag - 1);
             let ticks = truth(7, ppm, host) - lag;
-            let got = unwrap.unwrap(ticks & (period - 1), host, None);
+            let got = unwrap.unwrap(ticks & (period - 1), host);
             prop_assert_eq!(got.map(|got| got.wrapping_sub(ticks)), Some(away));
         }
     }
