@@ -14,9 +14,8 @@ pub(crate) mod scripted;
 
 use crate::connect::carriers::Carriers;
 use crate::select::PortChoice;
-use ibex_ffi::verbs::{
-    Access, AsyncEvent, InlineSpan, LocalSpan, Path, PostError, Reception, RemoteSpan, Transition, WorkCompletion, Wr,
-};
+pub use ibex_ffi::verbs::Work;
+use ibex_ffi::verbs::{Access, AsyncEvent, LocalSpan, Path, PostError, Reception, Transition, WorkCompletion, Wr};
 use std::io;
 use std::time::Duration;
 
@@ -53,68 +52,6 @@ pub trait Adapter: Send {
 
     /// The time since any fixed moment.
     fn now(&self) -> Duration;
-}
-
-/// What a work request does. Sizes in bytes.
-#[derive(Debug, Clone, Copy)]
-pub enum Work<'a> {
-    /// A message gathered from one or two spans.
-    Send {
-        /// Its bytes: the adapter's from the post to the completion.
-        spans: &'a [LocalSpan],
-        /// Its immediate data, in host order.
-        immediate: u32,
-    },
-    /// A message that is copied into the work request.
-    SendInline {
-        /// Its first bytes.
-        header: InlineSpan<'a>,
-        /// Its other bytes.
-        payload: InlineSpan<'a>,
-        /// Its immediate data, in host order.
-        immediate: u32,
-    },
-    /// An RDMA write.
-    Write {
-        /// From here.
-        local: LocalSpan,
-        /// To there.
-        remote: RemoteSpan,
-    },
-    /// An RDMA write of bytes that are copied into the work request.
-    WriteInline {
-        /// The bytes.
-        bytes: InlineSpan<'a>,
-        /// Where they go.
-        remote: RemoteSpan,
-    },
-    /// An RDMA read.
-    Read {
-        /// To here.
-        local: LocalSpan,
-        /// From there.
-        remote: RemoteSpan,
-    },
-    /// An atomic addition to 64 bits.
-    FetchAdd {
-        /// Where their old value comes to, 8 bytes.
-        local: LocalSpan,
-        /// The 64 bits.
-        remote: RemoteSpan,
-        /// What is added.
-        operand: u64,
-    },
-    /// An atomic compare-and-swap of 64 bits.
-    CompareSwap {
-        /// Where their old value comes to, 8 bytes.
-        local: LocalSpan,
-        /// The 64 bits.
-        remote: RemoteSpan,
-        /// What they must be.
-        compare: u64,
-        /// What they become then.
-        swap: u64,
-    },
 }
 
 /// A queue pair.

@@ -71,7 +71,7 @@ impl Kept {
     pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
         // A request that failed counts as done by now.
         let failed = u32::from(matches!(cause, Cause::Completion { .. }));
-        if self.tag.is_some() && connection.queue().has_messages_beyond(failed) {
+        if self.tag.is_some() && connection.queue.has_messages_beyond(failed) {
             self.lost.push(to);
         }
     }

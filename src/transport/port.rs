@@ -326,9 +326,7 @@ impl<A: Adapter> Port<A> {
     /// adapter's to deliver; it is not waited for, because a peer that has ended already acknowledges nothing.
     fn drain(&mut self, peer: EndpointId, end: Duration) {
         let waits = |port: &Self| {
-            port.connections
-                .get(peer)
-                .is_some_and(|connection| connection.is_made() && connection.queue().waiting() > 0)
+            port.connections.get(peer).is_some_and(|connection| connection.is_made() && connection.queue.waiting() > 0)
         };
         let mut held = Undelivered::default();
         while waits(self) && self.adapter.now() < end {
@@ -355,9 +353,9 @@ impl<A: Adapter> Port<A> {
                 "{who}, queue pair 0x{:06x}, {:?}, {} posted, {} in flight, {} waiting",
                 connection.number(),
                 connection.phase(),
-                connection.queue().posted(),
-                connection.queue().in_flight(),
-                connection.queue().waiting()
+                connection.queue.posted(),
+                connection.queue.in_flight(),
+                connection.queue.waiting()
             ),
         }
     }

@@ -44,7 +44,7 @@ pub use cq::CompletionQueue;
 pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
 pub use fork::{ForkStatus, fork_init, fork_status};
 pub use pages::{HugePages, PageKind};
-pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Wr};
+pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
 pub use registration::Access;
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};

@@ -14,7 +14,7 @@ use sys::ibv_qp_attr_mask as Mask;
 
 mod post;
 
-pub use post::{PostError, Wr};
+pub use post::{PostError, Work, Wr};
 
 type PostSend = unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32;
 

@@ -100,15 +100,7 @@ impl QueuePair for verbs::QueuePair {
 
     #[inline(always)]
     fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
-        match work {
-            Work::Send { spans, immediate } => self.send(wr, spans, immediate),
-            Work::SendInline { header, payload, immediate } => self.send_inline(wr, header, payload, immediate),
-            Work::Write { local, remote } => self.write(wr, local, remote),
-            Work::WriteInline { bytes, remote } => self.write_inline(wr, bytes, remote),
-            Work::Read { local, remote } => self.read(wr, local, remote),
-            Work::FetchAdd { local, remote, operand } => self.fetch_add(wr, local, remote, operand),
-            Work::CompareSwap { local, remote, compare, swap } => self.compare_swap(wr, local, remote, (compare, swap)),
-        }
+        verbs::QueuePair::post(self, wr, work)
     }
 
     fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {

@@ -26,17 +26,18 @@ pub(crate) enum Phase {
 /// A queue pair to a peer, and what is posted to it or waits for it.
 #[derive(Debug)]
 pub(crate) struct Connection<Q> {
-    queue: SendQueue<Q>,
+    pub(crate) queue: SendQueue<Q>,
     phase: Phase,
     /// How many requests had been posted when peers were last probed.
     probed_at: u32,
-    /// With what hellos to the peer are sealed.
-    key: Key,
+    /// With what hellos to the port of the peer that is asked are sealed.
+    pub(crate) key: Key,
     /// Reads and atomics it may have in flight, as both sides have said.
-    initiator_depth: u8,
-    retransmission: Retransmission,
+    pub(crate) initiator_depth: u8,
+    /// How long the adapter waits for an acknowledgement, and how often.
+    pub(crate) retransmission: Retransmission,
     /// Kept while connected, for a peer that missed its last word.
-    handshake: Box<Handshake>,
+    pub(crate) handshake: Box<Handshake>,
 }
 
 impl<Q: QueuePair> Connection<Q> {
@@ -53,21 +54,6 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    #[inline]
-    pub(crate) fn queue(&self) -> &SendQueue<Q> {
-        &self.queue
-    }
-
-    #[inline]
-    pub(crate) fn queue_mut(&mut self) -> &mut SendQueue<Q> {
-        &mut self.queue
-    }
-
-    /// What is left when the connection is given up.
-    pub(crate) fn into_queue(self) -> SendQueue<Q> {
-        self.queue
-    }
-
     /// The number of its queue pair. Hot.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
@@ -79,19 +65,9 @@ impl<Q: QueuePair> Connection<Q> {
     }
 
     /// New requests are posted while it is ready, and only then.
-    fn enter(&mut self, phase: Phase) {
+    pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.queue.set_open(phase == Phase::Ready);
-    }
-
-    /// Both sides are set.
-    pub(crate) fn became_ready(&mut self) {
-        self.enter(Phase::Ready);
-    }
-
-    /// It has failed.
-    pub(crate) fn became_failed(&mut self) {
-        self.enter(Phase::Failed);
     }
 
     /// Whether both sides are set.
@@ -104,40 +80,6 @@ impl<Q: QueuePair> Connection<Q> {
         if self.is_made() {
             self.enter(if is_diverted { Phase::Diverted } else { Phase::Ready });
         }
-    }
-
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// Another port of the peer is asked, which has another key.
-    pub(crate) fn set_key(&mut self, key: Key) {
-        self.key = key;
-    }
-
-    pub(crate) fn handshake(&self) -> &Handshake {
-        &self.handshake
-    }
-
-    pub(crate) fn handshake_mut(&mut self) -> &mut Handshake {
-        &mut self.handshake
-    }
-
-    pub(crate) fn initiator_depth(&self) -> u8 {
-        self.initiator_depth
-    }
-
-    pub(crate) fn set_initiator_depth(&mut self, depth: u8) {
-        self.initiator_depth = depth;
-    }
-
-    /// How long the adapter waits for an acknowledgement, and how often.
-    pub(crate) fn retransmission(&self) -> Retransmission {
-        self.retransmission
-    }
-
-    pub(crate) fn set_retransmission(&mut self, retransmission: Retransmission) {
-        self.retransmission = retransmission;
     }
 
     /// Whether nothing was posted since the last probe, and nothing posted before would tell that the peer is gone.

@@ -44,7 +44,7 @@ impl<A: Adapter> Port<A> {
     fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
         // They are of queue pairs that close already.
         self.settle_late();
-        let mut queue = connection.into_queue();
+        let mut queue = connection.queue;
         // Where even this fails the queue pair is in error already, or the device is gone.
         let _ = queue.qp_mut().fail();
         self.closing.put(of, queue, self.adapter.now() + DRAINING);

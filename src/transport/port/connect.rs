@@ -145,18 +145,18 @@ impl<A: Adapter> Port<A> {
         self.handshakes.set_due(Duration::ZERO);
         if self.connections.has_successor(to) {
             // Of the connection that the peer says it has given up: there is nothing to answer.
-            if !self.connections.get(to).is_some_and(|in_use| in_use.handshake().is_earlier_than(hello)) {
+            if !self.connections.get(to).is_some_and(|in_use| in_use.handshake.is_earlier_than(hello)) {
                 return add(&self.counters.handshakes_dropped, 1);
             }
         }
         let Some(connection) = self.connections.making(to) else { return };
-        let mut step = connection.handshake_mut().on_hello(&me, hello, carrier, now);
+        let mut step = connection.handshake.on_hello(&me, hello, carrier, now);
         if step.superseded {
             if let Err(why) = self.succeed(to, hello) {
                 return self.turn_away(hello, why);
             }
             let Some(successor) = self.connections.making(to) else { return };
-            step = successor.handshake_mut().on_hello(&me, hello, carrier, now);
+            step = successor.handshake.on_hello(&me, hello, carrier, now);
         }
         if step.ignored.is_none() {
             self.handshakes.relocate(to, &source.address);
@@ -205,7 +205,7 @@ impl<A: Adapter> Port<A> {
             return;
         }
         for (to, _) in self.handshakes.active() {
-            let due = self.connections.making(to).and_then(|connection| connection.handshake().due());
+            let due = self.connections.making(to).and_then(|connection| connection.handshake.due());
             match due {
                 None => self.handshakes.settle(to),
                 Some(due) if due > now => {}
@@ -216,8 +216,8 @@ impl<A: Adapter> Port<A> {
                     let replaces = self.connections.has_successor(to);
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };
-                    let step = connection.handshake_mut().on_timer(reach, now);
-                    let times = connection.handshake().times_asked();
+                    let step = connection.handshake.on_timer(reach, now);
+                    let times = connection.handshake.times_asked();
                     if step.send.is_some() && times > 1 {
                         watch::asked_again(self.connections.rank(to), self.index(), times);
                     }
@@ -226,7 +226,7 @@ impl<A: Adapter> Port<A> {
             }
         }
         let active = self.handshakes.active().into_iter();
-        let due = active.filter_map(|(to, _)| self.connections.making(to)?.handshake().due()).min();
+        let due = active.filter_map(|(to, _)| self.connections.making(to)?.handshake.due()).min();
         self.handshakes.set_due(due.unwrap_or(Duration::MAX));
     }
 

@@ -89,7 +89,7 @@ impl<A: Adapter> Port<A> {
     #[must_use]
     pub fn is_busy_with(&self, name: PeerName) -> bool {
         let connection = self.connections.of_peer(name).and_then(|to| self.connections.get(to));
-        connection.is_some_and(|connection| connection.queue().waiting() > 0 || connection.queue().is_completion_due())
+        connection.is_some_and(|connection| connection.queue.waiting() > 0 || connection.queue.is_completion_due())
     }
 
     /// Gives `token` back with the next poll: its message went another way, or `is_lost` there.

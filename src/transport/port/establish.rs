@@ -83,10 +83,10 @@ impl<A: Adapter> Port<A> {
         } else {
             let now = self.adapter.now();
             let Some(connection) = self.connections.get_mut(to) else { return };
-            if connection.queue().waiting() > 0 {
+            if connection.queue.waiting() > 0 {
                 return self.fail(to, Cause::Connect(why));
             }
-            connection.handshake_mut().ask_on(now);
+            connection.handshake.ask_on(now);
         }
         self.tell_once(Once::NOT_MADE, || format!("the peer began a connection and left it: {why}"));
     }
@@ -100,8 +100,8 @@ impl<A: Adapter> Port<A> {
         let rnr_timer = RnrTimer::of(self.connections.spoken_to());
         let access = self.attributes.access();
         let Some(connection) = self.connections.making(to) else { return Ok(()) };
-        connection.set_initiator_depth(program.max_rd_atomic);
-        let queue = connection.queue_mut();
+        connection.initiator_depth = program.max_rd_atomic;
+        let queue = &mut connection.queue;
         queue.set_named(program.endpoint);
         let qp = queue.qp_mut();
         if program.reset {
@@ -120,23 +120,23 @@ impl<A: Adapter> Port<A> {
         let is_diverted = self.connections.is_diverted(to);
         let making = self.connections.making(to);
         let Some(connection) = making.filter(|connection| connection.phase() == Phase::Connecting) else { return };
-        let round_trip = connection.handshake().round_trip();
+        let round_trip = connection.handshake.round_trip();
         let retransmission = Retransmission::choose(&self.tunables, software, round_trip);
-        connection.set_retransmission(retransmission);
+        connection.retransmission = retransmission;
         let transition = Transition {
             ack_timeout: retransmission.exponent,
             retry_count: retransmission.retries,
             rnr_retry: FOR_EVER,
-            max_rd_atomic: connection.initiator_depth(),
-            psn: connection.handshake().local().psn,
+            max_rd_atomic: connection.initiator_depth,
+            psn: connection.handshake.local().psn,
         };
-        if let Err(error) = connection.queue_mut().qp_mut().ready_to_send(&transition) {
+        if let Err(error) = connection.queue.qp_mut().ready_to_send(&transition) {
             return self.not_set(
                 to,
                 format!("setting the queue pair to send failed: {error}; see the kernel's log for the device"),
             );
         }
-        connection.became_ready();
+        connection.enter(Phase::Ready);
         connection.divert(is_diverted);
         if let Some(successor) = self.connections.take_successor(to) {
             self.replace(to, successor);
@@ -167,7 +167,7 @@ impl<A: Adapter> Port<A> {
     fn tell_established(&self, to: EndpointId) {
         let connection = self.connections.get(to);
         let number = connection.map_or(0, Connection::number);
-        let remote = connection.map_or(0, |connection| connection.handshake().remote_queue_pair());
+        let remote = connection.map_or(0, |connection| connection.handshake.remote_queue_pair());
         watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
     }
 
@@ -175,7 +175,7 @@ impl<A: Adapter> Port<A> {
     /// goes on.
     fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
         if let Some(old) = self.connections.get_mut(to) {
-            successor.queue_mut().succeed(old.queue_mut());
+            successor.queue.succeed(&mut old.queue);
         }
         self.drop_connection(to);
         self.connections.put(to, successor);
@@ -185,7 +185,7 @@ impl<A: Adapter> Port<A> {
     pub(super) fn confirmed_by_data(&mut self, peer: EndpointId, qp_num: u32) {
         let now = self.adapter.now();
         let Some(connection) = self.connections.making(peer) else { return };
-        if connection.number() == qp_num && connection.handshake_mut().on_data(now) {
+        if connection.number() == qp_num && connection.handshake.on_data(now) {
             self.ready(peer);
         }
     }
@@ -193,7 +193,7 @@ impl<A: Adapter> Port<A> {
     fn send_hello(&mut self, to: EndpointId, via: Via, remote: &PortAddress) {
         let me = *self.handshakes.identity();
         let Some(connection) = self.connections.making(to) else { return };
-        let frame = connection.handshake().hello(&me).encode(connection.key());
+        let frame = connection.handshake.hello(&me).encode(&connection.key);
         let path = path(&self.choice, &self.tunables, remote, remote.ud_qpn);
         self.handshakes.send(to, via, (remote, &path), &frame, &self.counters);
     }

@@ -9,6 +9,7 @@ use crate::counters::{add, subtract};
 use crate::flight;
 use crate::transport::adapter::{Adapter, QueuePair as _};
 use crate::transport::completion::Completion;
+use crate::transport::connections::connection::Phase;
 use crate::transport::connections::failure::{Cause, Failure};
 use crate::transport::connections::retransmission::Retransmission;
 use crate::transport::watch;
@@ -40,10 +41,10 @@ impl<A: Adapter> Port<A> {
             if !is_expected {
                 self.kept.note_failure(to, connection, &cause);
             }
-            connection.became_failed();
-            (qp_num, retransmission) = (connection.number(), connection.retransmission());
+            connection.enter(Phase::Failed);
+            (qp_num, retransmission) = (connection.number(), connection.retransmission);
             // Where even this fails the queue pair is in error already, or the device is gone.
-            let _ = connection.queue_mut().qp_mut().fail();
+            let _ = connection.queue.qp_mut().fail();
         }
         self.drop_successor(to);
         self.handshakes.settle(to);

@@ -54,7 +54,7 @@ impl<A: Adapter> Port<A> {
     /// Asks for an acknowledgement. Not by `post_nop`, which refuses a peer that is given up.
     fn ask(&mut self, peer: EndpointId) {
         let Some(connection) = self.connections.get_mut(peer).filter(|connection| connection.is_made()) else { return };
-        self.tx.wait(connection.queue_mut(), peer, Request::NOTHING, &self.counters);
+        self.tx.wait(&mut connection.queue, peer, Request::NOTHING, &self.counters);
         self.work_backlog();
     }
 }

@@ -77,7 +77,7 @@ impl<A: Adapter> Port<A> {
         let Some((name, port)) = self.connections.remote(to) else { return };
         let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
         if let Some(search) = Search::new(&self.partners(name), port).filter(|_| has_datagrams) {
-            connection.handshake_mut().require_datagram();
+            connection.handshake.require_datagram();
             self.handshakes.put_search(to, search);
         }
     }
@@ -139,7 +139,7 @@ impl<A: Adapter> Port<A> {
     /// What an endpoint answers to the port of the peer that it stands for.
     fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let Some(connection) = self.connections.get(to) else { return Answer::Take };
-        let handshake = connection.handshake();
+        let handshake = &connection.handshake;
         // Whoever answers us has asked better ones before.
         if carrier == Carrier::Tcp || handshake.is_programmed() || handshake.is_answered_by(hello) {
             return Answer::Take;
@@ -157,7 +157,7 @@ impl<A: Adapter> Port<A> {
         let Some(connection) = self.connections.get(to) else {
             return if carrier == Carrier::Ud { Answer::AskBetter } else { Answer::Take };
         };
-        let (phase, handshake) = (connection.phase(), connection.handshake());
+        let (phase, handshake) = (connection.phase(), &connection.handshake);
         let (is_bound, is_unheard) = (handshake.is_programmed(), handshake.is_unheard());
         let is_answer = handshake.is_answered_by(hello);
         let Some(search) = self.handshakes.search(to).filter(|_| phase == Phase::Connecting) else {
@@ -197,7 +197,7 @@ impl<A: Adapter> Port<A> {
         let Ok(entry) = self.listed(hello) else { return };
         let Some(connection) = self.connections.get(to).filter(|_| !hello.confirmed) else { return };
         let me = *self.handshakes.identity();
-        let frame = connection.handshake().declining(&me, hello, declined).encode(&entry.key);
+        let frame = connection.handshake.declining(&me, hello, declined).encode(&entry.key);
         let path = path(&self.choice, &self.tunables, &entry.address, entry.address.ud_qpn);
         self.handshakes.reply(carrier.into(), (&entry.address, &path), &frame, &self.counters);
     }
@@ -206,7 +206,7 @@ impl<A: Adapter> Port<A> {
     pub(super) fn on_declined(&mut self, hello: &Hello, declined: Declined) {
         let source = hello.source;
         let asking = self.connections.of_peer(source.name).filter(|to| {
-            self.connections.get(*to).is_some_and(|connection| connection.handshake().is_answered_by(hello))
+            self.connections.get(*to).is_some_and(|connection| connection.handshake.is_answered_by(hello))
         });
         let search = asking.and_then(|to| Some((to, self.handshakes.search(to)?)));
         let Some((to, search)) = search.filter(|(_, search)| search.verdict(source.port).is_some()) else {
@@ -219,7 +219,7 @@ impl<A: Adapter> Port<A> {
         }
         if search.current() == source.port {
             let wants_another = search.has_wanted()
-                || self.connections.get(to).is_some_and(|connection| connection.queue().waiting() > 0);
+                || self.connections.get(to).is_some_and(|connection| connection.queue.waiting() > 0);
             self.leave(to, wants_another);
         }
     }
@@ -228,7 +228,7 @@ impl<A: Adapter> Port<A> {
     /// alone, it turns to the next.
     pub(super) fn reconsider(&mut self, to: EndpointId) {
         let Some(connection) = self.connections.get(to) else { return };
-        let (handshake, waiting) = (connection.handshake(), connection.queue().waiting());
+        let (handshake, waiting) = (&connection.handshake, connection.queue.waiting());
         let Some(search) = self.handshakes.search(to).filter(|_| connection.phase() == Phase::Connecting) else {
             return;
         };
@@ -274,10 +274,10 @@ impl<A: Adapter> Port<A> {
             Err(error) => return self.not_set(to, format!("resetting the queue pair failed: {error}")),
         };
         let Some(connection) = self.connections.get_mut(to) else { return self.connections.rename(to, port) };
-        connection.set_key(entry.key);
-        let sent = connection.handshake().sent();
+        connection.key = entry.key;
+        let sent = connection.handshake.sent();
         let before = self.handshakes.search(to).map_or((0, 0), |search| search.ask_port(port, sent));
-        connection.handshake_mut().ask_port((entry.address.instance, port), paths, epoch, before, at);
+        connection.handshake.ask_port((entry.address.instance, port), paths, epoch, before, at);
         self.connections.rename(to, port);
         self.handshakes.ask_port(to, entry.address);
         self.countdown = 1;
@@ -286,9 +286,9 @@ impl<A: Adapter> Port<A> {
     /// Resets the queue pair where it was set to one of the peer. Whether it was.
     fn unbind(&mut self, to: EndpointId) -> io::Result<bool> {
         let (port, pkey, access) = (self.choice.port, self.tunables.pkey_index as u16, self.attributes.access());
-        let bound = self.connections.get_mut(to).filter(|connection| connection.handshake().is_programmed());
+        let bound = self.connections.get_mut(to).filter(|connection| connection.handshake.is_programmed());
         let Some(connection) = bound else { return Ok(false) };
-        let qp = connection.queue_mut().qp_mut();
+        let qp = connection.queue.qp_mut();
         qp.reset()?;
         qp.initialise(port, pkey, access)?;
         Ok(true)
@@ -307,7 +307,7 @@ impl<A: Adapter> Port<A> {
 
     /// Which ports of the peer were tried, and what came of it; `None` where there was no choice.
     pub(super) fn tried(&mut self, to: EndpointId) -> Option<String> {
-        let sent = self.connections.get(to).map(|connection| connection.handshake().sent())?;
+        let sent = self.connections.get(to).map(|connection| connection.handshake.sent())?;
         self.handshakes.search(to).map(|search| search.tried(sent))
     }
 

@@ -214,7 +214,7 @@ impl<A: Adapter> Port<A> {
             }
             if id.is_send() {
                 match connections.get_mut(id.endpoint()) {
-                    Some(connection) => tx.retire(connection.queue_mut(), id, (batch, undelivered), takes.requests()),
+                    Some(connection) => tx.retire(&mut connection.queue, id, (batch, undelivered), takes.requests()),
                     None => tx.is_late(id),
                 }
                 continue;
@@ -286,7 +286,7 @@ impl<A: Adapter> Port<A> {
         }
         let to = id.endpoint();
         let known = self.connections.get_mut(to);
-        let retired = known.and_then(|of| self.tx.retire_failed(of.queue_mut(), id, &mut self.undelivered));
+        let retired = known.and_then(|of| self.tx.retire_failed(&mut of.queue, id, &mut self.undelivered));
         let Some(token) = retired else { return self.failed_late(id, status) };
         // The reason before what failed for it: who is told of a failed request may end the job at once.
         let is_first = self.give_up(to, Cause::Completion { status, vendor });

@@ -29,7 +29,7 @@ impl<A: Adapter> Port<A> {
         let tag = self.kept.tag;
         let connecting = self.connections.get_mut(to).filter(|connection| connection.phase() == Phase::Connecting);
         if let Some(connection) = connecting {
-            let waiting = connection.queue_mut().take_waiting(|request| tag.is_some() && request.message_tag() == tag);
+            let waiting = connection.queue.take_waiting(|request| tag.is_some() && request.message_tag() == tag);
             subtract(&self.counters.waiting, waiting.len() as u64);
             taken.extend(waiting.into_iter().filter_map(Unposted::of));
         }
@@ -46,7 +46,7 @@ impl<A: Adapter> Port<A> {
     #[inline]
     pub fn note_message(&mut self, to: EndpointId) {
         if let Some(connection) = self.connections.get_mut(to) {
-            connection.queue_mut().note_message();
+            connection.queue.note_message();
         }
     }
 

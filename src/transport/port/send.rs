@@ -125,7 +125,7 @@ impl<A: Adapter> Port<A> {
     #[inline]
     #[must_use]
     pub fn has_room(&self, to: EndpointId) -> bool {
-        self.connections.get(to).is_some_and(|connection| self.tx.has_room(connection.queue()))
+        self.connections.get(to).is_some_and(|connection| self.tx.has_room(&connection.queue))
     }
 
     /// Writes `local` to the peer's memory. `token` comes back when it is there.
@@ -233,7 +233,7 @@ impl<A: Adapter> Port<A> {
     #[inline(always)]
     fn attempt(&mut self, to: EndpointId, asked: (Signal, Token), post: impl Post<A::QueuePair>) -> Attempt {
         let Some(connection) = self.connections.get_mut(to) else { return Attempt::Wait };
-        self.tx.post(connection.queue_mut(), to, asked, &self.counters, post)
+        self.tx.post(&mut connection.queue, to, asked, &self.counters, post)
     }
 
     /// What becomes of a request that was not posted: it may wait, or its connection is lost.
@@ -254,7 +254,7 @@ impl<A: Adapter> Port<A> {
     pub(super) fn may_find_room(&mut self, to: EndpointId, error: PostError) -> bool {
         let now = self.adapter.now();
         let connection = self.connections.get_mut(to);
-        connection.is_some_and(|connection| error.is_full() && connection.queue_mut().may_find_room(now))
+        connection.is_some_and(|connection| error.is_full() && connection.queue.may_find_room(now))
     }
 
     /// Whether requests to this peer may still be taken.

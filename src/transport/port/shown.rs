@@ -34,7 +34,7 @@ impl<A: Adapter> Port<A> {
 
     pub(super) fn peer_shown(&self, to: EndpointId) -> Option<PeerFlight> {
         let (peer, connection) = (self.connections.name(to)?, self.connections.get(to)?);
-        let (queue, retransmission) = (connection.queue(), connection.retransmission());
+        let (queue, retransmission) = (&connection.queue, connection.retransmission);
         let state = match connection.phase() {
             Phase::Connecting => PeerState::Connecting,
             Phase::Ready => PeerState::Ready,
@@ -45,11 +45,11 @@ impl<A: Adapter> Port<A> {
             peer,
             port: self.index(),
             state,
-            queue_pairs: (connection.number(), connection.handshake().remote_queue_pair()),
+            queue_pairs: (connection.number(), connection.handshake.remote_queue_pair()),
             posted: queue.posted().into(),
             in_flight: queue.in_flight(),
             waiting: u32::try_from(queue.waiting()).unwrap_or(u32::MAX),
-            asked: connection.handshake().times_asked(),
+            asked: connection.handshake.times_asked(),
             timeout: retransmission.exponent,
             retries: retransmission.retries,
             time: 0,

@@ -105,7 +105,7 @@ impl<A: Adapter> Port<A> {
     pub fn reclaim(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
         for to in self.connections.all() {
-            let wanting = |connection: &Connection<_>| connection.is_made() && connection.queue().unsignalled() > 0;
+            let wanting = |connection: &Connection<_>| connection.is_made() && connection.queue.unsignalled() > 0;
             if self.connections.get(to).is_some_and(wanting) {
                 self.post_nop(to);
             }
@@ -149,9 +149,9 @@ impl<A: Adapter> Port<A> {
         self.check(to)?;
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
         let token = request.token;
-        self.tx.wait(connection.queue_mut(), to, request, &self.counters);
+        self.tx.wait(&mut connection.queue, to, request, &self.counters);
         self.countdown = self.countdown.min(self.look_interval);
-        let waiting = connection.queue().waiting();
+        let waiting = connection.queue.waiting();
         watch::queued(self.connections.rank(to), self.index(), token, waiting);
         Ok(())
     }
@@ -163,14 +163,14 @@ impl<A: Adapter> Port<A> {
         for _ in 0..self.tx.peers_waiting() {
             let Some(to) = self.tx.next_waiting() else { return };
             if let Some(connection) = self.connections.get_mut(to) {
-                connection.queue_mut().note_backlog(false);
+                connection.queue.note_backlog(false);
             }
             if self.post_waiting(to) {
                 let now = *now.get_or_insert_with(|| self.adapter.now());
                 if let Some(connection) = self.connections.get_mut(to)
-                    && self.tx.look(connection.queue_mut(), now, &self.counters)
+                    && self.tx.look(&mut connection.queue, now, &self.counters)
                 {
-                    let waiting = connection.queue().waiting();
+                    let waiting = connection.queue.waiting();
                     watch::held_back(self.connections.rank(to), self.index(), waiting);
                 }
                 self.enlist(to);
@@ -181,7 +181,7 @@ impl<A: Adapter> Port<A> {
     /// Notes that the peer's waiting requests shall be looked at.
     pub(super) fn enlist(&mut self, to: EndpointId) {
         if let Some(connection) = self.connections.get_mut(to) {
-            self.tx.enlist(connection.queue_mut(), to);
+            self.tx.enlist(&mut connection.queue, to);
         }
     }
 
@@ -191,7 +191,7 @@ impl<A: Adapter> Port<A> {
             let Some(connection) = self.connections.get_mut(to).filter(|connection| connection.is_made()) else {
                 return false;
             };
-            match self.tx.post_first(connection.queue_mut(), to, &self.counters) {
+            match self.tx.post_first(&mut connection.queue, to, &self.counters) {
                 First::None => return false,
                 First::Wait => return true,
                 First::Posted(token, waiting) => {
@@ -214,7 +214,7 @@ impl<A: Adapter> Port<A> {
     /// Gives back, unposted, the waiting requests to a peer for which `leaves` holds.
     pub(super) fn give_back_waiting(&mut self, to: EndpointId, leaves: impl Fn(&Request) -> bool) {
         let Some(connection) = self.connections.get_mut(to) else { return };
-        let given_back = connection.queue_mut().take_waiting(leaves);
+        let given_back = connection.queue.take_waiting(leaves);
         subtract(&self.counters.waiting, given_back.len() as u64);
         let rank = self.connections.rank(to);
         let mut waiting = given_back.len();

@@ -40,90 +40,105 @@ impl Wr {
     }
 }
 
-impl QueuePair {
-    /// Posts a message gathered from one or two spans, with immediate data. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn send(&mut self, wr: Wr, spans: &[LocalSpan], immediate: u32) -> Result<(), PostError> {
-        let mut request = Request::uninit();
-        fill_message(&mut request, wr, 0, spans, immediate);
-        self.post(&mut request)
-    }
+/// What a work request does. Sizes in bytes.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// A message gathered from one or two spans.
+    Send {
+        /// Its bytes: the adapter's from the post to the completion.
+        spans: &'a [LocalSpan],
+        /// Its immediate data, in host order.
+        immediate: u32,
+    },
+    /// A message that is copied into the work request.
+    SendInline {
+        /// Its first bytes.
+        header: InlineSpan<'a>,
+        /// Its other bytes.
+        payload: InlineSpan<'a>,
+        /// Its immediate data, in host order.
+        immediate: u32,
+    },
+    /// An RDMA write.
+    Write {
+        /// From here.
+        local: LocalSpan,
+        /// To there.
+        remote: RemoteSpan,
+    },
+    /// An RDMA write of bytes that are copied into the work request.
+    WriteInline {
+        /// The bytes.
+        bytes: InlineSpan<'a>,
+        /// Where they go.
+        remote: RemoteSpan,
+    },
+    /// An RDMA read.
+    Read {
+        /// To here.
+        local: LocalSpan,
+        /// From there.
+        remote: RemoteSpan,
+    },
+    /// An atomic addition to 64 bits.
+    FetchAdd {
+        /// Where their old value comes to, 8 bytes.
+        local: LocalSpan,
+        /// The 64 bits.
+        remote: RemoteSpan,
+        /// What is added.
+        operand: u64,
+    },
+    /// An atomic compare-and-swap of 64 bits.
+    CompareSwap {
+        /// Where their old value comes to, 8 bytes.
+        local: LocalSpan,
+        /// The 64 bits.
+        remote: RemoteSpan,
+        /// What they must be.
+        compare: u64,
+        /// What they become then.
+        swap: u64,
+    },
+}
 
-    /// Posts a message of `header` and `payload`, copied into the work request, with immediate data: both may be reused
-    /// at once. Together at most [`Self::max_inline`] bytes. Hot.
+impl QueuePair {
+    /// Posts a work request. What it carries inline, at most [`Self::max_inline`] bytes, may be reused at once. Hot.
     ///
     /// # Errors
     /// [`PostError`]; nothing was posted.
     #[inline(always)]
-    pub fn send_inline(
-        &mut self,
-        wr: Wr,
-        header: InlineSpan<'_>,
-        payload: InlineSpan<'_>,
-        immediate: u32,
-    ) -> Result<(), PostError> {
-        let spans = [LocalSpan(header.sge()), LocalSpan(payload.sge())];
-        let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
+    pub fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
+        use sys::ibv_wr_opcode as Opcode;
+        match work {
+            Work::Send { spans, immediate } => self.send(wr, spans, immediate),
+            Work::SendInline { header, payload, immediate } => {
+                let spans = [LocalSpan(header.sge()), LocalSpan(payload.sge())];
+                let used = if payload.is_empty() { &spans[..1] } else { &spans[..] };
+                let mut request = Request::uninit();
+                fill_message(&mut request, wr, Flags::IBV_SEND_INLINE.0, used, immediate);
+                self.post_filled(&mut request)
+            }
+            Work::Write { local, remote } => self.rdma(wr, Opcode::IBV_WR_RDMA_WRITE, &[local], remote, 0),
+            Work::WriteInline { bytes, remote } => {
+                let span = [LocalSpan(bytes.sge())];
+                self.rdma(wr, Opcode::IBV_WR_RDMA_WRITE, &span, remote, Flags::IBV_SEND_INLINE.0)
+            }
+            Work::Read { local, remote } => self.rdma(wr, Opcode::IBV_WR_RDMA_READ, &[local], remote, 0),
+            Work::FetchAdd { local, remote, operand } => {
+                self.atomic(wr, Opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, local, remote, (operand, 0))
+            }
+            Work::CompareSwap { local, remote, compare, swap } => {
+                self.atomic(wr, Opcode::IBV_WR_ATOMIC_CMP_AND_SWP, local, remote, (compare, swap))
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, wr: Wr, spans: &[LocalSpan], immediate: u32) -> Result<(), PostError> {
         let mut request = Request::uninit();
-        fill_message(&mut request, wr, Flags::IBV_SEND_INLINE.0, used, immediate);
-        self.post(&mut request)
-    }
-
-    /// Posts an RDMA write of `local` to `remote`. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn write(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan) -> Result<(), PostError> {
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &[local], remote, 0)
-    }
-
-    /// Posts an RDMA write of `bytes`, copied into the work request. At most [`Self::max_inline`] bytes. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn write_inline(&mut self, wr: Wr, bytes: InlineSpan<'_>, remote: RemoteSpan) -> Result<(), PostError> {
-        let span = [LocalSpan(bytes.sge())];
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE, &span, remote, Flags::IBV_SEND_INLINE.0)
-    }
-
-    /// Posts an RDMA read of `remote` into `local`. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn read(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan) -> Result<(), PostError> {
-        self.rdma(wr, sys::ibv_wr_opcode::IBV_WR_RDMA_READ, &[local], remote, 0)
-    }
-
-    /// Posts an atomic addition of `operand` to the 64 bits at `remote`; their old value comes to `local` (8 bytes).
-    /// Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn fetch_add(&mut self, wr: Wr, local: LocalSpan, remote: RemoteSpan, operand: u64) -> Result<(), PostError> {
-        self.atomic(wr, sys::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, local, remote, (operand, 0))
-    }
-
-    /// Posts an atomic compare-and-swap of the 64 bits at `remote`: if they equal `compare` they become `swap`; their
-    /// old value comes to `local` (8 bytes). Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    #[inline]
-    pub fn compare_swap(
-        &mut self,
-        wr: Wr,
-        local: LocalSpan,
-        remote: RemoteSpan,
-        (compare, swap): (u64, u64),
-    ) -> Result<(), PostError> {
-        self.atomic(wr, sys::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, local, remote, (compare, swap))
+        fill_message(&mut request, wr, 0, spans, immediate);
+        self.post_filled(&mut request)
     }
 
     #[inline]
@@ -133,7 +148,7 @@ impl QueuePair {
         let remote = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_1 { remote_addr: to.addr, rkey: to.rkey };
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*request.as_mut_ptr()).wr.rdma).write(remote) };
-        self.post(&mut request)
+        self.post_filled(&mut request)
     }
 
     #[inline]
@@ -152,11 +167,11 @@ impl QueuePair {
             sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_2 { remote_addr: to.addr, compare_add, swap, rkey: to.rkey };
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*request.as_mut_ptr()).wr.atomic).write(remote) };
-        self.post(&mut request)
+        self.post_filled(&mut request)
     }
 
     #[inline]
-    fn post(&mut self, request: &mut Request) -> Result<(), PostError> {
+    fn post_filled(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
         // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is
         // filled in, and of the rest see `Request`; `bad` is only written. The memory it names is registered and the

@@ -121,7 +121,7 @@ fn messages_that_asked_for_no_completion_never_fill_the_window_of_a_peer_that_wa
             .send_inline(pair.a.peer, 5, [1_u8][..].into(), ibex_ffi::verbs::InlineSpan::EMPTY)
             .expect("connected");
         if sent == Sent::Busy {
-            let queue = pair.a.port.connections.get(pair.a.peer).expect("a connection").queue();
+            let queue = &pair.a.port.connections.get(pair.a.peer).expect("a connection").queue;
             assert!(queue.is_completion_due());
             take(&mut pair, 1);
             pair.a.script.complete_all(0, Status::SUCCESS);
