@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the pieces of the hot path cost without a device: the words that travel with a message, the list of posted
-//! requests, and the dispatch of completions. `cargo bench -p ibex`. Descriptors: `cargo bench -p ibex-plugin-abi`.
+//! requests, and the dispatch of completions. `cargo bench -p ibex`.
 //!
 //! Times are of this machine at this moment; compare two commits on one machine, one after the other.
 

@@ -28,9 +28,8 @@ fn compile_tool() {
         println!("cargo::rustc-link-search=native={}", directory.display());
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
-    // What libmpi needs is not named (ibex-ffi's build/installation.rs). A benchmark uses nothing of libmpi itself.
+    // What libmpi needs is not named (ibex-ffi's build/installation.rs).
     println!("cargo::rustc-link-arg=-Wl,-z,undefs");
-    println!("cargo::rustc-link-arg-benches=-lopen-pal");
 }
 
 /// The directories that ibex-ffi's build has found, its own headers of the release series included.

@@ -5,96 +5,20 @@
 //! Needs what building the crate needs (Open MPI with its headers and commands) and no device: ports are excluded by
 //! name where there are some. Each test has a directory of its own and a time limit on every command.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 mod built;
 
+use built::{Place, done, library};
 use engine::counters::COUNTERS;
 use engine::tunables::{Faces, TABLE};
 
-/// A directory with the component in it, removed at the end.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Place {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("component-{test}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        std::fs::create_dir_all(directory.join("components")).expect("the target directory can be written to");
-        let place = Place(directory);
-        std::os::unix::fs::symlink(library(), place.components().join("mca_btl_ibex.so")).expect("a new link");
-        place
-    }
-
-    fn components(&self) -> PathBuf {
-        self.0.join("components")
-    }
-
-    /// A command that finds the component, and is killed after two minutes.
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120"]).args(words).current_dir(&self.0);
-        // Settings of the user's would change what is tested.
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_")) {
-            command.env_remove(name);
-        }
-        command
-            .env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", self.components().display()))
-            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command
-    }
-
-    /// Runs a job of two ranks that exchange a message and say so.
-    fn job(&self, options: &[&str]) -> (bool, String) {
-        let program = self.0.join("exchange");
-        if !program.exists() {
-            let source = self.0.join("exchange.c");
-            std::fs::write(&source, EXCHANGE).expect("a new file");
-            let compiled = run(self.command(&["mpicc", "-o", "exchange", "exchange.c"]));
-            assert!(compiled.status.success(), "{}", text(&compiled));
-        }
-        let mut words = vec!["mpirun", "-n", "2", "--mca", "pml", "ob1"];
-        words.extend(options);
-        words.push("./exchange");
-        let output = run(self.command(&words));
-        let text = text(&output);
-        (output.status.success() && text.contains("exchanged"), text)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-const EXCHANGE: &str = r#"
-#include <mpi.h>
-#include <stdio.h>
-int main(int argc, char **argv) {
-    int rank, sent, got = -1;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    sent = rank;
-    MPI_Sendrecv(&sent, 1, MPI_INT, 1 - rank, 0, &got, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (got == 1 - rank && rank == 0) printf("exchanged\n");
-    MPI_Finalize();
-    return got != 1 - rank;
-}
-"#;
-
-fn library() -> PathBuf {
-    built::library().join("libibex.so")
-}
-
-fn run(mut command: Command) -> Output {
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+/// Runs a job of two ranks that exchange a message: whether it succeeded, and what it said.
+fn job(place: &Place, options: &[&str]) -> (bool, String) {
+    let program = place.compiled("exchange", &[]);
+    let words = [&["mpirun", "-n", "2", "--mca", "pml", "ob1"], options, &[&program]].concat();
+    let (code, said) = place.run(&words);
+    (code == Some(0), said)
 }
 
 /// Two spaces and a line break less: what `ompi_info` may have wrapped.
@@ -105,8 +29,7 @@ fn unwrapped(text: &str) -> String {
 #[test]
 fn ompi_info_shows_every_parameter_with_default_bounds_and_help() {
     let place = Place::new("parameters");
-    let output = run(place.command(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]));
-    let shown = unwrapped(&text(&output));
+    let shown = unwrapped(&place.run(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]).1);
     for row in TABLE.iter().filter(|row| row.faces != Faces::Pml) {
         assert!(shown.contains(&format!("parameter \"{}\"", row.full_name())), "{} is missing in {shown}", row.name);
         for part in [row.help, row.effect, &format!("permitted: {}", row.permitted())] {
@@ -121,8 +44,7 @@ fn ompi_info_shows_every_parameter_with_default_bounds_and_help() {
 #[test]
 fn ompi_info_shows_every_counter_with_its_class() {
     let place = Place::new("counters");
-    let output = run(place.command(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]));
-    let shown = unwrapped(&text(&output));
+    let shown = unwrapped(&place.run(&["ompi_info", "--param", "btl", "ibex", "--level", "9"]).1);
     let of_the_port = COUNTERS.iter().map(|row| (row.name, format!("{:?}", row.class).to_lowercase()));
     let events = ["raised", "delivered", "buffered", "dropped", "late"].map(|count| format!("events_{count}"));
     let of_the_events = events.iter().map(|name| (name.as_str(), "counter".to_owned()));
@@ -148,10 +70,9 @@ fn what_another_series_lacks_is_asked_for_weakly_so_that_the_library_can_say_the
         "opal_value_t_class",
     ];
     let mut command = Command::new("nm");
-    command.args(["--dynamic", "--undefined-only"]).arg(library());
-    let output = run(command);
-    assert!(output.status.success(), "{}", text(&output));
-    let symbols = text(&output);
+    command.args(["--dynamic", "--undefined-only"]).arg(library().join("libibex.so"));
+    let output = done(&command);
+    let symbols = String::from_utf8_lossy(&output.stdout);
     let strong: Vec<_> = symbols
         .lines()
         .filter_map(|line| line.trim().strip_prefix("U "))
@@ -172,7 +93,7 @@ fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
         ("max_send_size", "2097152", "4096 to 1048576"),
     ] {
         let option = format!("btl_ibex_{name}");
-        let (succeeded, said) = place.job(&["--mca", "btl", "self,vader,ibex", "--mca", &option, value]);
+        let (succeeded, said) = job(&place, &["--mca", "btl", "self,vader,ibex", "--mca", &option, value]);
         assert!(succeeded, "{said}");
         for part in [option.as_str(), value, range] {
             assert!(said.contains(part), "{part} is missing in: {said}");
@@ -183,7 +104,7 @@ fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
 #[test]
 fn without_a_port_one_who_asked_is_told_and_the_job_goes_on() {
     let place = Place::new("no-port");
-    let (succeeded, said) = place.job(&["--mca", "btl", "self,vader,ibex", "--mca", "btl_ibex_if_include", "none:1"]);
+    let (succeeded, said) = job(&place, &["--mca", "btl", "self,vader,ibex", "--mca", "btl_ibex_if_include", "none:1"]);
     assert!(succeeded, "{said}");
     assert!(said.contains("ibex found no port it can use"), "{said}");
 }
@@ -191,10 +112,10 @@ fn without_a_port_one_who_asked_is_told_and_the_job_goes_on() {
 #[test]
 fn without_a_port_one_who_did_not_ask_hears_nothing() {
     let place = Place::new("silent");
-    let (succeeded, said) = place.job(&["--mca", "btl_ibex_if_include", "none:1"]);
+    let (succeeded, said) = job(&place, &["--mca", "btl_ibex_if_include", "none:1"]);
     assert!(succeeded, "{said}");
     // PMIx of Open MPI 5 looks into the directory of this test, too, and names what is not its own.
-    let path = place.components().display().to_string();
+    let path = place.component().parent().expect("it lies in one").display().to_string();
     let by_ibex = said.lines().find(|line| line.contains("ibex") && !line.contains(&path));
     assert_eq!(by_ibex, None, "{said}");
 }
@@ -204,10 +125,10 @@ fn in_another_open_mpi_ibex_says_so_and_the_job_goes_on() {
     let place = Place::new("version");
     // The symbol that Open MPI's library would bring, of a release series that does not exist.
     std::fs::write(place.0.join("other.c"), "const char opal_version_string[] = \"4.9.999\";\n").expect("a new file");
-    let compiled = run(place.command(&["cc", "-shared", "-fPIC", "-o", "other.so", "other.c"]));
-    assert!(compiled.status.success(), "{}", text(&compiled));
+    let (code, said) = place.run(&["cc", "-shared", "-fPIC", "-o", "other.so", "other.c"]);
+    assert_eq!(code, Some(0), "{said}");
     let preload = format!("LD_PRELOAD={}", place.0.join("other.so").display());
-    let (succeeded, said) = place.job(&["-x", &preload, "--mca", "btl", "self,vader,ibex"]);
+    let (succeeded, said) = job(&place, &["-x", &preload, "--mca", "btl", "self,vader,ibex"]);
     assert!(succeeded, "{said}");
     assert!(said.contains("but this is Open MPI 4.9.999"), "{said}");
 }

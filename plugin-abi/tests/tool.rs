@@ -10,7 +10,7 @@ mod built;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use built::{done, library};
+use built::{Place, done, library};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)
@@ -73,15 +73,9 @@ fn the_header_of_peruse_is_cplusplus_too() {
 
 /// Runs a program that finds the component, which finds no port.
 fn done_with_component(test: &str, command: &mut Command) {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-components-{test}-{}", std::process::id()));
-    std::fs::create_dir_all(&place).expect("the target directory can be written to");
-    let link = place.join("mca_btl_ibex.so");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(library().join("libibex.so"), &link).expect("a new link");
-    command.env("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", place.display()));
-    command.env("OMPI_MCA_btl_ibex_if_include", "none:1");
-    done(command);
-    let _ = std::fs::remove_dir_all(&place);
+    let place = Place::new(test);
+    place.show_to(command);
+    done(command.env("OMPI_MCA_btl_ibex_if_include", "none:1"));
 }
 
 #[test]

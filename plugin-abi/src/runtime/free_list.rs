@@ -3,8 +3,7 @@
 //!
 //! Open MPI and work requests hold the addresses of records, so these are plain pointers, and the record itself has the
 //! link of the list ([`Linked`]). Used by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a push);
-//! [`FreeList::add`] allocates (pending). Threads: its owner's. Tests: `btl/descriptor/tests.rs`, `btl/operation.rs`;
-//! time: `benches/descriptor/`.
+//! [`FreeList::add`] allocates (pending). Threads: its owner's. Tests: `btl/descriptor/tests.rs`, `btl/operation.rs`.
 
 use std::ptr::{NonNull, null_mut};
 

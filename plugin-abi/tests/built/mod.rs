@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The library as cargo builds it, for tests that use it from outside: beside them in `IBEX_BUILT`, where `cargo xtask
-//! test` has put all in one build, or built now.
+//! test` has put all in one build, or built now; and a place in which Open MPI finds it as its component.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -39,4 +39,64 @@ pub(crate) fn done(command: &Command) -> Output {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     output
+}
+
+/// A directory of a test's own, with the component in it; removed at the end.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(test: &str) -> Place {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("place-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(place.join("components")).expect("the target directory can be written to");
+        let place = Place(place);
+        std::os::unix::fs::symlink(library().join("libibex.so"), place.component()).expect("a new link");
+        place
+    }
+
+    pub(crate) fn component(&self) -> PathBuf {
+        self.0.join("components/mca_btl_ibex.so")
+    }
+
+    /// Has a command find the component here.
+    pub(crate) fn show_to(&self, command: &mut Command) {
+        let path = format!("{}:SYSTEM_DEFAULT", self.0.join("components").display());
+        command.env("OMPI_MCA_mca_base_component_path", path).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+
+    /// Runs a command that finds the component and no setting of the user's, and is killed after two minutes. Returns
+    /// how it ended, and all that it said.
+    #[allow(dead_code, reason = "not all tests run jobs")]
+    pub(crate) fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120"]).args(words).current_dir(&self.0);
+        // Cargo's would find the library of the build.
+        command.env_remove("LD_LIBRARY_PATH");
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_")) {
+            command.env_remove(name);
+        }
+        self.show_to(&mut command);
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.code(), said)
+    }
+
+    /// Compiles a program of `tests/tool` with these options. Returns where it is.
+    #[allow(dead_code, reason = "not all tests run jobs")]
+    pub(crate) fn compiled(&self, source: &str, options: &[&str]) -> String {
+        let program = self.0.join(source).display().to_string();
+        let include = format!("-I{}/include", env!("CARGO_MANIFEST_DIR"));
+        let source = format!("{}/tests/tool/{source}.c", env!("CARGO_MANIFEST_DIR"));
+        let compiler = ["mpicc", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", &program, &source, &include];
+        let (code, said) = self.run(&[&compiler, options].concat());
+        assert_eq!(code, Some(0), "{said}");
+        program
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

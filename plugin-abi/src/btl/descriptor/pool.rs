@@ -6,7 +6,7 @@
 //! message waits for which there is no slot; it lies on the free list of its pool, or is Open MPI's, or the adapter's.
 //! Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the port. A descriptor is
 //! never behind a reference while it is Open MPI's, which writes to it. Needs no MPI and no device but for [`Slots`].
-//! Tests: `tests.rs`; time: `benches/descriptor/`, which is made of this file.
+//! Tests: `tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
