@@ -129,8 +129,11 @@ fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash>
 /// The longest name of a known crash's function, bytes.
 const LONGEST_NAME: usize = 256;
 
-/// The recorder's own events, which occur even if no message crosses ibex.
+/// The recorder's own events that can be chosen. They occur even if no message crosses ibex.
 const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
+
+/// Its event that tells where the program stops it, which is always recorded.
+const CONTROL: &str = "mpi_pcontrol";
 
 /// Checks the names of events and groups: the recorder would ignore unknown ones.
 fn known(events: Option<&str>) -> Result<()> {
@@ -394,7 +397,7 @@ impl fmt::Display for Recorded {
             (self.bytes as f64 / 1e5).round() / 10.0,
             self.folder.display()
         )?;
-        if self.types.keys().all(|name| CALLS.contains(&name.as_str())) {
+        if self.types.keys().all(|name| name == CONTROL || CALLS.contains(&name.as_str())) {
             writeln!(
                 f,
                 "ibex: no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex, and see `ibex info`"

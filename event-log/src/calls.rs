@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records MPI calls in which the application can wait for other processes: an event at the begin of the call and one
-//! at its end.
+//! at its end; and where the program stops and resumes the recording (`control.rs`).
 //!
 //! wrappers.rs lists the calls. Each function overrides the MPI's own, as in `entry.rs`, also under its `PMPI_` name,
 //! which Fortran's calls and other tools use. Of nested calls only the outermost counts: a tool's wrapper calls the
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::catalogue::EventType;
 use crate::mpi;
@@ -20,17 +20,22 @@ use crate::target::Target;
 /// The events' names.
 const BEGIN: &str = "mpi_call_begin";
 const END: &str = "mpi_call_end";
+const CONTROL: &str = "mpi_pcontrol";
 
 /// A source whose clock stamps what happens in threads: there always is this one.
 const SOURCE: c_int = 0;
 
 static TARGETS: OnceLock<Targets> = OnceLock::new();
 
-/// The targets of both events; unset if they are not recorded.
+/// The targets of the events; unset if they are not recorded.
 struct Targets {
     begin: Option<&'static Target>,
     end: Option<&'static Target>,
+    control: Option<&'static Target>,
 }
+
+/// Whether the program wants nothing recorded.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// How many of these calls the thread is in.
@@ -39,10 +44,22 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The two types; none if no clock can stamp them. Events name a call by its index in the list at the end of the
-/// description.
+/// Whether there is a clock that can stamp the events.
+fn has_clock() -> bool {
+    mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:"))
+}
+
+/// The type of the event that tells where the recording stops and goes on: it is recorded whichever are chosen, as
+/// without it readers would miss what there is not.
+pub(crate) fn control() -> Option<EventType> {
+    let description = "The program stops the recording by MPI_Pcontrol, or resumes it. level: 0 stops, 1 resumes";
+    has_clock().then(|| EventType::own(CONTROL, description.to_owned(), &["level"]))
+}
+
+/// The two types of calls; none if no clock can stamp them. Events name a call by its index in the list at the end of
+/// the description.
 pub(crate) fn types() -> Vec<EventType> {
-    if !mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:")) {
+    if !has_clock() {
         return Vec::new();
     }
     let of = |name, what: &str| {
@@ -59,7 +76,25 @@ pub(crate) fn types() -> Vec<EventType> {
 /// From now on calls are recorded, if their types are among these.
 pub(crate) fn record(types: &[EventType], targets: &[&'static Target]) {
     let of = |name| types.iter().zip(targets).find(|(of, _)| of.name == name).map(|(_, target)| *target);
-    let _ = TARGETS.set(Targets { begin: of(BEGIN), end: of(END) });
+    let _ = TARGETS.set(Targets { begin: of(BEGIN), end: of(END), control: of(CONTROL) });
+}
+
+/// From now on no call that begins is recorded.
+pub(crate) fn stop() {
+    IS_STOPPED.store(true, Ordering::Relaxed);
+    tell(0);
+}
+
+/// From now on they are again.
+pub(crate) fn resume() {
+    tell(1);
+    IS_STOPPED.store(false, Ordering::Relaxed);
+}
+
+fn tell(level: u64) {
+    if let Some(control) = TARGETS.get().and_then(|targets| targets.control) {
+        put(control, [level, 0]);
+    }
 }
 
 /// Within a call, until it is dropped, also by an exception of C++ that goes through it.
@@ -77,7 +112,11 @@ pub(crate) fn enter() -> Within {
 #[inline]
 fn enter_recorded(call: u64) -> Within {
     let (is_outermost, mut within) = (DEPTH.get() == 0, enter());
-    if is_outermost && let Some(targets) = TARGETS.get() {
+    // Relaxed: who stops it while other threads call knows nothing of their order.
+    if is_outermost
+        && !IS_STOPPED.load(Ordering::Relaxed)
+        && let Some(targets) = TARGETS.get()
+    {
         let event = [call, NUMBER.replace(NUMBER.get() + 1)];
         targets.begin.inspect(|target| put(target, event));
         within.end = targets.end.map(|target| (target, event));

@@ -170,6 +170,13 @@ impl Pair {
         found.add(time - first);
     }
 
+    /// Follows no more what has begun without a number: it stays open.
+    pub(crate) fn forget_unnumbered(&mut self) {
+        let numbers = self.numbers.len();
+        self.open.retain(|key, _| key[..numbers].iter().any(|number| *number != 0));
+        self.waiting = self.open.values().map(|begun| 1 + begun.later.len()).sum();
+    }
+
     fn key(&self, types: &[EventType], data: &[u64; WORDS], is_begin: bool) -> Key {
         let elements = &types[if is_begin { self.begin } else { self.end }].elements;
         let value = |&(begin, end): &(usize, usize)| elements[if is_begin { begin } else { end }].value(data);
@@ -252,6 +259,21 @@ mod tests {
             pair.see(&types, kind, &data(0, tag, peer), time);
         }
         let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1, open: 1 };
+        assert_eq!(pair.found(&types)[0].1, wanted);
+    }
+
+    #[test]
+    fn what_began_before_a_stop_ends_after_it_by_its_number_alone() {
+        let types = types();
+        let pair = &mut among(&types)[0];
+        pair.see(&types, 0, &data(7, 5, 1), 0);
+        pair.see(&types, 0, &data(0, 5, 1), 10);
+        pair.forget_unnumbered();
+        assert_eq!((pair.waiting, pair.open.len()), (1, 1));
+        for (message, time) in [(0, 100), (7, 200)] {
+            pair.see(&types, 1, &data(message, 5, 1), time);
+        }
+        let wanted = Statistics { count: 1, min: 200, max: 200, total: 200, unbegun: 1, open: 1 };
         assert_eq!(pair.found(&types)[0].1, wanted);
     }
 

@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,14 @@ use crate::catalogue::{self, EventType, WORDS};
 use crate::clock::{self, Reading};
 use crate::exchange::Hidden;
 use crate::intervals::Found;
+use crate::listening::Listening;
 use crate::meeting;
-use crate::mpi::{self, Instance, Registration};
+use crate::mpi::{self, Instance};
 use crate::recorder::Recorder;
 use crate::rings::Rings;
 use crate::settings::{self, Chosen};
 use crate::target::Target;
-use crate::thread::{self, Ready, Stop};
+use crate::thread::{self, Ready, Stop, lock};
 
 /// How many records of a thread may wait: 16 MiB, of which the system gives what is used.
 const ROOM: usize = 1 << 19;
@@ -81,14 +82,10 @@ struct Recording {
     targets: Vec<&'static Target>,
     rings: &'static Rings,
     writing: Mutex<Writing>,
-    registrations: Mutex<Vec<Registration>>,
+    listening: Listening<Target>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stop: Stop,
     finished: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn recording() -> Option<&'static Recording> {
@@ -133,6 +130,32 @@ pub(crate) fn finalizing() {
     }
 }
 
+/// The program wants nothing recorded from now on. The events of communicators are all the same, as later messages are of
+/// these, and the ends of calls that have begun.
+pub(crate) fn stop() {
+    if let Some(recording) = recording()
+        && recording.listening.stop(|name| ibex_trace::short(name).starts_with("communicator_"))
+    {
+        calls::stop();
+    }
+}
+
+/// It wants events recorded again.
+pub(crate) fn resume() {
+    if let Some(recording) = recording() {
+        recording.listening.resume(calls::resume);
+    }
+}
+
+/// Writes what waits.
+pub(crate) fn flush() {
+    if let Some(recording) = recording() {
+        // One pass takes what lies in one piece in a ring, and there are two pieces at most.
+        recording.pass(true);
+        recording.pass(true);
+    }
+}
+
 /// The process ends, or asks for the end of the job: writes the rest.
 pub(crate) fn end() {
     meeting::leave();
@@ -162,16 +185,8 @@ impl Recording {
         let rings: &'static Rings = Box::leak(Box::new(rings));
         let target = |(number, of)| &*Box::leak(Box::new(Target::new(number as u8, of, rings)));
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        let mut registrations = Vec::new();
-        for (of, target) in types.iter().zip(&targets) {
-            let Some(index) = of.index else { continue };
-            let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
-            // SAFETY: the target is never freed, and shared (L1).
-            match unsafe { Registration::new(index, on_event, on_dropped, user) } {
-                Ok(registration) => registrations.push(registration),
-                Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
-            }
-        }
+        // SAFETY: both callbacks are given a target.
+        let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
         Some(Recording {
             process: std::process::id(),
             folder,
@@ -179,7 +194,7 @@ impl Recording {
             types,
             targets,
             rings,
-            registrations: Mutex::new(registrations),
+            listening,
             thread: Mutex::new(None),
             stop: Stop::default(),
             finished: AtomicBool::new(false),
@@ -204,7 +219,7 @@ impl Recording {
             Err(error) => {
                 mpi::complain(&format!("IBEX_TRACE={}: {error}: nothing is recorded", self.folder.display()));
                 drop(writing);
-                lock(&self.registrations).drain(..).for_each(Registration::free);
+                self.listening.end();
                 return false;
             }
         }
@@ -295,9 +310,7 @@ impl Recording {
         if self.finished.swap(true, Ordering::Relaxed) {
             return;
         }
-        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
-        // be missed.
-        lock(&self.registrations).drain(..).for_each(Registration::free);
+        self.listening.end();
         self.stop.set();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
@@ -370,7 +383,9 @@ fn chosen_types() -> Vec<EventType> {
     for of in strange {
         mpi::complain(&format!("{}: its elements do not fit into a trace; it is left out", of.name));
     }
-    fit.truncate(MOST_TYPES);
+    let own = calls::control();
+    fit.truncate(MOST_TYPES - own.iter().len());
+    fit.extend(own);
     fit
 }
 

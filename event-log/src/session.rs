@@ -8,18 +8,19 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::catalogue::{self, EventType, WORDS};
+use crate::listening::Listening;
 use crate::listing;
-use crate::mpi::{self, Instance, Registration};
+use crate::mpi::{self, Instance};
 use crate::output::Output;
 use crate::recording;
 use crate::ring::{LoggedEvent, Ring};
 use crate::settings::{self, Wanted};
-use crate::thread::{self, Ready, Stop};
+use crate::thread::{self, Ready, Stop, lock};
 use crate::writer::Writer;
 
 /// How many events may wait for the writing thread: some 10 MB.
@@ -48,14 +49,10 @@ struct Session {
     targets: Vec<&'static Target>,
     ring: &'static Ring,
     writer: Mutex<Writer>,
-    registrations: Mutex<Vec<Registration>>,
+    listening: Listening<Target>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stop: Stop,
     finished: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn launched_rank() -> Option<u32> {
@@ -100,6 +97,36 @@ pub(crate) fn finalizing() {
     }
 }
 
+/// That of this process, where there is something to write down.
+fn listening() -> Option<&'static Session> {
+    session().filter(|session| !session.targets.is_empty())
+}
+
+/// The program wants nothing written from now on.
+pub(crate) fn stop() {
+    if let Some(session) = listening()
+        && session.listening.stop(|_| false)
+    {
+        let mut writer = lock(&session.writer);
+        writer.pass(session.ring);
+        writer.stop();
+    }
+}
+
+/// It wants events written again.
+pub(crate) fn resume() {
+    if let Some(session) = listening() {
+        session.listening.resume(|| lock(&session.writer).resume());
+    }
+}
+
+/// Writes what waits.
+pub(crate) fn flush() {
+    if let Some(session) = session() {
+        lock(&session.writer).pass(session.ring);
+    }
+}
+
 /// The process ends, or asks for the end of the job: writes the rest, then the statistics, or what there is.
 pub(crate) fn end() {
     if let Some(session) = session() {
@@ -132,23 +159,15 @@ impl Session {
             &*Box::leak(Box::new(Target { kind: kind as u32, words, ring, lost: AtomicU64::new(0) }))
         };
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        let mut registrations = Vec::new();
-        for (kind, target) in types.iter().zip(&targets) {
-            let Some(index) = kind.index else { continue };
-            let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
-            // SAFETY: the target is never freed, and shared (L1).
-            match unsafe { Registration::new(index, on_event, on_dropped, user) } {
-                Ok(registration) => registrations.push(registration),
-                Err(refused) => mpi::complain(&format!("{}: registering answers {}", kind.name, refused.0)),
-            }
-        }
+        // SAFETY: both callbacks are given a target.
+        let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
         Session {
             process: std::process::id(),
             wanted,
             targets,
             ring,
             writer: Mutex::new(Writer::new(types)),
-            registrations: Mutex::new(registrations),
+            listening,
             thread: Mutex::new(None),
             stop: Stop::default(),
             finished: AtomicBool::new(false),
@@ -197,9 +216,7 @@ impl Session {
         if self.finished.swap(true, Ordering::Relaxed) {
             return;
         }
-        // What waited in buffers is delivered by this. Of another thread that is in a callback just now, the record may
-        // be missed.
-        lock(&self.registrations).drain(..).for_each(Registration::free);
+        self.listening.end();
         self.stop.set();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();

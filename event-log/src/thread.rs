@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts and stops the threads of this tool.
+//! Starts and stops the threads of this tool, and takes locks that a panic in another one does not close.
 //!
 //! Called by `session`, `recording` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any.
 //! Tests: by those who call it.
@@ -10,6 +10,11 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::mpi;
+
+/// The content of a lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A started thread is about to sleep for the first time.
 pub(crate) struct Ready(SyncSender<()>);
@@ -46,22 +51,18 @@ pub(crate) struct Stop {
 impl Stop {
     /// Whether it is.
     pub(crate) fn is_set(&self) -> bool {
-        *self.lock()
+        *lock(&self.is_set)
     }
 
     /// Says so, also to who sleeps.
     pub(crate) fn set(&self) {
-        *self.lock() = true;
+        *lock(&self.is_set) = true;
         self.told.notify_all();
     }
 
     /// Sleeps so long; true: it is to end.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
-        let slept = self.told.wait_timeout_while(self.lock(), duration, |is_set| !*is_set);
+        let slept = self.told.wait_timeout_while(lock(&self.is_set), duration, |is_set| !*is_set);
         *slept.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

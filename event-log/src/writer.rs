@@ -8,6 +8,7 @@
 
 use crate::catalogue::EventType;
 use crate::clock::Clocks;
+use crate::mpi;
 use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
 use crate::queues::Longest;
@@ -22,13 +23,18 @@ pub(crate) struct Writer {
     counts: Vec<u64>,
     longest: Longest,
     batch: Vec<(i64, LoggedEvent)>,
+    /// Since when the program wants nothing written.
+    stopped: Option<i64>,
+    /// How often it wanted that before, and for how long together, nanoseconds.
+    stops: (u32, i64),
 }
 
 impl Writer {
     /// For events of these types, in the order of their numbers.
     pub(crate) fn new(types: Vec<EventType>) -> Writer {
         let (pairs, counts, longest) = (pairs::among(&types), vec![0; types.len()], Longest::new(&types));
-        Writer { types, clocks: Clocks::new(), output: None, pairs, counts, longest, batch: Vec::new() }
+        let (batch, stopped, stops) = (Vec::new(), None, (0, 0));
+        Writer { types, clocks: Clocks::new(), output: None, pairs, counts, longest, batch, stopped, stops }
     }
 
     /// Whether lines have a place to go.
@@ -88,15 +94,61 @@ impl Writer {
         taken
     }
 
+    /// The program wants nothing written from now on.
+    pub(crate) fn stop(&mut self) {
+        let now = self.now();
+        self.stopped = Some(now);
+        self.remark_at(now, "MPI_Pcontrol(0): events are not written from here on");
+    }
+
+    /// It wants events written again.
+    pub(crate) fn resume(&mut self) {
+        let now = self.now();
+        self.end_stop(now);
+        // What ended meanwhile must not seem to end with what ends later.
+        self.pairs.iter_mut().for_each(Pair::forget_unnumbered);
+        self.remark_at(now, "MPI_Pcontrol(1): events are written again");
+    }
+
+    fn end_stop(&mut self, now: i64) {
+        if let Some(since) = self.stopped.take() {
+            self.stops = (self.stops.0 + 1, self.stops.1 + now - since);
+        }
+    }
+
+    /// The host's clock, as lines have it.
+    fn now(&self) -> i64 {
+        mpi::monotonic() + self.clocks.offset
+    }
+
+    fn remark_at(&mut self, time: i64, what: &str) {
+        let Some(output) = &mut self.output else { return };
+        let line = output.line();
+        line.extend_from_slice(b"# ");
+        push_seconds(line, time);
+        line.push(b' ');
+        line.extend_from_slice(what.as_bytes());
+        output.end();
+        output.flush();
+    }
+
     /// The statistics of what was written; `lost` has the losses of each type.
     pub(crate) fn summary(&mut self, lost: &[u64]) {
+        self.end_stop(self.now());
+        let (stops, stopped) = self.stops;
         let Some(output) = &mut self.output else { return };
+        if stops > 0 {
+            let seconds = stopped as f64 / 1e9;
+            output.say(&format!(
+                "# MPI_Pcontrol(0): nothing was written {stops} time(s), {seconds:.6} s together; the times below are without what began or ended then"
+            ));
+        }
         let all_lost: u64 = lost.iter().sum();
         if all_lost > 0 {
             output.say(&format!(
                 "# {all_lost} events lost: name fewer in IBEX_LOG_EVENTS. The times below do not include them, and can be wrong where events have no number"
             ));
-        } else if !self.counts.is_empty() && self.counts.iter().all(|count| *count == 0) {
+        } else if stops == 0 && !self.counts.is_empty() && self.counts.iter().all(|count| *count == 0) {
             output.say(
                 "# none of these occurred. If ibex should have carried messages: --mca pml ob1 --mca btl self,ibex (on one host vader carries them)",
             );

@@ -112,6 +112,33 @@ fn what_several_threads_raise_is_written_once_each() {
 }
 
 #[test]
+fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
+    let (said, log) = logged("control", Some("all"));
+    assert!(said.contains("levels 00711\n"), "{said}");
+    let written: Vec<String> = events(&log).into_iter().map(|(_, text)| text).collect();
+    let wanted = [
+        "host:0 ibex_get_started operation=1 value=1",
+        "host:0 ibex_get_started operation=4 value=4",
+        "host:0 ibex_late operation=0 value=99",
+    ];
+    assert_eq!(written, wanted, "{log}");
+    let place = |text: &str| {
+        assert_eq!(log.matches(text).count(), 1, "{text}: {log}");
+        log.find(text).expect("it is there")
+    };
+    let (stopped, resumed) = (place("MPI_Pcontrol(0): events are not"), place("MPI_Pcontrol(1): events are written"));
+    assert!(place("operation=1 ") < stopped && stopped < resumed && resumed < place("operation=4 "), "{log}");
+    place("MPI_Pcontrol(0): nothing was written 1 time(s), ");
+}
+
+#[test]
+fn a_program_has_written_what_waits() {
+    let (said, log) = logged("flush", Some("get_started"));
+    assert!(said.contains("missing 0\n"), "{said}");
+    assert_eq!(events(&log).len(), 200, "{log}");
+}
+
+#[test]
 fn a_process_that_is_forked_off_writes_nothing() {
     let (_, log) = logged("fork", Some("get_started"));
     assert_eq!(events(&log).len(), 1, "{log}");
@@ -198,7 +225,8 @@ fn names_that_no_event_has_are_told_once_with_those_there_are() {
         let (output, _) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
         let said = said(&output);
         assert!(output.status.success(), "{said}");
-        let line = "there is no event got, gone; use all, or some of: get_started, get_complete, late\n";
+        let line =
+            "there is no event got, gone; use all, or some of: get_started, get_complete, late, communicator_freed\n";
         assert_eq!(said.matches(line).count(), told, "{said}");
     }
 }

@@ -106,8 +106,8 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
     assert_eq!(
         counts,
-        [(10, 0), (10, 7), (4, 0), (0, 0), (0, 0)],
-        "the last two are calls of MPI, of which there is none"
+        [(10, 0), (10, 7), (4, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
+        "the last are of communicators, and the recorder's own: calls of MPI, where it is stopped"
     );
     assert!(
         said(&traced.output).contains("7 events lost (7 get_complete): ibex could not deliver"),
@@ -183,7 +183,7 @@ fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
         .filter(|event| types[usize::from(event.event_type)].elements[0].name == "call")
         .collect();
     assert!(calls.is_sorted_by_key(|event| event.time.expect("its clock is known")), "{calls:?}");
-    let names = types[3].description.rsplit_once(" in ").expect("a list").1.split(' ').collect::<Vec<_>>();
+    let names = types[4].description.rsplit_once(" in ").expect("a list").1.split(' ').collect::<Vec<_>>();
     let mut found = Vec::new();
     for (number, of) in (0..).zip(calls.chunks(2)) {
         let told = of
@@ -197,6 +197,47 @@ fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
     let once = ["MPI_Ssend", "MPI_Wait", "MPI_Comm_dup", "MPI_Comm_free"];
     assert_eq!(found, [&fortran_and_c[..], &once].concat());
     assert!(reader.counts().iter().all(|of| of.lost == 0));
+}
+
+#[test]
+fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
+    let traced = traced("control");
+    assert!(said(&traced.output).contains("levels 00711\n"), "{}", said(&traced.output));
+    let reader = traced.only();
+    let types = &reader.head().types;
+    let name = |event: &Event| types[usize::from(event.event_type)].name.as_str();
+    let names = types[4].description.rsplit_once(" in ").expect("a list").1.split(' ').collect::<Vec<_>>();
+    let events = events(&reader);
+    assert!(events.is_sorted_by_key(|event| event.time.expect("its clock is known")), "{events:?}");
+    let told = |event: &Event| match name(event) {
+        "mpi_call_begin" => format!("begin {}", names[event.values[0] as usize]),
+        "mpi_call_end" => format!("end {}", names[event.values[0] as usize]),
+        name => format!("{name} {}", event.values[0]),
+    };
+    let told: Vec<String> = events.iter().map(told).collect();
+    let wanted = [
+        "ibex_get_started 1",
+        "begin MPI_Comm_dup",
+        "mpi_pcontrol 0",
+        "end MPI_Comm_dup",
+        "ibex_communicator_freed 3",
+        "mpi_pcontrol 1",
+        "ibex_get_started 4",
+        "begin MPI_Barrier",
+        "end MPI_Barrier",
+        "begin MPI_Comm_free",
+        "end MPI_Comm_free",
+        "ibex_late 0",
+    ];
+    assert_eq!(told, wanted, "what has begun is recorded to its end, and communicators are always");
+    assert!(reader.counts().iter().all(|of| of.lost == 0));
+}
+
+#[test]
+fn a_program_has_recorded_what_waits() {
+    let traced = traced("flush");
+    assert!(said(&traced.output).contains("missing 0\n"), "{}", said(&traced.output));
+    assert_eq!(events(&traced.only()).len(), 201);
 }
 
 #[test]
@@ -265,7 +306,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
     let application = application.to_str().expect("UTF-8");
     let traced = traced_with(&[application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
     let names: Vec<String> = traced.only().head().types.iter().map(|of| of.name.clone()).collect();
-    assert_eq!(names, ["ibex_get_started", "ibex_get_complete"]);
+    assert_eq!(names, ["ibex_get_started", "ibex_get_complete", "mpi_pcontrol"], "where it is stopped is always told");
     let said = said(&traced.output);
     assert!(said.contains("there is no event and no group gone; use the groups all, default, messages, "), "{said}");
 }
@@ -363,7 +404,7 @@ fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
     for reader in folder.readers() {
         let counts = reader.counts();
         assert_eq!(
-            counts[3..].iter().map(|of| of.events).collect::<Vec<_>>(),
+            counts[4..6].iter().map(|of| of.events).collect::<Vec<_>>(),
             [200; 2],
             "the recorder's own do not count"
         );

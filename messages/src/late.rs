@@ -158,7 +158,7 @@ fn apart(all: &mut Vec<Waited>) {
     });
 }
 
-/// The stretches that each rank spent in MPI calls; `None` if unknown.
+/// The stretches that each rank spent in MPI calls, or may have spent there; `None` if unknown.
 struct TimesInMpi(Vec<Option<Vec<(Time, Time)>>>);
 
 impl TimesInMpi {
@@ -167,6 +167,11 @@ impl TimesInMpi {
         for call in &job.calls {
             if let Some(Some(rank)) = ranks.get_mut(call.rank as usize) {
                 rank.push((call.begun, call.end()));
+            }
+        }
+        for pause in &job.pauses {
+            if let Some(Some(rank)) = ranks.get_mut(pause.rank as usize) {
+                rank.push((pause.from, pause.to.unwrap_or(Time::new(NEVER))));
             }
         }
         for (rank, of) in ranks.iter_mut().zip(&job.ranks) {

@@ -15,7 +15,7 @@ mod time;
 mod waits;
 
 pub use model::{
-    Call, Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Port,
+    Call, Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Pause, Port,
     Protocol, Rank, Reason, ReceiveSide, SendSide, Wait, WaitKind,
 };
 pub use time::Time;

@@ -23,6 +23,8 @@ pub struct Job {
     pub messages: Vec<Message>,
     /// MPI calls in which processes could wait for others, by rank.
     pub calls: Vec<Call>,
+    /// Times in which processes recorded nothing, by rank.
+    pub pauses: Vec<Pause>,
     /// Puts, gets and atomic operations, ordered by their begins.
     pub operations: Vec<Operation>,
     /// Connections, ordered by their begins.
@@ -69,6 +71,18 @@ pub struct Call {
     pub begun: Time,
     /// It returns; `None` if it had not when the trace ended.
     pub ended: Option<Time>,
+}
+
+/// A time in which a process recorded nothing but communicators and the ends of calls, because its program wanted that
+/// (`MPI_Pcontrol`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Whose.
+    pub rank: u32,
+    /// The recording stops.
+    pub from: Time,
+    /// It goes on; `None` if it did not.
+    pub to: Option<Time>,
 }
 
 /// A port that a rank has opened.

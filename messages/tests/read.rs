@@ -170,6 +170,57 @@ fn lost_events_shift_nothing_and_are_told_of() {
 }
 
 #[test]
+fn what_a_program_had_not_recorded_shifts_nothing_and_is_told_of() {
+    let mut processes = vec![Process::default(), Process::default()];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
+    let [sender, receiver] = &mut processes[..] else { panic!("two") };
+    // One after another, all alike; the pauses begin and end within different ones.
+    let send = |process: &mut Process, number: i64| {
+        process.send(number * 100, &to);
+    };
+    let receive = |process: &mut Process, number: i64| {
+        let id = process.post(number * 100 - 40, &from);
+        process.arrive(number * 100 + 30, &from, Some((id, &from)));
+    };
+    for number in 0..50 {
+        match number {
+            20 => sender.paused((2000, 3000), |process| (20..30).for_each(|number| send(process, number))),
+            21..30 => {}
+            _ => send(sender, number),
+        }
+        match number {
+            22 => {
+                // Posted, and not recorded any more.
+                receiver.post(2160, &from);
+                receiver.paused((2200, 3350), |process| (23..34).for_each(|number| receive(process, number)));
+            }
+            23..34 => {}
+            _ => receive(receiver, number),
+        }
+    }
+    let job = simulated::read("paused", &processes, &whole(2));
+    let sides = job.messages.iter().map(|message| (message.send.is_some(), message.receive.is_some()));
+    let count = |of: (bool, bool)| sides.clone().filter(|sides| *sides == of).count();
+    assert_eq!([count((true, true)), count((true, false)), count((false, true))], [20 + 16, 4, 2], "{:?}", job.faults);
+    for message in &job.messages {
+        assert!(message.delay().is_none_or(|delay| delay == 28), "it is joined with another: {message:?}");
+    }
+    let pauses: Vec<_> = job.pauses.iter().map(|pause| (pause.rank, time(Some(pause.from)), time(pause.to))).collect();
+    assert_eq!(pauses, [(0, Some(2000), Some(3000)), (1, Some(2200), Some(3350))]);
+    assert!(job.ranks.iter().all(|rank| rank.has_calls && rank.is_whole));
+    for words in ["stopped the recording of ranks 0, 1 for a time (MPI_Pcontrol)", "4 messages have only the sender's"]
+    {
+        assert!(job.faults.iter().any(|fault| fault.contains(words)), "{words}: {:?}", job.faults);
+    }
+    assert!(
+        !job.faults.iter().any(|fault| fault.contains("lost") || fault.contains("started late")),
+        "{:?}",
+        job.faults
+    );
+}
+
+#[test]
 fn a_trace_that_is_cut_off_leaves_the_other_side() {
     for seed in 0..10 {
         let (mut processes, truths) = history(2, 200, seed);

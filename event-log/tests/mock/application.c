@@ -20,6 +20,7 @@
 void mock_raise(int type, int source, unsigned long operation, int value);
 void mock_lose(int type, MPI_Count count);
 void mock_keep(int count);
+const char *mock_levels(void);
 
 /* How often this thread allocated; the C library's own functions do it. */
 static _Thread_local unsigned long allocations;
@@ -236,8 +237,9 @@ int MPI_Ssend(const void *buffer, int count, MPI_Datatype datatype, int to, int 
     return PMPI_Ssend(buffer, count, datatype, to, tag, comm);
 }
 
-/* Fortran's name of the call. */
+/* Fortran's names of the calls. */
 void mpi_barrier_(MPI_Fint *comm, MPI_Fint *error);
+void mpi_pcontrol_(MPI_Fint *level);
 
 /* Is called within MPI_Comm_dup. */
 static int copy(MPI_Comm comm, int key, void *extra, void *value, void *copied, int *is_copied)
@@ -271,6 +273,67 @@ static void call_all(void)
     MPI_Comm_free(&comm);
     MPI_Comm_free_keyval(&key);
     printf("wrapped %d\n", wrapped);
+}
+
+/* Is called within MPI_Comm_dup. */
+static int stop(MPI_Comm comm, int key, void *extra, void *value, void *copied, int *is_copied)
+{
+    (void) comm, (void) key, (void) extra, (void) value, (void) copied;
+    *is_copied = 0;
+    return MPI_Pcontrol(0);
+}
+
+/* Stops, and resumes, each twice, and by a level that means nothing. */
+static void control(void)
+{
+    int key, value = 7;
+    MPI_Fint on = 1;
+    MPI_Comm comm;
+    mock_raise(0, 0, 1, 1);
+    MPI_Comm_create_keyval(stop, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, &value);
+    MPI_Comm_dup(MPI_COMM_SELF, &comm);
+    MPI_Pcontrol(0, "again", 2.5);
+    MPI_Pcontrol(7);
+    mock_raise(0, 0, 2, 2);
+    mock_raise(3, 0, 3, 3);
+    MPI_Barrier(MPI_COMM_SELF);
+    mpi_pcontrol_(&on);
+    MPI_Pcontrol(1);
+    mock_raise(0, 0, 4, 4);
+    MPI_Barrier(MPI_COMM_SELF);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free_keyval(&key);
+    printf("levels %s\n", mock_levels());
+}
+
+/* The bytes of the trace, or how many events the log has. */
+static long written(void)
+{
+    char name[4096], line[4096];
+    long count = 0;
+    if (getenv("IBEX_TRACE"))
+        return recorded();
+    snprintf(name, sizeof name, "%s.0", getenv("IBEX_LOG_FILE"));
+    FILE *file = fopen(name, "r");
+    while (file && fgets(line, sizeof line, file))
+        count += line[0] != '#';
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* Each event is in the log and in the trace when the call that asks for it returns. */
+static void flush_each(void)
+{
+    int missing = 0;
+    for (int i = 0; i < 200; ++i) {
+        long before = written();
+        mock_raise(0, 0, i, i);
+        MPI_Pcontrol(2);
+        missing += written() <= before;
+    }
+    printf("missing %d\n", missing);
 }
 
 int main(int argc, char **argv)
@@ -307,6 +370,10 @@ int main(int argc, char **argv)
         raise_in_living_threads(strcmp(what, "living-threads") != 0);
     } else if (strcmp(what, "calls") == 0) {
         call_all();
+    } else if (strcmp(what, "control") == 0) {
+        control();
+    } else if (strcmp(what, "flush") == 0) {
+        flush_each();
     } else if (strcmp(what, "many") == 0) {
         /* Values that no compression makes small: a megabyte. */
         unsigned long chance = 88172645463325252ul;

@@ -20,9 +20,9 @@ struct ibex_event_registration {
     int type, taken;
 };
 
-enum { TYPES = 3, EACH = 4 };
+enum { TYPES = 4, EACH = 4 };
 
-static const char *const types[] = {"ibex_get_started", "ibex_get_complete", "ibex_late"};
+static const char *const types[] = {"ibex_get_started", "ibex_get_complete", "ibex_late", "ibex_communicator_freed"};
 static struct ibex_event_registration registrations[TYPES][EACH];
 static int waiting;
 
@@ -56,9 +56,33 @@ void mock_keep(int count)
     waiting = count;
 }
 
+/* The levels that have come to the MPI, each as a digit. */
+static char levels[64];
+
+static int came(int level)
+{
+    levels[strlen(levels)] = '0' + level;
+    return MPI_SUCCESS;
+}
+
+int MPI_Pcontrol(const int level, ...)
+{
+    return came(level);
+}
+
+int PMPI_Pcontrol(const int level, ...)
+{
+    return came(level);
+}
+
+const char *mock_levels(void)
+{
+    return levels;
+}
+
 int MPI_T_event_get_num(int *num)
 {
-    *num = 3;
+    *num = TYPES;
     return MPI_SUCCESS;
 }
 
@@ -117,6 +141,7 @@ int MPI_T_event_handle_free(MPI_T_event_registration registration, void *user, M
     for (; registration->type == 2 && waiting > 0; --waiting)
         mock_raise(2, 0, 0, waiting);
     registration->callback = NULL;
+    registration->taken = 0;
     return MPI_SUCCESS;
 }
 

@@ -610,10 +610,10 @@ static HELD_BACK_AND_STARVED: &[(&str, &str)] = &[
 ];
 
 /// Programs that another file starts.
-static ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down", "rma_outside", "waits"];
+static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
 /// Of these, those that the quick tier runs.
-static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "rail_down", "rma_outside"];
+static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside"];
 
 /// Programs that the quick tier leaves out: 12 s and 4 GiB of memory; 5 s, and what it does is found in traces.
 const NOT_QUICK: [&str; 2] = [LONG, "waits"];

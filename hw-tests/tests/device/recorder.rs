@@ -27,6 +27,8 @@ pub(crate) fn tests() -> Vec<Test> {
         // Clocks are compared the same way between two clocks of one host, in a tenth of the time: not with every change.
         Test::on_two_nodes("over the pml, messages between two nodes are on one time line", between_nodes)
             .device_independent(),
+        Test::on_emulated("over the pml, what the program wants recorded is, and what it does not is not", controlled)
+            .quick(),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
         Test::on_emulated("a folder that has a trace is not recorded into", refused).quick(),
@@ -103,10 +105,10 @@ fn as_logged(site: &mut Site) -> Result<()> {
             let numbers: Vec<u64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             Some(numbers.iter().sum::<u64>())
         };
-        // Calls of MPI are the recorder's own.
+        // Calls of MPI, and where it is stopped, are the recorder's own.
         let (calls, types) =
-            head.types.iter().zip(reader.counts()).partition::<Vec<_>, _>(|(of, _)| of.name.starts_with("mpi_call_"));
-        let [(_, begun), (_, ended)] = calls[..] else { bail!("{} types of calls", calls.len()) };
+            head.types.iter().zip(reader.counts()).partition::<Vec<_>, _>(|(of, _)| of.name.starts_with("mpi_"));
+        let [(_, begun), (_, ended), _] = calls[..] else { bail!("{} types of calls", calls.len()) };
         let all_of = |of: &Counts| of.events + of.lost;
         ensure!(all_of(&begun) == all_of(&ended) && begun.events > 0, "{calls:?}");
         for (of, counts) in types {
@@ -270,6 +272,50 @@ fn killed(site: &mut Site) -> Result<()> {
         }
     }
     bail!("no event can be read")
+}
+
+/// hw-tests/mpi/pcontrol.c says what it wants.
+fn controlled(site: &mut Site) -> Result<()> {
+    const EACH: usize = 40;
+    let place = Place::new();
+    fs::create_dir_all(&place.0)?;
+    let log = place.0.join("log").display().to_string();
+    let launch = Launch::new("pcontrol", 2).with("pml", "ibex").limit(300);
+    let launch = launch.environment("IBEX_LOG_EVENTS", "comm_req_activate").environment("IBEX_LOG_FILE", &log);
+    recorded(launch, &place, "")?.passes(site)?;
+    let job = ibex_messages::Job::read(&sound(&place.trace())?);
+    let of = |tag: i32| job.messages.iter().filter(move |message| message.tag == tag).collect::<Vec<_>>();
+    for (tag, wanted) in [(1, EACH), (2, 0), (3, EACH)] {
+        let messages = of(tag);
+        let is_whole = |message: &&&ibex_messages::Message| {
+            let ends =
+                message.send.and_then(|side| side.completed).zip(message.receive.and_then(|side| side.completed));
+            ends.is_some()
+        };
+        let whole = messages.iter().filter(is_whole).count();
+        ensure!((messages.len(), whole) == (wanted, wanted), "{wanted} of tag {tag}: {messages:?}");
+    }
+    for message in of(3) {
+        let communicator = &job.communicators[message.communicator as usize];
+        ensure!(communicator.context != 0 && communicator.members == [0, 1], "made meanwhile: {communicator:?}");
+    }
+    let [begun] = of(4)[..] else { bail!("the send that began while it was recorded: {:?}", of(4)) };
+    ensure!(begun.send.is_some_and(|side| side.activated.is_some() && side.notified.is_none()), "{begun:?}");
+    let pauses: Vec<_> =
+        job.pauses.iter().map(|pause| (pause.rank, pause.to.is_some_and(|to| to > pause.from))).collect();
+    ensure!(pauses == [(0, true), (1, true)], "{:?}", job.pauses);
+    ensure!(job.ranks.iter().all(|rank| rank.has_calls && rank.is_whole), "{:?}", job.ranks);
+    let is_of_control = |fault: &String| fault.contains("stopped the recording");
+    ensure!(!job.faults.is_empty() && job.faults.iter().all(is_of_control), "{:?}", job.faults);
+    for rank in 0..2 {
+        let text = fs::read_to_string(format!("{log}.{rank}"))?;
+        let lines = |tag: u32| text.lines().filter(|line| line.contains(&format!(" tag={tag} "))).count();
+        ensure!((lines(1), lines(2), lines(3)) == (EACH, 0, EACH), "sends and receives of rank {rank}: {text}");
+        for level in 0..2 {
+            ensure!(text.contains(&format!(" MPI_Pcontrol({level}): events are ")), "rank {rank}, {level}: {text}");
+        }
+    }
+    Ok(())
 }
 
 /// Ranks begin at 0 again in each world.

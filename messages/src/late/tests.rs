@@ -2,7 +2,7 @@
 //! Injected waits, each with computing before it, and programs without waits.
 
 use super::*;
-use crate::model::Rank;
+use crate::model::{Pause, Rank};
 
 /// Rank 0 sends to rank 1. The sender's times come first, then the receiver's; each has the call of MPI that waits.
 struct Planted {
@@ -215,6 +215,15 @@ fn nobody_is_blamed_where_no_calls_are_recorded() {
     assert_eq!(waits(&late), [(LateSender, 300, 310)]);
     late.messages[0].receive.as_mut().unwrap().call = None;
     assert_eq!(waits(&late), []);
+}
+
+#[test]
+fn nobody_is_blamed_for_a_time_that_its_program_had_not_recorded() {
+    let mut job = Planted { sender: (20, 330), ..COMPUTING }.job();
+    job.pauses.push(Pause { rank: 1, from: Time::new(100), to: at(200) });
+    assert_eq!(waits(&job), [(NoProgress, 20, 100), (NoProgress, 200, 300)]);
+    job.pauses[0].to = None;
+    assert_eq!(waits(&job), [(NoProgress, 20, 100)]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! MPI messages do not overtake each other, so the first send belongs to the first message. If events are missing,
 //! sizes must also be equal and no message may arrive before its send, and the algorithm finds the gaps: at the end of
-//! a truncated trace, at the beginning of one that starts late, anywhere if events were lost. A half whose partner was
+//! a truncated trace, at the beginning of one that starts late, anywhere if events were lost or the program stopped the
+//! recording for a time. A half whose partner was
 //! lost stays alone, and does not shift the later ones. Called by `join.rs`. Path: pending, once per message. Threads:
 //! plain data. Tests: below; tests/.
 
@@ -68,6 +69,50 @@ pub(crate) fn align(
         return How::Likely;
     }
     walk((sends.len(), arrivals.len()), pairs, |send, arrival| meet(&sends[send], &arrivals[arrival], late));
+    How::Likely
+}
+
+/// The same where programs stopped the recording for times: `cuts` are the places among each's halves where it did so.
+///
+/// Up to its first stop each has all of them, so the first belongs to the first; after its last stop, the last to the
+/// last. Where both stopped as often, as they do who stop together, what lies between two stops belongs together, and what
+/// is left before and after a stop has lost its other half.
+pub(crate) fn align_between(
+    (sends, arrivals): (&[End], &[End]),
+    (of_sends, of_arrivals): (&[usize], &[usize]),
+    (sender, receiver): (Gaps, Gaps),
+    late: i64,
+    pairs: &mut Vec<(u32, u32)>,
+) -> How {
+    const PARTS: Gaps = Gaps { within: true, before: false, after: false };
+    let until = |cuts: &[usize], all: usize| cuts.first().copied().unwrap_or(all);
+    let first = until(of_sends, sends.len()).min(until(of_arrivals, arrivals.len()));
+    let after = |cuts: &[usize], all: usize| all - cuts.last().copied().unwrap_or(0);
+    let last = after(of_sends, sends.len()).min(after(of_arrivals, arrivals.len()));
+    let last = last.min(sends.len() - first).min(arrivals.len() - first);
+    let last = if sender.after || receiver.after { 0 } else { last };
+    let ends = (sends.len() - last, arrivals.len() - last);
+    let known = (0..first).map(|at| (at, at)).chain((0..last).map(|at| (ends.0 + at, ends.1 + at)));
+    let is_sound = known.clone().all(|(send, arrival)| fits(&sends[send], &arrivals[arrival], late));
+    if sender.within || receiver.within || sender.before || receiver.before || !is_sound {
+        return align((sends, arrivals), (PARTS, PARTS), late, pairs);
+    }
+    pairs.clear();
+    let mut found = Vec::new();
+    let mut between = |from: (usize, usize), to: (usize, usize)| {
+        let from = (from.0.max(first), from.1.max(first));
+        let to = (to.0.clamp(from.0, ends.0.max(from.0)), to.1.clamp(from.1, ends.1.max(from.1)));
+        align((&sends[from.0..to.0], &arrivals[from.1..to.1]), (PARTS, PARTS), late, &mut found);
+        pairs.extend(found.iter().map(|(send, arrival)| (send + from.0 as u32, arrival + from.1 as u32)));
+    };
+    if of_sends.len() == of_arrivals.len() {
+        let places: Vec<_> = of_sends.iter().copied().zip(of_arrivals.iter().copied()).collect();
+        places.windows(2).for_each(|two| between(two[0], two[1]));
+    } else {
+        between((0, 0), ends);
+    }
+    pairs.extend(known.map(|(send, arrival)| (send as u32, arrival as u32)));
+    pairs.sort_unstable();
     How::Likely
 }
 
@@ -164,6 +209,47 @@ mod tests {
             let (pairs, _) = aligned(&without(&sends), &ends(&arrivals), (LOST, WHOLE));
             let wanted: Vec<_> = wanted.iter().map(|(one, other)| (*other, *one)).collect();
             assert_eq!(pairs, wanted);
+        }
+    }
+
+    #[test]
+    fn what_was_not_recorded_between_stops_shifts_nothing() {
+        // One after another, all alike; each is `number` by its time.
+        let of = |numbers: &[std::ops::Range<i64>], late: i64| {
+            ends(&numbers.iter().cloned().flatten().map(|number| (8, number * 10 + late)).collect::<Vec<_>>())
+        };
+        // Recorded are windows, which do not begin and end with the same message; and one side records all the time.
+        for (sent, came) in [
+            (vec![0..20, 30..50], vec![0..22, 34..50]),
+            (vec![0..22, 34..50], vec![0..20, 30..50]),
+            (vec![0..5, 20..30, 60..70], vec![0..5, 20..30, 60..70]),
+            (std::iter::once(0..50).collect(), vec![0..20, 30..50]),
+            (vec![10..20, 40..50], vec![10..20, 40..50]),
+        ] {
+            let (sends, arrivals) = (of(&sent, 0), of(&came, 4));
+            let cuts = |windows: &[std::ops::Range<i64>]| {
+                let places = windows.iter().scan(0, |all, window| {
+                    *all += (window.end - window.start) as usize;
+                    Some(*all)
+                });
+                let mut places: Vec<usize> = places.collect();
+                places.pop();
+                if windows[0].start > 0 {
+                    places.insert(0, 0);
+                }
+                places
+            };
+            let mut pairs = Vec::new();
+            let cuts = (cuts(&sent), cuts(&came));
+            let how = align_between((&sends, &arrivals), (&cuts.0, &cuts.1), (WHOLE, WHOLE), 0, &mut pairs);
+            let number = |end: &End| end.time.expect("made") / 10;
+            let found: Vec<_> = pairs
+                .iter()
+                .map(|(send, arrival)| (number(&sends[*send as usize]), number(&arrivals[*arrival as usize])))
+                .collect();
+            let both = sends.iter().map(number).filter(|sent| arrivals.iter().any(|came| number(came) == *sent));
+            assert_eq!(found, both.map(|number| (number, number)).collect::<Vec<_>>(), "{sent:?} {came:?}");
+            assert_eq!(how, How::Likely);
         }
     }
 

@@ -61,6 +61,11 @@ impl Calls {
         self.close(place, time.filter(|_| is_known));
     }
 
+    /// Between this moment and the next event anything may have been received.
+    pub(crate) fn interrupt(&mut self) {
+        self.threads.values_mut().for_each(|thread| thread.probe = None);
+    }
+
     fn close(&mut self, place: u32, ended: Option<Time>) {
         let call = &mut self.all[place as usize];
         call.ended = Some(ended.unwrap_or(call.begun));

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{Job, Message};
-use crate::read::align::{End, How, align};
+use crate::read::align::{End, How, align, align_between};
 use crate::read::communicators::Communicators;
 use crate::read::half::{Received, Sent};
 use crate::read::pass::{Gaps, Process};
@@ -91,7 +91,13 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
         of_arrivals.extend(others.iter().map(|half| processes[half.process as usize].received[half.at as usize].end()));
         let sides = (gaps[key.sender as usize], gaps[key.receiver as usize]);
         let both = (sides.0.unwrap_or_default(), sides.1.unwrap_or_default());
-        let how = align((&of_sends, &of_arrivals), both, tolerance(job, key), &mut pairs);
+        let (ends, late) = ((&of_sends[..], &of_arrivals[..]), tolerance(job, key));
+        let cuts = (cuts(job, key.sender, &of_sends), cuts(job, key.receiver, &of_arrivals));
+        let how = if cuts.0.is_empty() && cuts.1.is_empty() {
+            align(ends, both, late, &mut pairs)
+        } else {
+            align_between(ends, (&cuts.0, &cuts.1), both, late, &mut pairs)
+        };
         if sides.0.is_some() && sides.1.is_some() {
             let doubt = doubts.entry((key.sender, key.receiver)).or_default();
             doubt.sends += (ones.len() - pairs.len()) as u64;
@@ -105,6 +111,13 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
         (process.sends, process.received) = (Vec::new(), Vec::new());
     }
     tell(job, &doubts, &gaps);
+}
+
+/// Where among the halves of a rank its program stopped the recording.
+fn cuts(job: &Job, rank: u32, halves: &[End]) -> Vec<usize> {
+    let place = |from: Time| halves.partition_point(|half| half.time.is_none_or(|time| time < from.nanoseconds()));
+    let first = job.pauses.partition_point(|pause| pause.rank < rank);
+    job.pauses[first..].iter().take_while(|pause| pause.rank == rank).map(|pause| place(pause.from)).collect()
 }
 
 /// Who sends to whom.
@@ -225,6 +238,9 @@ fn why(job: &Job, sender: u32, receiver: u32, gaps: &[Option<Gaps>]) -> String {
         let name = name(job, rank);
         if gaps.within {
             reasons.push(format!("events of rank {name} are lost"));
+        }
+        if job.pauses.iter().any(|pause| pause.rank == rank) {
+            reasons.push(format!("the program of rank {name} stopped the recording for a time"));
         }
         if gaps.before {
             reasons.push(format!("the recording of rank {name} started late"));

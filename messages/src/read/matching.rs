@@ -247,6 +247,12 @@ impl Matching {
         self.probed.extend(last.taken.filter(|taken| self.arrivals[*taken as usize].request.is_none()));
     }
 
+    /// Between this moment and the next event anything may have been received.
+    pub(crate) fn interrupt(&mut self) {
+        self.threads.clear();
+        self.probed.clear();
+    }
+
     /// A receive matches an unexpected message: the one just dequeued, or one that a matched probe has taken.
     fn match_unexpected(&mut self, at: u32, thread: u32) {
         if let Some(taken) = self.threads.entry(thread).or_default().taken.take() {

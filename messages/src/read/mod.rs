@@ -49,6 +49,8 @@ impl Job {
         gather(&mut job, &mut processes, &places, &worlds);
         let reasons = unblamed(&job, &processes, &places);
         job.faults.extend(reasons);
+        let paused = paused(&job);
+        job.faults.extend(paused);
         let mut communicators = Communicators::find(&processes, &worlds);
         job.faults.append(&mut communicators.faults);
         join::join(&mut job, processes, &places, &communicators);
@@ -249,6 +251,22 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     reasons
 }
 
+/// That programs have stopped the recording.
+fn paused(job: &Job) -> Option<String> {
+    let mut ranks: Vec<u32> = job.pauses.iter().map(|pause| job.ranks[pause.rank as usize].rank).collect();
+    ranks.dedup();
+    let s = if ranks.len() > 1 { "s" } else { "" };
+    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+    let some: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
+    let some = some.join(", ");
+    (!ranks.is_empty()).then(|| {
+        format!(
+            "The program stopped the recording of rank{s} {some}{more} for a time (MPI_Pcontrol): messages of that time are \
+             not shown, or only in part."
+        )
+    })
+}
+
 /// Adds operations, connections and incidents to the job, with indexes of ranks and ports.
 fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Worlds) {
     let mut order: Vec<usize> = (0..processes.len()).collect();
@@ -264,6 +282,7 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         job.losses.extend(process.losses.drain(..).map(|loss| Loss { rank, ..loss }));
         let before = job.calls.len() as u32;
         job.calls.extend(process.calls.drain(..).map(|call| crate::Call { rank, ..call }));
+        job.pauses.extend(process.pauses.drain(..).map(|pause| crate::Pause { rank, ..pause }));
         let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
         let received = process.received.iter_mut().map(|received| &mut received.side.call);
         sent.chain(received).flatten().for_each(|call| *call += before);

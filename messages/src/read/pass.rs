@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, HashMap};
 
 use ibex_trace::{Error, Reader};
 
-use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Port};
+use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
 use crate::read::half::{Received, Sent};
 use crate::read::matching::Matching;
 use crate::read::transfers::Transfers;
-use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, other};
+use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, control, other};
 use crate::time::Time;
 
 /// The content of a process's trace. Other processes are ranks in the world, and ports are the process's own indexes,
@@ -32,6 +32,7 @@ pub(crate) struct Process {
     pub(crate) calls: Vec<Call>,
     /// Whether these are all.
     pub(crate) has_calls: bool,
+    pub(crate) pauses: Vec<Pause>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
     pub(crate) span: Option<(Time, Time)>,
@@ -123,6 +124,7 @@ impl Pass {
             Kind::Rare(rarity) => self.rare(rarity, seen, time),
             Kind::CallBegin => self.calls.begin(seen, time, thread),
             Kind::CallEnd => self.calls.end(seen, time, thread),
+            Kind::Control => self.control(seen, time),
         }
     }
 
@@ -203,6 +205,21 @@ impl Pass {
         self.process.incidents.push(Incident { rank: 0, time, kind, peer, port, value: seen.value(value) });
     }
 
+    fn control(&mut self, seen: &Seen<'_>, time: Option<Time>) {
+        self.calls.interrupt();
+        self.matching.interrupt();
+        let Some(time) = time else {
+            self.process.gaps.within = true;
+            return;
+        };
+        let last = self.process.pauses.last_mut().filter(|pause| pause.to.is_none());
+        match (seen.value(control::LEVEL), last) {
+            (0, None) => self.process.pauses.push(Pause { rank: 0, from: time, to: None }),
+            (1, Some(pause)) => pause.to = Some(time),
+            _ => {}
+        }
+    }
+
     fn fault(&mut self, error: &Error) {
         match error {
             Error::Truncated { .. } | Error::Unfinished { .. } => self.process.gaps.after = true,
@@ -234,8 +251,13 @@ impl Pass {
                 "{name}: {timeless} events have no time, because their clock was never compared with the host's."
             ));
         }
-        // Without losses only a late listener misses the beginning of what it hears the end of.
-        if self.matching.headless() > 0 && has(Step::Activate) && has(Step::Arrived) && !process.gaps.within {
+        // Without losses and pauses only a late listener misses the beginning of what it hears the end of.
+        if self.matching.headless() > 0
+            && has(Step::Activate)
+            && has(Step::Arrived)
+            && !process.gaps.within
+            && process.pauses.is_empty()
+        {
             process.gaps.before = true;
         }
         if self.matching.torn > 0 {

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     /// A call of MPI in which the process can wait begins; it ends.
     CallBegin,
     CallEnd,
+    /// The program stops the recording, or resumes it.
+    Control,
 }
 
 /// docs/peruse.md says when each comes.
@@ -145,6 +147,11 @@ pub(crate) mod call {
     pub(crate) const NUMBER: usize = 1;
 }
 
+/// Of `mpi_pcontrol`.
+pub(crate) mod control {
+    pub(crate) const LEVEL: usize = 0;
+}
+
 const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context"];
 const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "port", "queue_pair", "rails"];
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
@@ -195,6 +202,7 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("port_async", Kind::Rare(Rarity::Port), OTHER),
     ("mpi_call_begin", Kind::CallBegin, CALL),
     ("mpi_call_end", Kind::CallEnd, CALL),
+    ("mpi_pcontrol", Kind::Control, &["level"]),
 ];
 
 /// A type that means something.

@@ -45,6 +45,7 @@ fn elements(name: &str) -> &'static [&'static str] {
         "connection_begin" => &["peer", "port"],
         "connection_established" => &["peer", "port", "queue_pair", "remote_queue_pair"],
         "mpi_call_begin" | "mpi_call_end" => &["call", "number"],
+        "mpi_pcontrol" => &["level"],
         "msg_arrived" => &["message", "bytes", "total", "context", "source", "tag", "peer"],
         _ => &["id", "bytes", "peer", "tag", "operation", "context"],
     }
@@ -97,6 +98,15 @@ impl Process {
         self.raise("mpi_call_begin", begin, &[call, number]);
         within(self);
         self.raise("mpi_call_end", end, &[call, number]);
+    }
+
+    /// What happens is not recorded from this time to that.
+    pub(crate) fn paused(&mut self, (from, to): (i64, i64), meanwhile: impl FnOnce(&mut Process)) {
+        self.raise("mpi_pcontrol", from, &[0]);
+        let before = self.events.len();
+        meanwhile(self);
+        self.events.truncate(before);
+        self.raise("mpi_pcontrol", to, &[1]);
     }
 
     /// A send from its begin to its end.
@@ -212,7 +222,7 @@ fn types() -> Vec<&'static str> {
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
     types.extend(TRANSFER);
     types.extend(["connection_begin", "connection_established"]);
-    types.extend(["mpi_call_begin", "mpi_call_end"]);
+    types.extend(["mpi_call_begin", "mpi_call_end", "mpi_pcontrol"]);
     types
 }
 

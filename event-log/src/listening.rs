@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The registrations of the logger or of the recorder: made at the start, given up while the program wants nothing
+//! recorded, made again, and given up for good at the end.
+//!
+//! An event without a registration is not raised, so while they are given up it costs nothing. Called by `session.rs`
+//! and `recording.rs`. Grade: setup. Threads: any. Tests: tests/log.rs, tests/trace.rs.
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+
+use crate::catalogue::EventType;
+use crate::mpi::{self, Callback, Dropped, Registration};
+use crate::thread::lock;
+
+/// What is listened to: the types of ibex, each with what its callbacks are given (L1).
+pub(crate) struct Listening<T: 'static> {
+    callback: Callback,
+    dropped: Dropped,
+    types: Vec<Listened<T>>,
+    state: Mutex<State>,
+}
+
+struct Listened<T: 'static> {
+    index: c_int,
+    name: String,
+    target: &'static T,
+}
+
+struct State {
+    /// By the place of the type; `None`: it has none now.
+    registrations: Vec<Option<Registration>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    On,
+    Stopped,
+    Over,
+}
+
+impl<T: Sync + 'static> Listening<T> {
+    /// Registers for those of these types that are ibex's.
+    ///
+    /// # Safety
+    /// The callbacks take what they are given for a `&'static T`.
+    pub(crate) unsafe fn begin(
+        types: &[EventType],
+        targets: &[&'static T],
+        callback: Callback,
+        dropped: Dropped,
+    ) -> Listening<T> {
+        let of = |(of, target): (&EventType, &&'static T)| {
+            Some(Listened { index: of.index?, name: of.name.clone(), target: *target })
+        };
+        let types: Vec<_> = types.iter().zip(targets).filter_map(of).collect();
+        let state = State { registrations: types.iter().map(|_| None).collect(), phase: Phase::On };
+        let listening = Listening { callback, dropped, types, state: Mutex::new(state) };
+        listening.register(&mut lock(&listening.state));
+        listening
+    }
+
+    fn register(&self, state: &mut State) {
+        let places = self.types.iter().zip(&mut state.registrations);
+        for (of, place) in places.filter(|(_, place)| place.is_none()) {
+            let user = std::ptr::from_ref::<T>(of.target).cast_mut().cast();
+            // SAFETY: the target is never freed, and shared (L1); it is what the callbacks take it for by `begin`.
+            match unsafe { Registration::new(of.index, self.callback, self.dropped, user) } {
+                Ok(registration) => *place = Some(registration),
+                Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
+            }
+        }
+    }
+
+    /// Gives up the registrations but those of the types that stay. What waited in buffers is delivered by this. False:
+    /// it was done before.
+    pub(crate) fn stop(&self, stays: impl Fn(&str) -> bool) -> bool {
+        let mut state = lock(&self.state);
+        let is_on = state.phase == Phase::On;
+        if is_on {
+            state.phase = Phase::Stopped;
+            let places = self.types.iter().zip(&mut state.registrations).filter(|(of, _)| !stays(&of.name));
+            places.filter_map(|(_, place)| place.take()).for_each(Registration::free);
+        }
+        is_on
+    }
+
+    /// Takes that back, after `before`. Without a stop it does nothing.
+    pub(crate) fn resume(&self, before: impl FnOnce()) {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Stopped {
+            state.phase = Phase::On;
+            before();
+            self.register(&mut state);
+        }
+    }
+
+    /// Gives up all for good. What waited in buffers is delivered by this. Of another thread that is in a callback just
+    /// now, the record may be missed.
+    pub(crate) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Over;
+        state.registrations.iter_mut().filter_map(Option::take).for_each(Registration::free);
+    }
+}

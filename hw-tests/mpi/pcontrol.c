@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// The program tells profiling libraries what to record (MPI_Pcontrol): messages of tag 1 and 3 between two ranks, and not
+// those of tag 2. Meanwhile it makes a communicator, whose messages have tag 3. A send of tag 4 and a receive of tag 5 begin
+// while it is recorded, and end while it is not. Who records it looks at the trace.
+#include "check.h"
+
+enum { MESSAGES = 20, SHORT = 8, LONG = 1 << 20 };
+
+static char sent[LONG], got[LONG];
+
+// Each rank sends to the other, short and long messages by turns, and looks at what comes.
+static void exchange(MPI_Comm comm, int tag) {
+    for (int i = 0; i < MESSAGES; i++) {
+        int bytes = i % 2 ? LONG : SHORT;
+        memset(sent, 16 * tag + i % 16, (size_t)bytes);
+        MPI_OK(MPI_Sendrecv(sent, bytes, MPI_BYTE, !check.rank, tag, got, bytes, MPI_BYTE, !check.rank, tag, comm,
+                            MPI_STATUS_IGNORE));
+        check_int("the last byte", sent[bytes - 1], got[bytes - 1]);
+    }
+}
+
+int main(int argc, char **argv) {
+    check_start(&argc, &argv, 2);
+    if (check.size != 2) {
+        fprintf(stderr, "this program needs two ranks (mpirun -n 2)\n");
+        MPI_Finalize();
+        return CHECK_USAGE_EXIT;
+    }
+    check_case("what is recorded is chosen");
+    exchange(MPI_COMM_WORLD, 1);
+    MPI_Request request;
+    if (check.rank == 0)
+        MPI_OK(MPI_Isend(sent, LONG, MPI_BYTE, 1, 4, MPI_COMM_WORLD, &request));
+    else
+        MPI_OK(MPI_Irecv(sent, LONG, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &request));
+    MPI_OK(MPI_Pcontrol(0));
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(got, LONG, MPI_BYTE, 1, 5, MPI_COMM_WORLD));
+    else
+        MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    exchange(MPI_COMM_WORLD, 2);
+    MPI_Comm comm;
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    MPI_OK(MPI_Barrier(comm));
+    MPI_OK(MPI_Pcontrol(1));
+    exchange(comm, 3);
+    MPI_OK(MPI_Pcontrol(2));
+    MPI_OK(MPI_Comm_free(&comm));
+    check_end_case();
+    return check_finish();
+}
