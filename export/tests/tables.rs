@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Communicator, Job, Protocol};
+use ibex_messages::{Communicator, Job, Pause, Protocol, Time};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use scratch::Scratch;
@@ -26,6 +26,7 @@ fn job() -> Job {
     job.messages[7].send = None;
     job.messages[7].protocol = None;
     job.messages[7].port = None;
+    job.pauses.push(Pause { rank: 2, from: Time::new(7), to: None });
     job.faults.push("rank 3 has left no trace".to_owned());
     job
 }
@@ -70,6 +71,17 @@ fn csv_has_a_row_for_each_message_and_nothing_for_what_is_not_known() {
     }
     assert_eq!(read("communicators")[1][2], job.communicators[0].name);
     assert_eq!(read("members").len(), 1 + 4 + 3);
+    let calls = read("calls");
+    assert_eq!(calls.len(), 1 + job.calls.len());
+    for side in ["send", "receive"] {
+        let function = if side == "send" { "MPI_Send" } else { "MPI_Recv" };
+        for row in messages[1..].iter().filter(|row| !row[columns[format!("{side}_call").as_str()]].is_empty()) {
+            let call: usize = row[columns[format!("{side}_call").as_str()]].parse().expect("a row of calls");
+            assert_eq!(calls[call + 1][3], function, "{row:?}");
+            assert_eq!(calls[call + 1][5], row[columns[format!("{side}_notified").as_str()]], "{row:?}");
+        }
+    }
+    assert_eq!(read("pauses")[1..], [["2", "7", ""]]);
     assert_eq!(read("faults")[1], ["rank 3 has left no trace"]);
     for table in ["ranks", "threads", "ports", "operations", "connections", "incidents", "losses"] {
         assert!(!read(table).is_empty(), "{table}");

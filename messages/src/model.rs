@@ -21,8 +21,10 @@ pub struct Job {
     pub communicators: Vec<Communicator>,
     /// Messages, ordered by their first known time.
     pub messages: Vec<Message>,
-    /// MPI calls in which processes could wait for others, by rank.
+    /// MPI calls in which processes could wait for others, by rank; those of a thread ordered by their begins.
     pub calls: Vec<Call>,
+    /// The names of the functions that were called: `MPI_Wait`.
+    pub functions: Vec<String>,
     /// Times in which processes recorded nothing, by rank.
     pub pauses: Vec<Pause>,
     /// Puts, gets and atomic operations, ordered by their begins.
@@ -62,11 +64,15 @@ pub struct Rank {
     pub has_calls: bool,
 }
 
-/// An MPI call in which a process could wait for others; of nested calls, the outermost.
+/// An MPI call in which a process could wait for others; of nested calls, the outermost. Those of a thread do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Whose.
     pub rank: u32,
+    /// The thread of the call.
+    pub thread: u32,
+    /// What was called, an index in [`Job::functions`].
+    pub function: u32,
     /// It begins.
     pub begun: Time,
     /// It returns; `None` if it had not when the trace ended.
@@ -365,6 +371,14 @@ pub struct Loss {
     pub event: String,
     /// How many.
     pub count: u64,
+}
+
+impl Job {
+    /// The name of the function that was called.
+    #[must_use]
+    pub fn function(&self, call: &Call) -> &str {
+        self.functions.get(call.function as usize).map_or("MPI call", String::as_str)
+    }
 }
 
 impl Message {

@@ -59,17 +59,18 @@ impl Job {
 
     /// Makes each send and receive an MPI call that returns when the request is complete.
     fn wait_for_each(&mut self) {
+        self.functions = ["MPI_Send", "MPI_Recv"].map(str::to_owned).to_vec();
         for message in &mut self.messages {
-            let mut add = |rank, begun: Option<Time>, ended| {
-                let call = begun.map(|begun| Call { rank, begun, ended });
+            let mut add = |rank, function, begun: Option<Time>, ended| {
+                let call = begun.map(|begun| Call { rank, thread: 0, function, begun, ended });
                 self.calls.extend(call);
                 call.map(|_| self.calls.len() as u32 - 1)
             };
             if let Some(side) = &mut message.send {
-                side.call = add(message.sender, side.activated, side.notified);
+                side.call = add(message.sender, 0, side.activated, side.notified);
             }
             if let Some(side) = &mut message.receive {
-                side.call = add(message.receiver, side.activated, side.notified);
+                side.call = add(message.receiver, 1, side.activated, side.notified);
             }
         }
     }

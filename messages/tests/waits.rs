@@ -41,6 +41,31 @@ fn the_call_that_tells_of_a_receive_has_waited_for_it() {
 }
 
 #[test]
+fn calls_have_the_names_of_functions_whatever_their_numbers_are_in_a_file() {
+    let mut ranks = two();
+    for (rank, calls) in ranks.iter_mut().zip([[WAIT, RECV, WAIT, 99], [RECV, PROBE, WAIT, RECV]]) {
+        for (place, call) in (0..).zip(calls) {
+            rank.thread = place % 2;
+            rank.call(call, (100 * i64::from(place), 100 * i64::from(place) + 50), |_| {});
+        }
+    }
+    let job = read("named", &ranks);
+    let found: Vec<_> = job.calls.iter().map(|call| (call.rank, call.thread, job.function(call))).collect();
+    let wanted = [
+        (0, 0, "MPI_Wait"),
+        (0, 1, "MPI_Recv"),
+        (0, 0, "MPI_Wait"),
+        (0, 1, "MPI call"),
+        (1, 0, "MPI_Recv"),
+        (1, 1, "MPI_Probe"),
+        (1, 0, "MPI_Wait"),
+        (1, 1, "MPI_Recv"),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(job.functions, ["MPI_Wait", "MPI_Recv", "MPI_Probe"], "those that were called");
+}
+
+#[test]
 fn a_probe_waits_for_the_message_that_is_received_next() {
     let mut ranks = two();
     ranks[0].send(400, &TO);

@@ -19,6 +19,8 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "ports", rows: |job| job.ports.len(), columns: PORTS },
     Table { name: "communicators", rows: |job| job.communicators.len(), columns: COMMUNICATORS },
     Table { name: "members", rows: members, columns: MEMBERS },
+    Table { name: "calls", rows: |job| job.calls.len(), columns: CALLS },
+    Table { name: "pauses", rows: |job| job.pauses.len(), columns: PAUSES },
     Table { name: "operations", rows: |job| job.operations.len(), columns: OPERATIONS },
     Table { name: "connections", rows: |job| job.connections.len(), columns: CONNECTIONS },
     Table { name: "incidents", rows: |job| job.incidents.len(), columns: INCIDENTS },
@@ -72,6 +74,7 @@ static MESSAGES: &[Column] = &[
     number!("delay_ns", |job, row| job.messages[row].delay().map_or(Cell::None, Cell::Number)),
     number!("send_request", |job, row| of_send(job, row, |side| large(side.request))),
     number!("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
+    number!("send_call", |job, row| of_send(job, row, |side| maybe(side.call))),
     sent!("send_activated", activated),
     sent!("send_begun", begun),
     sent!("send_ended", ended),
@@ -84,6 +87,7 @@ static MESSAGES: &[Column] = &[
         request => large(request),
     })),
     number!("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
+    number!("receive_call", |job, row| of_receive(job, row, |side| maybe(side.call))),
     received!("receive_arrived", arrived),
     received!("receive_unexpected", unexpected),
     received!("receive_activated", activated),
@@ -134,6 +138,21 @@ static MEMBERS: &[Column] = &[
     text!("side", |job, row| member(job, row, |member| word(Some(if member.is_remote { "remote" } else { "local" })))),
     number!("member", |job, row| member(job, row, |member| some(member.number))),
     number!("rank", |job, row| member(job, row, |member| some(member.rank))),
+];
+
+static CALLS: &[Column] = &[
+    number!("call", |_, row| some(row)),
+    number!("rank", |job, row| some(job.calls[row].rank)),
+    number!("thread", |job, row| some(job.calls[row].thread)),
+    text!("function", |job, row| text(job.function(&job.calls[row]))),
+    time!("begun", |job, row| moment(Some(job.calls[row].begun))),
+    time!("ended", |job, row| moment(job.calls[row].ended)),
+];
+
+static PAUSES: &[Column] = &[
+    number!("rank", |job, row| some(job.pauses[row].rank)),
+    time!("from", |job, row| moment(Some(job.pauses[row].from))),
+    time!("to", |job, row| moment(job.pauses[row].to)),
 ];
 
 static OPERATIONS: &[Column] = &[

@@ -4,7 +4,7 @@
 //! A begin and an end with the same number belong to one call of a thread; if one of them is lost, the call is ignored.
 //! Called by `pass.rs`. Path: pending, once per call. Threads: one. Tests: tests/waits.rs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use ibex_trace::Head;
 
@@ -17,8 +17,8 @@ use crate::time::Time;
 pub(crate) struct Calls {
     pub(crate) all: Vec<Call>,
     threads: HashMap<u32, Thread>,
-    /// Numbers of the calls that wait for a message without receiving it.
-    probes: HashSet<u64>,
+    /// The names of the functions; a call has an index of these until `mod.rs` translates it.
+    pub(crate) functions: Vec<String>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -34,14 +34,13 @@ impl Calls {
     pub(crate) fn new(head: &Head) -> Calls {
         let of = head.types.iter().find(|of| of.name == "mpi_call_end");
         let names = of.map_or("", |of| of.description.rsplit_once(" in ").map_or("", |(_, names)| names));
-        let is_probe = |(_, name): &(u64, &str)| matches!(*name, "MPI_Probe" | "MPI_Mprobe");
-        let probes = (0..).zip(names.split_whitespace()).filter(is_probe).map(|(number, _)| number).collect();
-        Calls { probes, ..Calls::default() }
+        Calls { functions: names.split_whitespace().map(str::to_owned).collect(), ..Calls::default() }
     }
 
     pub(crate) fn begin(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let open = time.map(|begun| {
-            self.all.push(Call { rank: 0, begun, ended: None });
+            let function = seen.unsigned(call::CALL);
+            self.all.push(Call { rank: 0, thread, function, begun, ended: None });
             (seen.value(call::NUMBER), self.all.len() as u32 - 1)
         });
         let before = std::mem::replace(&mut self.threads.entry(thread).or_default().open, open);
@@ -55,7 +54,9 @@ impl Calls {
         let state = self.threads.entry(thread).or_default();
         let Some((number, place)) = state.open.take() else { return };
         let is_known = number == seen.value(call::NUMBER);
-        if is_known && self.probes.contains(&seen.value(call::CALL)) {
+        // It waits for a message and does not receive it.
+        let function = self.functions.get(seen.value(call::CALL) as usize);
+        if is_known && function.is_some_and(|name| matches!(name.as_str(), "MPI_Probe" | "MPI_Mprobe")) {
             state.probe = Some(place);
         }
         self.close(place, time.filter(|_| is_known));

@@ -281,7 +281,12 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         job.faults.append(&mut process.faults);
         job.losses.extend(process.losses.drain(..).map(|loss| Loss { rank, ..loss }));
         let before = job.calls.len() as u32;
-        job.calls.extend(process.calls.drain(..).map(|call| crate::Call { rank, ..call }));
+        let functions = functions(&mut job.functions, process);
+        let named = |call: crate::Call| {
+            let function = functions.get(call.function as usize).copied().flatten().unwrap_or(u32::MAX);
+            crate::Call { rank, function, ..call }
+        };
+        job.calls.extend(process.calls.drain(..).map(named));
         job.pauses.extend(process.pauses.drain(..).map(|pause| crate::Pause { rank, ..pause }));
         let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
         let received = process.received.iter_mut().map(|received| &mut received.side.call);
@@ -314,6 +319,22 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         let all: u64 = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
         job.faults.push(format!("{all} events were lost, so the data may be incomplete."));
     }
+}
+
+/// The indexes in the job of those functions of a process that it has called.
+fn functions(known: &mut Vec<String>, process: &Process) -> Vec<Option<u32>> {
+    let mut places = vec![None; process.functions.len()];
+    for call in &process.calls {
+        if let Some(place @ None) = places.get_mut(call.function as usize) {
+            let name = &process.functions[call.function as usize];
+            let at = known.iter().position(|known| known == name).unwrap_or(known.len());
+            if at == known.len() {
+                known.push(name.clone());
+            }
+            *place = Some(at as u32);
+        }
+    }
+    places
 }
 
 impl Message {

@@ -30,6 +30,8 @@ pub(crate) struct Process {
     pub(crate) operations: Vec<Operation>,
     pub(crate) incidents: Vec<Incident>,
     pub(crate) calls: Vec<Call>,
+    /// The functions that they may be of.
+    pub(crate) functions: Vec<String>,
     /// Whether these are all.
     pub(crate) has_calls: bool,
     pub(crate) pauses: Vec<Pause>,
@@ -277,7 +279,7 @@ impl Pass {
         });
         let has_types = vocabulary.has(Kind::CallBegin) && vocabulary.has(Kind::CallEnd);
         process.has_calls = has_types && !has_lost && !process.gaps.within;
-        process.calls = self.calls.all;
+        (process.calls, process.functions) = (self.calls.all, self.calls.functions);
         (process.sends, process.received) = (sends, received);
         let is_empty = process.sends.is_empty() && process.received.is_empty();
         process.is_below_another = is_empty && self.transfers.below_another;
