@@ -7,6 +7,9 @@
 //! parameters that Open MPI itself defines for every BTL (eager limit, flags, ...) are not here, nor is anything that
 //! nobody could choose: those are constants, where they are used.
 //!
+//! A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each until `MPI_Init` reads it, and those that are
+//! [`Writable::Always`] at any time; the plugin shows their values as they are (`plugin-abi/src/runtime/variables/now.rs`).
+//!
 //! Path: setup; the engine copies what a hot path needs. Threads: read-only after start.
 //! Tests: `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
@@ -23,7 +26,7 @@ use ibex_ffi::verbs::HugePages;
 use std::path::Path;
 
 pub use page::markdown;
-pub use row::{Faces, Kind, OutOfBounds, Row, Value};
+pub use row::{Faces, Kind, OutOfBounds, Row, Scope, Value, Writable};
 pub use rows::{TABLE, Tunables};
 
 /// What carries the handshake.

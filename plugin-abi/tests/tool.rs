@@ -8,7 +8,7 @@
 mod built;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use built::{Place, done, library};
 
@@ -72,10 +72,10 @@ fn the_header_of_peruse_is_cplusplus_too() {
 }
 
 /// Runs a program that finds the component, which finds no port.
-fn done_with_component(test: &str, command: &mut Command) {
+fn done_with_component(test: &str, command: &mut Command) -> Output {
     let place = Place::new(test);
     place.show_to(command);
-    done(command.env("OMPI_MCA_btl_ibex_if_include", "none:1"));
+    done(command.env("OMPI_MCA_btl_ibex_if_include", "none:1"))
 }
 
 #[test]
@@ -91,12 +91,29 @@ fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() 
 }
 
 #[test]
+fn what_a_tool_writes_to_a_control_variable_before_mpi_init_holds_and_nothing_can_be_written_once_it_is_unloaded() {
+    done_with_component("written", &mut program(&compiled("parameters", "written", &[])));
+}
+
+#[test]
+fn what_a_tool_has_written_and_is_not_permitted_is_refused_by_mpi_init_as_from_the_environment() {
+    let output = done_with_component("refused", program(&compiled("parameters", "refused", &[])).arg("refused"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for part in ["btl_ibex_service_level is 16, but may be 0 to 15", "ibex takes no part in this job"] {
+        assert!(said.contains(part), "{part} is missing in: {said}");
+    }
+}
+
+#[test]
 fn the_page_on_writing_a_tool_is_the_program_that_is_tested() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let page = read("docs/writing-a-tool.md");
     let pieces = page.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
     assert!(pieces.collect::<String>() == read("hw-tests/tools/writing_a_tool.c"), "the page and the program differ");
+    let of_another =
+        page.split("```C\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a function of another");
+    assert!(read("hw-tests/tools/mpi_t_parameters.c").contains(of_another), "it is not that of the program");
 }
 
 #[test]

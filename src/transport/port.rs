@@ -75,7 +75,11 @@ pub trait Directory: Send {
     }
     /// The name of the host `peer` runs on, for messages.
     fn host(&self, peer: PeerName) -> String;
-    /// A line for a user who wants to know more (`btl_ibex_verbose`). It is not called where none does.
+    /// How much a user wants to know (`btl_ibex_verbose`), now.
+    fn verbosity(&self) -> u64 {
+        0
+    }
+    /// A line for a user who wants to know more. It is not called where none does.
     fn tell(&self, _line: &str) {}
 }
 

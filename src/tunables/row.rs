@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One parameter: what it may be, and the check of a value against that.
 //!
-//! Owns what the table of `rows.rs` consists of ([`Row`], [`Kind`], [`Faces`]), the values that are given ([`Value`]), and the
+//! Owns what the table of `rows.rs` consists of ([`Row`], [`Kind`], [`Faces`], [`Scope`], [`Writable`]), the values that are given ([`Value`]), and the
 //! refusal of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 /// What a parameter is, what it is unless set, and what it may be.
@@ -52,6 +52,24 @@ impl Faces {
     }
 }
 
+/// Whose values must go together: the scope of a control variable (MPI 4.1, section 15.3.6).
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// Each process may have its own.
+    Local,
+    /// Those of all processes.
+    All,
+}
+
+/// Until when a tool may write a parameter as a control variable.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Writable {
+    /// Until `MPI_Init` reads it.
+    UntilInit,
+    /// At any time; it is read wherever its value matters.
+    Always,
+}
+
 /// One parameter.
 #[derive(Copy, Clone, Debug)]
 pub struct Row {
@@ -67,6 +85,10 @@ pub struct Row {
     pub help: &'static str,
     /// What one gets and pays when changing it.
     pub effect: &'static str,
+    /// Whose values must go together.
+    pub scope: Scope,
+    /// Until when a tool may write it.
+    pub writable: Writable,
     /// Who needs it: the verbosity level of MPI_T (MPI 4.0, section 15.3.1), 1 = every user ... 9 = developers of ibex.
     pub level: u8,
 }
@@ -124,6 +146,17 @@ impl Row {
             _ => false,
         };
         if permitted { Ok(()) } else { Err(OutOfBounds::value(self, value)) }
+    }
+
+    /// The nearest permitted count to one that is not, where it may be at most `most`, with the refusal; `None`: it is
+    /// permitted.
+    #[must_use]
+    pub fn nearest(&self, given: u64, most: u64) -> Option<(u64, OutOfBounds)> {
+        let Kind::Count { default, min, max } = self.kind else { return None };
+        let max = max.min(most).max(min);
+        let row = Row { kind: Kind::Count { default: default.clamp(min, max), min, max }, ..*self };
+        let refusal = row.check(&Value::Count(given)).err()?;
+        Some((given.clamp(min, max), refusal))
     }
 }
 

@@ -12,7 +12,7 @@ macro_rules! table {
     (
         $(#[$of_table:meta])* $table:ident;
         $(#[$of_type:meta])* $type:ident;
-        $( $name:ident [$faces:ident]: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $help:literal, $effect:literal; )*
+        $( $name:ident [$faces:ident]: $kind:ident { $($bounds:tt)* }, $unit:literal, level $level:literal, $scope:ident $writable:ident, $help:literal, $effect:literal; )*
     ) => {
         $(#[$of_table])*
         pub static $table: &[$crate::tunables::Row] = &[$(
@@ -24,6 +24,8 @@ macro_rules! table {
                 help: $help,
                 effect: $effect,
                 level: $level,
+                scope: $crate::tunables::Scope::$scope,
+                writable: $crate::tunables::Writable::$writable,
             },
         )*];
 

@@ -87,6 +87,22 @@ fn a_refusal_names_parameter_value_and_range_and_says_what_to_do() {
 }
 
 #[test]
+fn a_count_that_is_not_permitted_now_has_a_nearest_one_that_is_with_the_same_refusal() {
+    let row = TABLE.iter().find(|row| row.name == "eager_limit").expect("a row");
+    assert!([64, 100, 4096].iter().all(|given| row.nearest(*given, 4096).is_none()));
+    for (given, nearest) in [(0, 64), (63, 64), (4097, 4096), (u64::MAX, 4096)] {
+        let (value, refusal) = row.nearest(given, 4096).expect("beyond");
+        assert_eq!(value, nearest);
+        let beginning =
+            format!("the parameter pml_ibex_eager_limit is {given}, but may be 64 to 4096 bytes: set it so");
+        assert!(refusal.to_string().starts_with(&beginning), "{refusal}");
+    }
+    // Nothing is less than the least.
+    assert_eq!(row.nearest(100, 10).map(|(value, _)| value), Some(64));
+    assert!(TABLE[0].nearest(0, 0).is_none(), "a text has no counts");
+}
+
+#[test]
 fn a_text_with_choices_refuses_anything_else() {
     assert_eq!(with("connect_via", Value::Text("tcp".to_owned())).expect("a choice").via(), ConnectVia::Tcp);
     let refusal = with("connect_via", Value::Text("rdmacm".to_owned())).expect_err("no choice").to_string();

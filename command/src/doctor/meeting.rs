@@ -46,6 +46,7 @@ struct Hosts {
     me: u32,
     names: Vec<String>,
     ports: Vec<Vec<PortEntry>>,
+    verbosity: u64,
     told: Vec<String>,
 }
 
@@ -77,6 +78,10 @@ impl Directory for Known {
 
     fn host(&self, peer: PeerName) -> String {
         self.hosts().names.get(peer.rank as usize).cloned().unwrap_or_else(|| "an unknown host".to_owned())
+    }
+
+    fn verbosity(&self) -> u64 {
+        self.hosts().verbosity
     }
 
     fn tell(&self, line: &str) {
@@ -122,15 +127,15 @@ impl Ports {
     /// bounds the time for a connection.
     pub(super) fn open(host: u32, tunables: &Tunables, patience: Duration) -> (Self, String, Vec<String>) {
         let given = patience.as_secs().max(1);
-        // The engine's messages about unexpected connections become findings.
         let tunables = Tunables {
             connect_timeout: tunables.connect_timeout.min(given),
             // No host computes meanwhile, so lost packets should show soon.
             ack_timeout: if tunables.ack_timeout == 0 { ACK_TIMEOUT } else { tunables.ack_timeout },
-            verbose: tunables.verbose.max(1),
             ..tunables.clone()
         };
         let (known, choices) = (Known::default(), survey(&tunables).ports);
+        // The engine's messages about unexpected connections become findings.
+        known.hosts().verbosity = tunables.verbose.max(1);
         let (mut open, mut failures): (Vec<Open>, Vec<String>) = Default::default();
         for choice in &choices {
             let setup = Setup {

@@ -9,7 +9,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use super::sys;
 
-/// Storage of a control variable: as long as the variable is registered, Open MPI writes what the user asked for to it.
+/// Storage of a control variable: as long as the variable is registered, Open MPI writes what the user asked for to it,
+/// and what a tool does, in the tool's thread.
 ///
 /// The three kinds of a parameter; pointers must stay valid until the component is closed.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +19,22 @@ pub enum Storage {
     Count(*mut u64),
     /// `char *`; Open MPI copies the text found there, and owns what it puts there.
     Text(*mut *mut c_char),
-    /// `bool`.
-    Flag(*mut bool),
+    /// `bool`; a tool may write any byte, of which those that are not 0 mean true.
+    Flag(*mut u8),
+}
+
+/// Whose values must go together, as `MPI_T` says it to tools.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scope {
+    /// Each process may have its own.
+    Local,
+    /// Those of all processes.
+    All,
 }
 
 /// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
 ///
-/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). Users may set it until `MPI_Init`, not
-/// after.
+/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`] ends that.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
@@ -38,8 +47,13 @@ pub unsafe fn control(
     name: &str,
     help: &str,
     level: u8,
+    scope: Scope,
     storage: Storage,
 ) -> Result<(), i32> {
+    let scope = match scope {
+        Scope::Local => sys::MCA_BASE_VAR_SCOPE_LOCAL,
+        Scope::All => sys::MCA_BASE_VAR_SCOPE_ALL,
+    };
     let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let (kind, storage) = match storage {
@@ -56,13 +70,30 @@ pub unsafe fn control(
             kind,
             std::ptr::null_mut(),
             0,
-            0,
+            sys::MCA_BASE_VAR_FLAG_SETTABLE,
             info_level(level),
-            sys::MCA_BASE_VAR_SCOPE_READONLY,
+            scope,
             storage,
         )
     };
     if code < 0 { Err(code) } else { Ok(()) }
+}
+
+/// Has a control variable keep its value: a tool that writes it from here on is told that it cannot now. Nothing, where
+/// there is none of this name.
+pub fn keep(framework: &CStr, component: &CStr, name: &str) {
+    let Ok(name) = CString::new(name) else { return };
+    if let Some(index) = find(framework, Some(component), Some(&name)) {
+        // SAFETY: a number that Open MPI has given; it changes its own record of the variable.
+        unsafe { sys::mca_base_var_set_flag(index, sys::MCA_BASE_VAR_FLAG_SETTABLE, false) };
+    }
+}
+
+/// Waits for a tool that is writing a control variable in another thread.
+pub fn await_writers() {
+    let mut count = 0;
+    // SAFETY: writes to the local; it takes the lock that a tool's call has while it writes.
+    unsafe { sys::PMPI_T_cvar_get_num(&raw mut count) };
 }
 
 /// What a performance variable is, in `MPI_T`'s words.

@@ -29,7 +29,7 @@ const OVER_OB1: [Checked; 5] = [
 ];
 
 /// Those that are run where ibex does the matching.
-const OVER_THE_PML: [Checked; 21] = [
+const OVER_THE_PML: [Checked; 22] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
         "callbacks of MPI_T that may do anything get all that happened where the tool calls",
@@ -48,6 +48,7 @@ const OVER_THE_PML: [Checked; 21] = [
     ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
     ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
     ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
+    ("a tool writes the eager limit before MPI_Init and while MPI runs", "mpi_t_parameters", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_examples", &["between"], 2),
     ("PERUSE measures searches of the queues", "peruse_examples", &["searches"], 2),

@@ -80,6 +80,7 @@ unsafe extern "C" fn open() -> c_int {
             // Said when it was registered.
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
+        variables::keep();
         // SAFETY: the component is being opened.
         let limits = unsafe { settings::follow(&template(component())) };
         if let Err(error) = limits::check(&limits) {

@@ -70,8 +70,6 @@ pub(crate) struct Module {
     pub(crate) zero_copy_min: usize,
     /// Bytes of the largest message.
     pub(crate) max_send_size: usize,
-    /// `btl_ibex_verbose`.
-    pub(crate) verbose: u64,
     /// Place among the ports this process publishes.
     pub(crate) index: u8,
     /// Whether the adapter has atomics.
@@ -170,7 +168,6 @@ impl Module {
             // What is sent in place is of two spans, the header and the data.
             zero_copy_min: if attributes.gathers { tunables.zero_copy_min as usize } else { usize::MAX },
             max_send_size: base.btl_max_send_size,
-            verbose: tunables.verbose,
             index: port.index(),
             has_atomics: attributes.atomics != Atomics::None,
             endpoints,

@@ -15,6 +15,7 @@ use ibex_ffi::openmpi::{sys, variable};
 use super::endpoint::endpoint;
 use super::module::Module;
 use crate::runtime::guard::fence;
+use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 use crate::tool;
 
@@ -56,7 +57,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
 fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let peer = modex::from_openmpi(process.name());
     let told = |reason: &str| {
-        if module.verbose > 0 {
+        if now::verbosity() > 0 {
             messages::verbose(&format!("{}: rank {} is not reached: {reason}", module.place(), peer.rank));
         }
     };

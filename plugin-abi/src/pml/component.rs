@@ -27,7 +27,7 @@ use crate::runtime::component::{DATA, Shown, version};
 use crate::runtime::guard::fence;
 use crate::runtime::poller;
 use crate::runtime::ports::{self, Request};
-use crate::runtime::variables;
+use crate::runtime::variables::{self, now};
 use crate::runtime::{copies, messages, modex, refusal};
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
@@ -74,6 +74,7 @@ unsafe extern "C" fn open() -> c_int {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         ports::start_anew();
+        variables::keep();
         let list = choice::pmls();
         for name in choice::considered(&list) {
             let name = CString::new(name).unwrap_or_default();
@@ -100,7 +101,7 @@ unsafe extern "C" fn pml_init(
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
         if let Some(why) = choice::declines() {
-            if choice::is_asked_for() || variables::tunables(Faces::Pml).is_ok_and(|tunables| tunables.verbose > 0) {
+            if choice::is_asked_for() || now::verbosity() > 0 {
                 messages::verbose(why);
             }
             return null_mut();
@@ -120,6 +121,9 @@ unsafe extern "C" fn pml_init(
         if let Err(code) = modex::publish_pml(true) {
             messages::not_published(code);
             return null_mut();
+        }
+        if let Some(rail) = pml.rails().first() {
+            now::begin_eager_limit(rail.copy_size);
         }
         instance::begin(pml);
         progress::begin();
@@ -143,7 +147,6 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
         eager_limit: tunables.eager_limit as usize,
         read_size: tunables.read_size as u32,
         unexpected_memory: tunables.unexpected_memory,
-        is_verbose: tunables.verbose > 0,
         threads,
         functions: FUNCTIONS,
         poll_more: progress::poll_more::<false>,

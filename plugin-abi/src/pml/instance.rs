@@ -38,12 +38,10 @@ use crate::runtime::tag::Tag;
 
 /// What the PML is made with.
 pub(crate) struct Settings {
-    /// The longest message that is sent at once, bytes.
+    /// The longest message that is sent at once, bytes, at the beginning.
     pub(crate) eager_limit: usize,
     /// The longest read of a message, bytes.
     pub(crate) read_size: u32,
-    /// Whether to tell how each peer is reached.
-    pub(crate) is_verbose: bool,
     /// Bytes of unexpected messages, before their senders are held back.
     pub(crate) unexpected_memory: u64,
     /// Several threads may call at the same time.
@@ -64,8 +62,8 @@ pub(crate) struct Rail {
     entry: NonNull<Exclusive<Port>>,
     /// What was polled last; released by the next poll.
     frame: UnsafeCell<Box<Frame>>,
-    /// The longest message that is sent at once, bytes.
-    pub(crate) eager_limit: usize,
+    /// Bytes of a send buffer for a message, header and all: the most that the eager limit can be.
+    pub(crate) copy_size: usize,
     /// The longest message, header and all, bytes.
     pub(crate) receive_size: usize,
     /// The longest read, bytes.
@@ -88,8 +86,6 @@ pub(crate) struct Pml {
     poll_more: AtomicPtr<()>,
     /// The way to processes of this host, if that is not a rail; else null.
     shared_memory: AtomicPtr<SharedMemory>,
-    /// Whether to tell how each peer is reached.
-    pub(crate) is_verbose: bool,
     /// Several threads may call at the same time.
     has_threads: bool,
     /// The state, while who has entered it has the shared-memory BTL call back.
@@ -209,7 +205,7 @@ impl Rail {
             entry: NonNull::from(port.exclusive()),
             frame: UnsafeCell::new(Frame::new()),
             sent: UnsafeCell::default(),
-            eager_limit: eager_limit.min(port.bounce_size()).min(port.receive_size()),
+            copy_size: eager_limit.min(port.bounce_size()).min(port.receive_size()),
             receive_size: port.receive_size(),
             read_limit: if attributes.software { longest.min(SOFTWARE_READ_LIMIT) } else { longest },
             port: Arc::clone(port),
@@ -275,10 +271,10 @@ const MOST_BUFFERS: u32 = 256;
 
 /// A message that moves to another port must fit there, too; and it must be known which have never reached the adapter.
 fn make_alike(rails: &mut [Rail]) {
-    let eager_limit = rails.iter().map(|rail| rail.eager_limit).min().unwrap_or_default();
+    let copy_size = rails.iter().map(|rail| rail.copy_size).min().unwrap_or_default();
     let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
     for rail in rails {
-        (rail.eager_limit, rail.receive_size) = (eager_limit, receive_size);
+        (rail.copy_size, rail.receive_size) = (copy_size, receive_size);
         if let Some(mut port) = rail.port.enter() {
             port.keep_unposted(Tag::PML.0);
         }
@@ -291,7 +287,7 @@ impl Pml {
         if rails.len() > 1 {
             make_alike(&mut rails);
         }
-        let buffers = |rail: &Rail| SendBuffers::new(rail.eager_limit, rail.receive_size, MOST_BUFFERS);
+        let buffers = |rail: &Rail| SendBuffers::new(rail.copy_size, rail.receive_size, MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
             flow: Flow::new(settings.unexpected_memory, shown),
@@ -323,7 +319,6 @@ impl Pml {
             only_rail: AtomicPtr::default(),
             poll_more: AtomicPtr::default(),
             shared_memory: AtomicPtr::new(null_mut()),
-            is_verbose: settings.is_verbose,
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,
@@ -453,15 +448,8 @@ impl Pml {
     /// Without a port, for tests of what needs none.
     pub(crate) fn of_no_rails(threads: bool) -> Pml {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
-        let settings = Settings {
-            eager_limit: 0,
-            read_size: 0,
-            is_verbose: false,
-            unexpected_memory: 0,
-            threads,
-            functions,
-            poll_more: |_, _| 0,
-        };
+        let settings =
+            Settings { eager_limit: 0, read_size: 0, unexpected_memory: 0, threads, functions, poll_more: |_, _| 0 };
         Pml::new(Vec::new(), &settings)
     }
 }

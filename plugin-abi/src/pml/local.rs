@@ -19,6 +19,7 @@ use super::link::Link;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use super::{pieces, resume};
 use crate::runtime::guard::fence;
+use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
 /// Adds those of these processes that shared memory reaches. Once, with all processes of the host, in the order of
@@ -60,7 +61,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
         let Some(name) = name(local[*at as usize]) else { continue };
         let peer = modex::from_openmpi(name);
         state.peers.insert(peer, Link::local(*at));
-        if pml.is_verbose {
+        if now::verbosity() > 0 {
             messages::verbose(&format!("rank {} is reached by shared memory", peer.rank));
         }
     }

@@ -226,7 +226,7 @@ pub(crate) unsafe fn send_buffer_again(
 fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
-    let room = rail.eager_limit - MAX_SIZE;
+    let room = rail.copy_size - MAX_SIZE;
     let last = data.len().saturating_sub(1) / room;
     data.chunks(room).enumerate().all(|(index, data)| {
         let header = Header::Fragment { receive, offset: offset + (index * room) as u64 }.encode();

@@ -24,6 +24,7 @@ use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::watch::Came;
 use super::{passage, transmit, unexpected, watch};
+use crate::runtime::variables::now;
 
 /// Bytes that are copied at a time where there are gaps on both sides.
 const PIECE: usize = 32 * 1024;
@@ -49,7 +50,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,
     };
-    let longest = pml.rails().first().map_or(0, |rail| rail.eager_limit - MAX_SIZE);
+    let longest = pml.rails().first().map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE);
     let is_copied = r.role == Role::Send(Mode::Standard) && r.extent.length <= longest;
     let body = if is_copied {
         // SAFETY: P2.

@@ -12,6 +12,7 @@ use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::rails;
+use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
 /// The way to a rank of a communicator's peers; `None` where no port of this process reaches it.
@@ -73,7 +74,7 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     let link = rails::links_to(pml, peer);
     match link {
         Ok(links) => {
-            if pml.is_verbose {
+            if now::verbosity() > 0 {
                 let places = links.iter().filter_map(|link| Some(pml.rails().get(link.rail())?.port().place()));
                 let places: Vec<String> = places.map(ToString::to_string).collect();
                 messages::verbose(&format!("rank {} is reached by {}", peer.rank, places.join(", ")));

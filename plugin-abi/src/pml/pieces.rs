@@ -202,7 +202,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
     let header = Header::Fragment { receive: receiver.0, offset }.encode();
     let header = header.as_slice();
-    let mut bytes = vec![0; rail.eager_limit];
+    let mut bytes = vec![0; rail.copy_size];
     bytes[..header.len()].copy_from_slice(header);
     let room = &mut bytes[header.len()..];
     let room = (room.as_mut_ptr(), room.len());

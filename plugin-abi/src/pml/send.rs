@@ -25,6 +25,7 @@ use super::{passage, peer, protocol, returning, transfers, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
+use crate::runtime::variables::now;
 use crate::runtime::watch::number;
 
 /// A message to be sent, as MPI describes it.
@@ -145,7 +146,8 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
 }
 
 /// Sends a message of one piece from a send buffer, if it is no longer than the eager limit and that can be done now.
-/// What is with the adapter in a copy is done for MPI, and needs no request.
+/// What is with the adapter in a copy is done for MPI, and needs no request. A tool may have written a limit beyond what a
+/// send buffer holds: a message that none holds has a request, and that is seen then (`protocol`).
 ///
 /// # Safety
 /// P4; `extent` is the data's.
@@ -159,7 +161,7 @@ unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
+    if !link.is_of_only() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -179,7 +181,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let link = communicator.link(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_of_only() || extent.length > rail.eager_limit - MAX_SIZE {
+    if !link.is_of_only() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };

@@ -23,6 +23,7 @@ use super::request::Request;
 use super::{rails, token};
 use crate::runtime::messages;
 use crate::runtime::tag::Tag;
+use crate::runtime::variables::now;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +79,12 @@ pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool 
     true
 }
 
-/// The longest data that is sent at once to a peer, bytes.
+/// The longest data that is sent at once to a peer now, bytes.
 pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
     if link.as_local().is_some() {
         return pml.shared_memory().map(|shared| shared.eager_limit);
     }
-    Some(pml.rails().get(link.rail())?.eager_limit - MAX_SIZE)
+    Some(now::eager_limit(pml.rails().get(link.rail())?.copy_size) - MAX_SIZE)
 }
 
 /// Sends a message that is only a header by this link. Failed: the port does not take it any more.

@@ -63,6 +63,11 @@ pub(crate) fn parameter_of_pml(error: &dyn Display) {
     of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another, if it may."));
 }
 
+/// A tool has written a value that a parameter may not have; another one is used.
+pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
+    of_host(&format!("ibex: {error}.\nA tool has written that (MPI_T_cvar_write); ibex uses {used} instead."));
+}
+
 /// No port can be used.
 pub(crate) fn no_port(complaint: &str) {
     let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");

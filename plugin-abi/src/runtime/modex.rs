@@ -18,6 +18,7 @@ use ibex_ffi::openmpi::modex;
 use ibex_ffi::openmpi::process::{Name, Process};
 
 use super::messages;
+use super::variables::now;
 
 const KEY: &CStr = c"btl.ibex.ports";
 
@@ -97,6 +98,10 @@ impl Directory for Published {
 
     fn host(&self, peer: PeerName) -> String {
         process(peer).map_or_else(|| "an unknown host".to_owned(), Process::host)
+    }
+
+    fn verbosity(&self) -> u64 {
+        now::verbosity()
     }
 
     fn tell(&self, line: &str) {

@@ -16,7 +16,8 @@ use engine::tunables::Tunables;
 use ibex_ffi::openmpi::process::{self, Process};
 
 use super::port::{NotOpened, OpenPort};
-use super::{messages, modex, variables};
+use super::variables::{self, now};
+use super::{messages, modex};
 
 /// The most ports one process uses.
 pub(crate) const MAX_PORTS: usize = 16;
@@ -120,12 +121,12 @@ fn open_all<M>(
 ) -> Vec<(Arc<OpenPort>, M)> {
     let tunables = request.tunables;
     let survey = device::survey(tunables);
-    if tunables.verbose > 0 {
+    if now::verbosity() > 0 {
         survey.report.iter().for_each(|line| messages::verbose(line));
     }
     if survey.ports.is_empty() {
         // Who did not ask for ibex is not bothered on a machine without an adapter.
-        if tunables.verbose > 0 || (request.is_asked_for)() {
+        if now::verbosity() > 0 || (request.is_asked_for)() {
             messages::no_port(&survey.complaint());
         }
         return Vec::new();
@@ -136,7 +137,7 @@ fn open_all<M>(
             messages::not_fork_safe(&unprotected);
             return Vec::new();
         }
-        if tunables.verbose > 0 {
+        if now::verbosity() > 0 {
             messages::verbose(&unprotected.to_string());
         }
     }
@@ -191,7 +192,7 @@ fn begin_flight(tunables: &Tunables, me: Process) {
     let (name, host) = (me.name(), me.host());
     let process = flight::Process { job: name.job, rank: name.rank, host: &host };
     if let Err(error) = flight::begin(folder, &process)
-        && tunables.verbose > 0
+        && now::verbosity() > 0
     {
         messages::verbose(&format!("there is no flight recorder: no file in {}: {error}", folder.display()));
     }

@@ -2,48 +2,60 @@
 //! Parameters and counters, as Open MPI's control and performance variables.
 //!
 //! Called by a face's component: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run
-//! as well, so it touches no device and may run again), [`tunables`] when the component is opened. The rows come from
+//! as well, so it touches no device and may run again), [`keep`] and [`tunables`] when the component is opened. A tool may
+//! write control variables between; those that it may write later as well are in `variables/now.rs`. The rows come from
 //! the engine's tables; nothing is named here. The counts of events, which have a value per source, are in
-//! `variables/events.rs`. Grade: setup; a counter is read from any thread without a lock.
+//! `variables/events.rs`. Grade: setup; a counter is read from any thread.
 
-use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
-use engine::tunables::{Faces, Kind, OutOfBounds, Row, TABLE, Tunables, Value};
+use engine::tunables::{Faces, Kind, OutOfBounds, Row, Scope, TABLE, Tunables, Value, Writable};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Performance, Storage, Width};
 
 use super::guard;
 
 pub(crate) mod events;
+pub(crate) mod now;
 
-/// More rows than the table has; a test holds it.
-const ROOM: usize = 96;
+/// Rows of the table.
+const ROWS: usize = TABLE.len();
 
-/// Where Open MPI writes what the user asked for, one place per row and kind.
+/// Where Open MPI writes what the user asked for, and what a tool does, in the tool's thread: one place per row and kind.
 struct Places {
     /// Whether Open MPI knows the row. Which rows it does depends on the components that it loads.
-    registered: [Cell<bool>; ROOM],
-    counts: [UnsafeCell<u64>; ROOM],
-    texts: [UnsafeCell<*mut c_char>; ROOM],
-    flags: [UnsafeCell<bool>; ROOM],
+    registered: [AtomicBool; ROWS],
+    counts: [AtomicU64; ROWS],
+    texts: [AtomicPtr<c_char>; ROWS],
+    flags: [AtomicU8; ROWS],
+    /// Whether those that tools may not write while MPI runs have been read.
+    is_kept: AtomicBool,
 }
 
-// SAFETY: written by Open MPI while it registers and read when the component is opened; both happen in the one thread
-// that initialises MPI (or MPI_T, under MPI_T's own lock).
-unsafe impl Sync for Places {}
-
 impl Places {
+    /// With the defaults; those of texts are Open MPI's copies.
     const fn new() -> Self {
-        Places {
-            registered: [const { Cell::new(false) }; ROOM],
-            counts: [const { UnsafeCell::new(0) }; ROOM],
-            texts: [const { UnsafeCell::new(null_mut()) }; ROOM],
-            flags: [const { UnsafeCell::new(false) }; ROOM],
+        let mut places = Places {
+            registered: [const { AtomicBool::new(false) }; ROWS],
+            counts: [const { AtomicU64::new(0) }; ROWS],
+            texts: [const { AtomicPtr::new(null_mut()) }; ROWS],
+            flags: [const { AtomicU8::new(0) }; ROWS],
+            is_kept: AtomicBool::new(false),
+        };
+        let mut index = 0;
+        while index < ROWS {
+            match TABLE[index].kind {
+                Kind::Count { default, .. } => places.counts[index] = AtomicU64::new(default),
+                Kind::Flag { default } => places.flags[index] = AtomicU8::new(default as u8),
+                Kind::Text { .. } => {}
+            }
+            index += 1;
         }
+        places
     }
 
     /// Registers each row whose name begins so.
@@ -51,10 +63,11 @@ impl Places {
     /// # Safety
     /// `component` is the component that is being registered.
     unsafe fn register(&'static self, component: *const sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
+        self.is_kept.store(false, Ordering::Relaxed);
         for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
             // SAFETY: the caller says that `component` is being registered.
             unsafe { self.register_row(component, index, row) }?;
-            self.registered[index].set(true);
+            self.registered[index].store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -67,52 +80,63 @@ impl Places {
         index: usize,
         row: &Row,
     ) -> Result<(), i32> {
-        let default;
+        let text;
         let storage = match row.kind {
             Kind::Count { default, .. } => {
-                let place = self.counts[index].get();
-                // SAFETY: a static place, used in this thread alone (see `Places`).
-                unsafe { place.write(default) };
-                Storage::Count(place)
+                self.counts[index].store(default, Ordering::Relaxed);
+                Storage::Count(self.counts[index].as_ptr())
             }
-            Kind::Text { default: text, .. } => {
-                let place = self.texts[index].get();
-                default = CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-                // SAFETY: a static place, this thread's alone; Open MPI puts its own copy there before this returns.
-                unsafe { place.write(default.as_ptr().cast_mut()) };
-                Storage::Text(place)
+            Kind::Text { default, .. } => {
+                text = CString::new(default).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+                // Open MPI puts its own copy there before this returns.
+                self.texts[index].store(text.as_ptr().cast_mut(), Ordering::Relaxed);
+                Storage::Text(self.texts[index].as_ptr())
             }
             Kind::Flag { default } => {
-                let place = self.flags[index].get();
-                // SAFETY: a static place, used in this thread alone (see `Places`).
-                unsafe { place.write(default) };
-                Storage::Flag(place)
+                self.flags[index].store(u8::from(default), Ordering::Relaxed);
+                Storage::Flag(self.flags[index].as_ptr())
             }
         };
+        let scope = match row.scope {
+            Scope::Local => variable::Scope::Local,
+            Scope::All => variable::Scope::All,
+        };
         // SAFETY: the caller says that `component` is being registered; the places are static.
-        unsafe { variable::control(component, row.name, &parameter_help(row), row.level, storage) }
+        unsafe { variable::control(component, row.name, &parameter_help(row), row.level, scope, storage) }
     }
 
     /// The values of all rows, unchecked.
-    fn values(&self) -> Vec<Value> {
+    ///
+    /// # Safety
+    /// No tool is writing one.
+    unsafe fn values(&self) -> Vec<Value> {
         let value = |(index, row): (usize, &Row)| match row.kind {
-            _ if !self.registered[index].get() => row.default_value(),
-            // SAFETY: read in the thread that registered them (see `Places`).
-            Kind::Count { .. } => Value::Count(unsafe { self.counts[index].get().read() }),
-            Kind::Text { .. } => Value::Text(self.text(index)),
-            // SAFETY: read in the thread that registered them; Open MPI writes 0 or 1 (mca_base_var_set_value).
-            Kind::Flag { .. } => Value::Flag(unsafe { self.flags[index].get().read() }),
+            Kind::Count { .. } => Value::Count(self.count(index)),
+            Kind::Flag { .. } => Value::Flag(self.flag(index)),
+            Kind::Text { .. } if !self.registered[index].load(Ordering::Relaxed) => row.default_value(),
+            // SAFETY: the caller says that no tool is writing.
+            Kind::Text { .. } => Value::Text(unsafe { self.text(index) }),
         };
         TABLE.iter().enumerate().map(value).collect()
     }
 
-    fn text(&self, index: usize) -> String {
-        // SAFETY: read in the thread that registered them (see `Places`).
-        let text = unsafe { self.texts[index].get().read() };
+    // Relaxed, here and below: each is read for itself.
+    fn count(&self, index: usize) -> u64 {
+        self.counts[index].load(Ordering::Relaxed)
+    }
+
+    fn flag(&self, index: usize) -> bool {
+        self.flags[index].load(Ordering::Relaxed) != 0
+    }
+
+    /// # Safety
+    /// No tool is writing it.
+    unsafe fn text(&self, index: usize) -> String {
+        let text = self.texts[index].load(Ordering::Relaxed);
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: Open MPI's own NUL-terminated copy, alive as long as the component is open.
+        // SAFETY: Open MPI's own NUL-terminated copy, which it frees where a tool writes another, and none does now.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
@@ -146,9 +170,7 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
         unsafe { variable::performance(component, &counter) }?;
     }
     // SAFETY: the caller says that `component` is being registered.
-    unsafe { events::register(component) }?;
-    events::set_defaults(&PLACES.values());
-    Ok(())
+    unsafe { events::register(component) }
 }
 
 /// Registers the PML's own parameters.
@@ -181,10 +203,13 @@ fn name(place: &mut [c_char], text: &str) {
     place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte as c_char);
 }
 
-/// What `ompi_info` shows: the sentence, the effect, the default, the bounds.
+/// What `ompi_info` shows: the sentence, the effect, the default, the bounds, and what tools are to know.
 fn parameter_help(row: &Row) -> String {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
-    format!("{} {} Default: {}{unit}; permitted: {}.", row.help, row.effect, row.default_value(), row.permitted())
+    let scope = if row.scope == Scope::All { " The values of all processes must go together." } else { "" };
+    let writable = if row.writable == Writable::Always { " A tool may write it while MPI runs." } else { "" };
+    let (default, permitted) = (row.default_value(), row.permitted());
+    format!("{} {} Default: {default}{unit}; permitted: {permitted}.{scope}{writable}", row.help, row.effect)
 }
 
 fn counter_help(row: &CounterRow) -> String {
@@ -199,9 +224,21 @@ fn class(row: &CounterRow) -> variable::Class {
     }
 }
 
-/// The parameters as the user set them, checked for a face.
+/// Has tools write no parameter from here on but those that they may while MPI runs: a component is opened, and what its
+/// ports and its peers are told is the same as long as it is.
+pub(crate) fn keep() {
+    for row in TABLE.iter().filter(|row| row.writable == Writable::UntilInit) {
+        let framework = if row.faces == Faces::Pml { c"pml" } else { c"btl" };
+        variable::keep(framework, c"ibex", row.name);
+    }
+    variable::await_writers();
+    PLACES.is_kept.store(true, Ordering::Relaxed);
+}
+
+/// The parameters as the user and tools set them, checked for a face that was opened ([`keep`]).
 pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
-    Tunables::for_face(face, &PLACES.values())
+    // SAFETY: texts are kept since the face was opened.
+    Tunables::for_face(face, &unsafe { PLACES.values() })
 }
 
 /// Shows a port's counters from now on.
@@ -239,8 +276,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_a_place() {
-        assert!(TABLE.len() <= ROOM, "{} rows", TABLE.len());
+    fn places_have_the_defaults_before_anything_is_registered() {
+        let places = Places::new();
+        // SAFETY: no tool knows of them.
+        let values = unsafe { places.values() };
+        assert_eq!(values, TABLE.iter().map(Row::default_value).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn any_byte_but_0_that_a_tool_writes_to_a_flag_is_true() {
+        let places = Places::new();
+        let index = TABLE.iter().position(|row| row.name == "event_buffered").expect("a row");
+        for (byte, is_set) in [(1, true), (0, false), (2, true), (255, true)] {
+            places.flags[index].store(byte, Ordering::Relaxed);
+            assert_eq!(places.flag(index), is_set);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
 use super::matching;
 use super::{require_none, transfers};
-use crate::runtime::variables::events as defaults;
+use crate::runtime::variables::now as defaults;
 use crate::runtime::watch;
 
 /// Whether events wait until progress delivers them.

@@ -87,7 +87,7 @@ impl<A: Adapter> Port<A> {
 
     /// Prints a verbose line, once for each kind.
     pub(super) fn tell_once(&mut self, once: Once, line: impl FnOnce() -> String) {
-        if self.tunables.verbose > 0 && self.admission.is_first(once) {
+        if self.directory.verbosity() > 0 && self.admission.is_first(once) {
             self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
         }
     }

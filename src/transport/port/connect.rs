@@ -256,7 +256,7 @@ impl<A: Adapter> Port<A> {
     /// The port may have another LID or GID, or its GID another place: connections that are made from now on use these.
     fn readdress(&mut self) {
         let Some(choice) = self.adapter.refresh(&self.choice).filter(|choice| *choice != self.choice) else { return };
-        if self.tunables.verbose > 0 {
+        if self.directory.verbosity() > 0 {
             self.directory.tell(&format!(
                 "{}: its LID is {}, its GID {} at index {} now; new connections use them",
                 self.attributes.place(),

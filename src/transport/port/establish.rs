@@ -147,7 +147,7 @@ impl<A: Adapter> Port<A> {
         self.handshakes.settle(to);
         self.enlist(to);
         self.tx.expect_room();
-        if self.tunables.verbose > 1 {
+        if self.directory.verbosity() > 1 {
             self.directory.tell(&format!(
                 "connected to {}; round trip at most {:.1?}, waits for an acknowledgement {retransmission}",
                 self.describe(to),

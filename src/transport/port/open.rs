@@ -157,7 +157,7 @@ impl Port<Verbs> {
         let asked = share(tunables.receive_queue_depth as u32, setup.ports);
         let depth = device.receives(asked);
         let depth = depth.map_err(|lack| failed(&lack, io::Error::from(io::ErrorKind::Unsupported)))?;
-        if depth < asked && tunables.verbose > 0 {
+        if depth < asked && setup.directory.verbosity() > 0 {
             setup.directory.tell(&format!(
                 "{place}: {depth} receives are posted instead of {asked} (btl_ibex_receive_queue_depth), because the adapter's \
                  completion queues hold {} entries, half of them for sends, and its shared receive queues {}",
@@ -179,13 +179,13 @@ impl Port<Verbs> {
                 )
             })?;
         let slots = rx.queue().arena();
-        if tunables.verbose > 0 {
+        if setup.directory.verbosity() > 0 {
             let (kib, pages) = (slots.bytes() / 1024, slots.pages());
             setup.directory.tell(&format!("{place}: {kib} KiB of receive slots are in {pages} (btl_ibex_huge_pages)"));
         }
         let counters = Counters::new(device.context.sysfs(), choice.port);
         add(&counters.huge_memory, slots.explicit_bytes() as u64);
-        if device.domain.refuses_relaxed_ordering() && tunables.verbose > 0 {
+        if device.domain.refuses_relaxed_ordering() && setup.directory.verbosity() > 0 {
             setup.directory.tell(&format!(
                 "{place}: the adapter refuses memory with relaxed ordering (btl_ibex_relaxed_ordering); it gets all memory without"
             ));

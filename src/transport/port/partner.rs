@@ -316,7 +316,7 @@ impl<A: Adapter> Port<A> {
         let Some(search) = self.handshakes.search(to).filter(|search| !search.is_first_choice()) else { return };
         let (first, current) = (search.first_choice(), search.current());
         let verdict = search.verdict(first);
-        let Some(name) = self.connections.name(to).filter(|_| self.tunables.verbose > 0) else { return };
+        let Some(name) = self.connections.name(to).filter(|_| self.directory.verbosity() > 0) else { return };
         let why = match verdict {
             Some(Verdict::Taken) => "is connected to another port",
             Some(Verdict::Unmet) => "is not reached by datagrams, only by TCP",

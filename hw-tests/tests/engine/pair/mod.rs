@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 /// How long anything may take before it counts as a hang; far above what a slow emulated processor needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What both have published, and the lines they have said to a user who wants to know more.
+/// What both have published, the lines they have said to a user who wants to know more, and how much he does.
 #[derive(Clone, Default)]
-pub(crate) struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>);
+pub(crate) struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>, u64);
 
 impl Directory for Published {
     fn entry(&self, peer: PeerName, _port: u8) -> Option<PortEntry> {
@@ -28,6 +28,10 @@ impl Directory for Published {
 
     fn host(&self, _peer: PeerName) -> String {
         "here".to_owned()
+    }
+
+    fn verbosity(&self) -> u64 {
+        self.2
     }
 
     fn tell(&self, line: &str) {
@@ -114,7 +118,7 @@ pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, publishe
         ports: 1,
         receive_size: 8192,
         bounce_size: 4096,
-        directory: Box::new(published.clone()),
+        directory: Box::new(Published(Arc::clone(&published.0), Arc::clone(&published.1), tunables.verbose)),
     };
     let port = Port::open(choice, tunables, setup).expect("a port");
     published.0.lock().unwrap().push(port.entry());

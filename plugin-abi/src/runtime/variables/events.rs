@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts of events as performance variables, one value per source; and how registrations are made unless they say
-//! otherwise.
+//! The counts of events as performance variables, one value per source.
 //!
 //! A variable has as many values as there may be sources, the first for source 0, since more may come while a handle
-//! lives. The defaults are the rows `event_buffered` and `event_buffer`, copied when they are registered: a tool may
-//! register for events in any thread. Grade: setup; counts are read from any thread without a lock. Tests: below,
-//! `tests/component.rs` and `tests/tool.rs`.
+//! lives. Grade: setup; counts are read from any thread without a lock. Tests: below, `tests/component.rs` and
+//! `tests/tool.rs`.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use engine::events::{self, Counts, SOURCES, SourceId};
-use engine::tunables::{TABLE, Value};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
 
@@ -51,9 +47,6 @@ pub(crate) static ROWS: [Row; 5] = [
     },
 ];
 
-static BUFFERED: AtomicBool = AtomicBool::new(false);
-static ROOM: AtomicUsize = AtomicUsize::new(4096);
-
 /// # Safety
 /// `component` is the component that is being registered.
 pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
@@ -78,27 +71,6 @@ pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
 
 fn help(row: &Row) -> String {
     format!("{} Unit: events; one value for each source, by its index.", row.help)
-}
-
-/// Takes what the user set; a value that is not permitted is refused when the component is opened.
-pub(super) fn set_defaults(values: &[Value]) {
-    for (row, value) in TABLE.iter().zip(values).filter(|(row, value)| row.check(value).is_ok()) {
-        match (row.name, value) {
-            ("event_buffered", Value::Flag(flag)) => BUFFERED.store(*flag, Ordering::Relaxed),
-            ("event_buffer", Value::Count(count)) => ROOM.store(*count as usize, Ordering::Relaxed),
-            _ => {}
-        }
-    }
-}
-
-/// Whether events of a registration that does not say so are buffered.
-pub(crate) fn default_buffered() -> bool {
-    BUFFERED.load(Ordering::Relaxed)
-}
-
-/// How many events a buffered registration that does not say so has room for.
-pub(crate) fn default_room() -> usize {
-    ROOM.load(Ordering::Relaxed)
 }
 
 /// `mca_base_notify_fn_t`: how many values there are.
@@ -139,24 +111,6 @@ fn count(row: &Row, source: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_permitted_values_become_the_defaults() {
-        let values = |room: u64, buffered: bool| -> Vec<Value> {
-            let value = |row: &engine::tunables::Row| match row.name {
-                "event_buffer" => Value::Count(room),
-                "event_buffered" => Value::Flag(buffered),
-                _ => row.default_value(),
-            };
-            TABLE.iter().map(value).collect()
-        };
-        set_defaults(&values(100, true));
-        assert_eq!((default_room(), default_buffered()), (100, true));
-        set_defaults(&values(0, false));
-        assert_eq!((default_room(), default_buffered()), (100, false));
-        set_defaults(&values(4096, false));
-        assert_eq!((default_room(), default_buffered()), (4096, false));
-    }
 
     #[test]
     fn each_row_reads_its_own_count() {

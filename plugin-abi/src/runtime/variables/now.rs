@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parameters that tools may write while MPI runs, as they are now.
+//!
+//! Nothing tells ibex when Open MPI writes a control variable, so its storage is what is read wherever a value matters; none is
+//! copied. What is not permitted is changed to the nearest value that is, where it is read, and said. Grade: setup, but
+//! for [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/variables.c` and
+//! `hw-tests/tools/mpi_t_parameters.c`.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering;
+
+use engine::tunables::TABLE;
+
+use super::{PLACES, Places};
+use crate::runtime::messages;
+
+const VERBOSE: usize = place_of("verbose");
+const EVENT_BUFFER: usize = place_of("event_buffer");
+const EVENT_BUFFERED: usize = place_of("event_buffered");
+const EAGER_LIMIT: usize = place_of("eager_limit");
+
+/// Where the row of this name stands in the table.
+const fn place_of(name: &str) -> usize {
+    let mut index = 0;
+    while !is_same(TABLE[index].name.as_bytes(), name.as_bytes()) {
+        index += 1;
+    }
+    index
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut index = 0;
+    while index < one.len() && index < other.len() && one[index] == other[index] {
+        index += 1;
+    }
+    index == one.len() && index == other.len()
+}
+
+/// How much the user wants to know.
+pub(crate) fn verbosity() -> u64 {
+    PLACES.count(VERBOSE)
+}
+
+/// Whether events of a registration that does not say so are buffered.
+pub(crate) fn default_buffered() -> bool {
+    PLACES.flag(EVENT_BUFFERED)
+}
+
+/// How many events a buffered registration that does not say so has room for.
+pub(crate) fn default_room() -> usize {
+    PLACES.permitted(EVENT_BUFFER, u64::MAX, messages::written_parameter) as usize
+}
+
+/// The longest message of the PML that is sent at once, with its header, bytes; at most `most`.
+pub(crate) fn eager_limit(most: usize) -> usize {
+    PLACES.permitted(EAGER_LIMIT, most as u64, messages::written_parameter) as usize
+}
+
+/// The same as it stands there: permitted or not. Hot.
+#[inline(always)]
+pub(crate) fn eager_limit_as_written() -> usize {
+    PLACES.counts[EAGER_LIMIT].load(Ordering::Relaxed) as usize
+}
+
+/// Shows the eager limit with which the PML begins: a receive slot may hold less than the user asked for.
+pub(crate) fn begin_eager_limit(limit: usize) {
+    PLACES.counts[EAGER_LIMIT].store(limit as u64, Ordering::Relaxed);
+}
+
+impl Places {
+    /// A count as it is now, or the nearest that is permitted; then that is put there, and `say` is told of it. Before MPI is
+    /// initialised neither is done: then the value is refused.
+    fn permitted(&self, index: usize, most: u64, say: impl FnOnce(&dyn Display, u64)) -> u64 {
+        let count = self.count(index);
+        let Some((nearest, refusal)) = TABLE[index].nearest(count, most) else { return count };
+        self.correct(index, count, nearest, |nearest| say(&refusal, nearest));
+        nearest
+    }
+
+    #[cold]
+    fn correct(&self, index: usize, count: u64, nearest: u64, say: impl FnOnce(u64)) {
+        let place = &self.counts[index];
+        // A tool may have written it again: that is looked at next time.
+        if self.is_kept.load(Ordering::Relaxed)
+            && place.compare_exchange(count, nearest, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            say(nearest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::tunables::Writable;
+
+    #[test]
+    fn what_tools_may_write_while_mpi_runs_is_what_is_read_here() {
+        let mut here = [VERBOSE, EVENT_BUFFER, EVENT_BUFFERED, EAGER_LIMIT];
+        here.sort_unstable();
+        let writable =
+            |(index, row): (usize, &engine::tunables::Row)| (row.writable == Writable::Always).then_some(index);
+        assert_eq!(TABLE.iter().enumerate().filter_map(writable).collect::<Vec<_>>(), here);
+    }
+
+    #[test]
+    fn a_value_that_a_tool_writes_holds_if_it_is_permitted_else_the_nearest_does_and_that_is_said_once() {
+        let places = Places::new();
+        places.is_kept.store(true, Ordering::Relaxed);
+        let mut said = Vec::new();
+        let mut read = |written: Option<u64>| {
+            if let Some(written) = written {
+                places.counts[EAGER_LIMIT].store(written, Ordering::Relaxed);
+            }
+            places.permitted(EAGER_LIMIT, 4096, |refusal, used| said.push(format!("{refusal}; {used}")))
+        };
+        assert_eq!((read(Some(64)), read(Some(4096))), (64, 4096));
+        assert_eq!((read(Some(10)), read(None), read(Some(1 << 20)), read(None)), (64, 64, 4096, 4096));
+        assert_eq!(places.count(EAGER_LIMIT), 4096);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("pml_ibex_eager_limit is 10, but may be 64 to 4096") && said[0].ends_with("; 64"));
+    }
+
+    #[test]
+    fn before_mpi_reads_them_a_value_that_is_not_permitted_stays_to_be_refused() {
+        let places = Places::new();
+        places.counts[EVENT_BUFFER].store(0, Ordering::Relaxed);
+        assert_eq!(places.permitted(EVENT_BUFFER, u64::MAX, |_, _| panic!("it is refused later")), 1);
+        assert_eq!(places.count(EVENT_BUFFER), 0);
+    }
+}
