@@ -88,23 +88,26 @@ fn next(number: i32, length: i32) -> i32 {
     (number + length / 3 + 1) % length
 }
 
-/// One of many receives is taken by a message, and posted again.
-fn posted(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("posted");
+/// Of each class, one of many entries is taken and comes back: `fill` puts the one of a pattern and a number into the
+/// queue, `turn` takes it and puts it back.
+fn among_many(
+    criterion: &mut Criterion,
+    name: &str,
+    fill: impl Fn(&mut Queues, (i32, i32), i32),
+    turn: impl Fn(&mut Queues, (i32, i32), i32),
+) {
+    let mut group = criterion.benchmark_group(name);
     for (class, name) in CLASSES.iter().enumerate() {
         for length in [10, 1000, 100_000] {
             let mut queues = Queues::new();
             for number in 0..length {
-                let (source, tag) = pattern(class, number);
-                post(&mut queues, source, tag, 0);
+                fill(&mut queues, pattern(class, number), number);
             }
             for (name, is_hot) in [((*name).to_string(), false), (format!("{name}_hot"), true)] {
                 let mut number = length - 1;
                 group.bench_function(BenchmarkId::new(name, length), |b| {
                     b.iter(|| {
-                        arrive(&mut queues, number, number, 0).expect("posted");
-                        let (source, tag) = pattern(class, number);
-                        post(&mut queues, source, tag, 0);
+                        turn(&mut queues, pattern(class, number), number);
                         number = if is_hot { number } else { next(number, length) };
                     });
                 });
@@ -113,28 +116,26 @@ fn posted(criterion: &mut Criterion) {
     }
 }
 
+/// One of many receives is taken by a message, and posted again.
+fn posted(criterion: &mut Criterion) {
+    let fill = |queues: &mut Queues, (source, tag), _| {
+        post(queues, source, tag, 0);
+    };
+    among_many(criterion, "posted", fill, |queues, pattern, number| {
+        arrive(queues, number, number, 0).expect("posted");
+        fill(queues, pattern, number);
+    });
+}
+
 /// One of many messages is received, and arrives again.
 fn unexpected(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("unexpected");
-    for (class, name) in CLASSES.iter().enumerate() {
-        for length in [10, 1000, 100_000] {
-            let mut queues = Queues::new();
-            for number in 0..length {
-                arrive(&mut queues, number, number, 0);
-            }
-            for (name, is_hot) in [((*name).to_string(), false), (format!("{name}_hot"), true)] {
-                let mut number = length - 1;
-                group.bench_function(BenchmarkId::new(name, length), |b| {
-                    b.iter(|| {
-                        let (source, tag) = pattern(class, number);
-                        post(&mut queues, source, tag, 0).expect("arrived");
-                        arrive(&mut queues, number, number, 0);
-                        number = if is_hot { number } else { next(number, length) };
-                    });
-                });
-            }
-        }
-    }
+    let fill = |queues: &mut Queues, _, number| {
+        arrive(queues, number, number, 0);
+    };
+    among_many(criterion, "unexpected", fill, |queues, pattern, number| {
+        post(queues, pattern.0, pattern.1, 0).expect("arrived");
+        fill(queues, pattern, number);
+    });
 }
 
 criterion_group!(benches, short, posted, unexpected);
