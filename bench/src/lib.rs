@@ -27,7 +27,6 @@ mod study;
 mod text;
 
 pub use catalogue::device_kind::Kind;
-pub use catalogue::test_names;
 pub use catalogue::transport::Transport;
 pub use finished::{Finished, measure};
 pub use nodes::here::{Here, is_in_path};

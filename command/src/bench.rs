@@ -10,8 +10,7 @@ use crate::facts::adapters::{self, Adapter, Adapters, Port};
 use crate::installed::OpenMpi;
 use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
-use clap::builder::PossibleValuesParser;
-use ibex_bench::{Extent, Here, Hosts, Kind, Transport, Wanted, Where};
+use ibex_bench::{Extent, Here, Hosts, Kind, Wanted, Where};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -35,25 +34,12 @@ pub(crate) struct Arguments {
     /// The adapter; it needs the same name on both hosts [default: the first that a job would use]
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Every test, transport and size, and not only those that tell most, in four minutes
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Repeat two studies of events: their cost, the time of messages in two applications, and the detection of
     /// injected faults (docs/study.md)
     #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
     study: bool,
-    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
-    tests: Vec<String>,
-    /// Only these transports [default: ibex, raw and the nearest beside them; with --full all that are installed]
-    #[arg(long, value_delimiter = ',')]
-    transports: Vec<Transport>,
-    /// Only these sizes of messages, in bytes, as 8,4K,1M
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size)]
-    sizes: Vec<u64>,
-    /// Repeat each measurement this many times [default: 3 to 5, as there is time]
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
-    rounds: Option<u8>,
     /// The folder for report.json
     #[arg(long, value_name = "DIR", default_value = "ibex-bench")]
     out: PathBuf,
@@ -96,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         None => None,
     };
     let has = |name: &str| tools.as_ref().map_or_else(|| ibex_bench::is_in_path(name), |tools| tools.contains(name));
-    let plan = ibex_bench::available(place, &wanted(arguments), &has)?;
+    let plan = ibex_bench::available(place, &arguments.wanted, &has)?;
     let title = adapter.title(hosts.as_ref());
     eprintln!("Measuring on {title}: {} values, rounds: {}", plan.values(), plan.rounds());
     let finished = ibex_bench::measure(&Here, place, &plan, &title, None)?;
@@ -106,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Runs the studies, and prints the report.
 fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
-    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.full))?;
+    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.wanted.full))?;
     told(arguments, &study, &study.write(place.reports)?, started)?;
     Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -124,30 +110,6 @@ fn told(
     }
     eprintln!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(())
-}
-
-fn wanted(arguments: &Arguments) -> Wanted {
-    Wanted {
-        full: arguments.full,
-        tests: arguments.tests.clone(),
-        transports: arguments.transports.clone(),
-        sizes: arguments.sizes.clone(),
-        rounds: arguments.rounds.map(usize::from),
-        events: false,
-    }
-}
-
-/// The largest message of any test.
-const LARGEST: u64 = 4 << 20;
-
-/// `8`, `4K`, `1M`.
-fn size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => (digits, 1 << 10),
-        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
-    };
-    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
-    bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
 }
 
 /// The hosts to measure between: the named ones, or those of a Slurm allocation; none: measure within this host.
@@ -294,14 +256,6 @@ fn listed(adapters: &Adapters) -> String {
 mod tests {
     use super::*;
     use crate::facts::adapters::Facts;
-
-    #[test]
-    fn sizes_are_bytes_with_or_without_a_unit() {
-        assert_eq!(["0", "8", "4K", "1m"].map(size), [Ok(0), Ok(8), Ok(4096), Ok(1 << 20)]);
-        for wrong in ["", "x", "8M", "-1", "99999999999999999999", "18014398509481984K"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 
     fn names(hosts: Result<Option<Hosts>>) -> Option<[String; 2]> {
         hosts.unwrap().map(|hosts| hosts.names().clone())

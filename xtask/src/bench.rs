@@ -14,7 +14,6 @@ use crate::command::{cargo, output, step};
 use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::{Context, Result};
-use clap::builder::PossibleValuesParser;
 use hw_tests::Device;
 use hw_tests::openmpi::Series;
 use ibex_bench::{Kind, Plan, Transport, Wanted, Where};
@@ -29,22 +28,14 @@ pub(crate) struct Arguments {
     /// of this machine such as `mlx5_0`
     #[arg(long, value_name = "NAME")]
     device: Option<Device>,
-    /// Every test, transport and size, and not only those that tell most, in four minutes
-    #[arg(long)]
-    full: bool,
-    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(ibex_bench::test_names()))]
-    tests: Vec<String>,
-    /// Only these transports [default: ibex, raw and the nearest beside them; with --full, on softhca all that this Open
-    /// MPI has, and elsewhere ibex,ibex-btl,raw,tcp, on an adapter ucx too]
-    #[arg(long, value_delimiter = ',')]
-    transports: Vec<Transport>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
     #[arg(long, conflicts_with = "transports")]
     events: bool,
     /// What events cost, where the time of messages goes in two applications, and whether planted faults are found:
     /// docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
-    #[arg(long, conflicts_with_all = ["events", "transports", "tests"])]
+    #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
     /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:
     /// this machine's]
@@ -62,10 +53,11 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.clone().unwrap_or_else(device::usual);
     let kind = device::kind(&device);
     if arguments.study {
-        return study::command(&workspace, &device, arguments.full);
+        return study::command(&workspace, &device, arguments.wanted.full);
     }
     setup::ensure_for_bench(&device.to_string())?;
-    let plan = ibex_bench::available_beside_ibex(kind, &wanted(arguments))?;
+    let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
+    let plan = ibex_bench::available_beside_ibex(kind, &wanted)?;
     build(&workspace, &plan)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
@@ -93,16 +85,6 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     println!("Wrote {}", workspace.shown(&finished.write(&reports)?).display());
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn wanted(arguments: &Arguments) -> Wanted {
-    Wanted {
-        full: arguments.full,
-        tests: arguments.tests.clone(),
-        transports: arguments.transports.clone(),
-        events: arguments.events,
-        ..Wanted::default()
-    }
 }
 
 /// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.

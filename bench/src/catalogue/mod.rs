@@ -339,7 +339,7 @@ pub(crate) fn test(name: &str) -> Option<&'static Test> {
 }
 
 /// The names of all tests.
-pub fn test_names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn test_names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
 }
 

@@ -1,29 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a user asks for, and the plan of it.
 //!
-//! Grade: setup. Called by [`super::available`]. Tests: at the end of this file.
+//! Grade: setup. Parsed by `cargo xtask bench` and `ibex bench`; planned for [`super::available`]. Tests: at the end of this file.
 
 use super::Plan;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{self, By, Test};
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 
-/// What is asked for.
-#[derive(Clone, Debug, Default)]
+/// What is asked for: options of both commands.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Wanted {
-    /// Every test, transport and size, and not those of a first table.
+    /// Every test, transport and size, and not only those that tell most, in four minutes
+    #[arg(long)]
     pub full: bool,
-    /// These tests alone, by name; none: those of a first table, or all that the device has.
+    /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(catalogue::test_names()))]
     pub tests: Vec<String>,
-    /// These transports alone; none: those of a first table, or all that are there.
+    /// Only these transports [default: ibex, raw and the nearest beside them; with --full those that are installed]
+    #[arg(long, value_delimiter = ',')]
     pub transports: Vec<Transport>,
-    /// What events cost, over ibex.
-    pub events: bool,
-    /// These sizes of messages, in bytes, of those that a test has; none: those of a first table, or of the device.
+    /// Only these sizes of messages, in bytes, as 8,4K,1M
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size)]
     pub sizes: Vec<u64>,
-    /// So many rounds, of everything but instructions; none: as there is time for, or as the device needs.
-    pub rounds: Option<usize>,
+    /// Repeat each measurement, but for counts of instructions, this many times [default: 3 to 5, as there is time]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub rounds: Option<u8>,
+    /// What events cost, over ibex.
+    #[arg(skip)]
+    pub events: bool,
+}
+
+/// The largest message of any test.
+const LARGEST: u64 = 4 << 20;
+
+/// `8`, `4K`, `1M`.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => (digits, 1 << 10),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
 }
 
 /// What is measured of events unless the tests are named.
@@ -74,6 +94,7 @@ impl Plan {
             plan.sizes.dedup();
         }
         if let Some(rounds) = wanted.rounds {
+            let rounds = usize::from(rounds);
             (plan.rounds, plan.rounds_of_the_rest, plan.budget) = (rounds, rounds, None);
         }
         if plan.values() == 0 {
@@ -88,6 +109,14 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_bytes_with_or_without_a_unit() {
+        assert_eq!(["0", "8", "4K", "1m"].map(size), [Ok(0), Ok(8), Ok(4096), Ok(1 << 20)]);
+        for wrong in ["", "x", "8M", "-1", "99999999999999999999", "18014398509481984K"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_and_rounds_that_are_asked_for_are_measured_and_a_plan_of_nothing_is_refused() {
