@@ -14,10 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Class {
     /// Counts events; only grows. A tool sees what was added since it started its handle.
     Counter,
-    /// Adds up bytes or time; only grows.
+    /// Adds up bytes; only grows.
     Aggregate,
+    /// Adds up time; only grows.
+    Timer,
     /// What is in use now; rises and falls.
     Level,
+    /// How much there is, of which more or less may be in use.
+    Size,
 }
 
 /// One row of the table of performance variables.
@@ -84,10 +88,11 @@ counters! {
     receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
     held_back: Counter "times" "Times a peer with requests waiting had acknowledged none for 5 ms, and was sent no more until it did: it computes and has no receive slot left, its link is silent, or one-sided requests take so long.";
-    held_back_time: Aggregate "us" "For how long peers were so held back, added up over peers.";
+    held_back_time: Timer "us" "For how long peers were so held back, added up over peers.";
     waiting: Level "requests" "Requests waiting inside ibex now.";
-    send_memory: Level "bytes" "Memory registered for send slots and bounce buffers.";
-    huge_memory: Level "bytes" "Memory of receive slots and send slots in explicit huge pages.";
+    send_memory: Size "bytes" "Memory registered for send slots and bounce buffers.";
+    receive_memory: Size "bytes" "Memory registered for receive slots.";
+    huge_memory: Size "bytes" "Memory of receive slots and send slots in explicit huge pages.";
     connections: Level "connections" "Peers connected now.";
     connected: Counter "connections" "Connections made.";
     failed: Counter "connections" "Connections that failed.";

@@ -60,19 +60,20 @@ enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *
     return IBEX_PVAR_MADE;
 }
 
-void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t most)
+void ibex_pvar_mark(const mca_base_pvar_t *pvar, const void *object, uint64_t extreme)
 {
     FOR_EACH_PLACE(place, pvar) {
         const mca_base_pvar_handle_t *handle = handle_of(place);
+        bool is_short = pvar->type == MCA_BASE_VAR_TYPE_UNSIGNED_INT;
         if (handle->obj_handle != object)
             continue;
-        if (pvar->type == MCA_BASE_VAR_TYPE_UNSIGNED_INT) {
-            unsigned *value = handle->current_value;
-            *value = *value < most ? (unsigned) most : *value;
-        } else {
-            unsigned long long *value = handle->current_value;
-            *value = *value < most ? most : *value;
-        }
+        unsigned long long value = is_short ? *(unsigned *) handle->current_value : *(unsigned long long *) handle->current_value;
+        if (pvar->var_class == MCA_BASE_PVAR_CLASS_LOWWATERMARK ? value <= extreme : value >= extreme)
+            continue;
+        if (is_short)
+            *(unsigned *) handle->current_value = (unsigned) extreme;
+        else
+            *(unsigned long long *) handle->current_value = extreme;
     }
 }
 

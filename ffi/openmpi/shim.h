@@ -19,8 +19,9 @@ uint32_t ibex_interface_of_others(bool is_pml);
 enum ibex_pvar_wanted { IBEX_PVAR_MADE, IBEX_PVAR_RESET, IBEX_PVAR_READ };
 enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *value);
 
-/* Raises each handle's value of a watermark of this object to `most`, where it is less. As above. */
-void ibex_pvar_raise(const mca_base_pvar_t *pvar, const void *object, uint64_t most);
+/* Raises each handle's value of a high watermark of this object to `extreme`, where it is less; lowers that of a low one, where it is
+ * more. As above. */
+void ibex_pvar_mark(const mca_base_pvar_t *pvar, const void *object, uint64_t extreme);
 
 /* Has calls of a function of the C library go to another one of its type, in place of the function and of what others have put there.
  * Returns an OPAL code; where Open MPI patches nothing itself, nothing is done. */

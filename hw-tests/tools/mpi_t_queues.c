@@ -242,6 +242,44 @@ static void a_watermark_is_reset(const char *how) {
     check_end_case();
 }
 
+// The memory for unexpected messages of the process: the least that was left, by two sessions of which one resets its handle.
+static void the_least_memory_is_told(const char *how) {
+    enum { MEMORY = 4 << 20, RECORD = 128 };
+    MPI_T_pvar_session sessions[2];
+    MPI_T_pvar_handle handles[2];
+    int index = -1, values;
+    unsigned long long left[2], again[2];
+    check_case("the least memory that was left for unexpected messages%s", how);
+    MPI_OK(PMPI_T_pvar_get_index("pml_ibex_unexpected_memory_least_left", MPI_T_PVAR_CLASS_LOWWATERMARK, &index));
+    for (int i = 0; i < 2; i++) {
+        MPI_OK(PMPI_T_pvar_session_create(&sessions[i]));
+        MPI_OK(PMPI_T_pvar_handle_alloc(sessions[i], index, NULL, &handles[i], &values));
+        MPI_OK(PMPI_T_pvar_reset(sessions[i], handles[i]));
+    }
+    meet();
+    send_more(0, MESSAGES);
+    for (int i = 0; i < 2; i++)
+        MPI_OK(PMPI_T_pvar_read(sessions[i], handles[i], &left[i]));
+    if (check.rank == 1) {
+        check_true("they take memory", left[0] <= MEMORY - MESSAGES * RECORD && left[0] > 0);
+        check_int("of another session", (long long)left[0], (long long)left[1]);
+    }
+    receive(0, MESSAGES);
+    MPI_OK(PMPI_T_pvar_reset(sessions[0], handles[0]));
+    for (int i = 0; i < 2; i++)
+        MPI_OK(PMPI_T_pvar_read(sessions[i], handles[i], &again[i]));
+    if (check.rank == 1) {
+        check_true("a reset", again[0] > left[0]);
+        check_int("of another session", (long long)left[1], (long long)again[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        MPI_OK(PMPI_T_pvar_handle_free(sessions[i], &handles[i]));
+        MPI_OK(PMPI_T_pvar_session_free(&sessions[i]));
+    }
+    meet();
+    check_end_case();
+}
+
 static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)instance, (void)registration, (void)safety;
     ++*(int *)user;
@@ -258,6 +296,7 @@ int main(int argc, char **argv) {
     long_queues("");
     each_variable("", true);
     a_watermark_is_reset("");
+    the_least_memory_is_told("");
     check_int("index", MPI_SUCCESS, MPI_T_event_get_index("ibex_comm_msg_arrived", &index));
     check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
     check_int("callback", MPI_SUCCESS,
@@ -266,6 +305,7 @@ int main(int argc, char **argv) {
     long_queues(", while another listens to events");
     each_variable(", while another listens to events", false);
     a_watermark_is_reset(", while another listens to events");
+    the_least_memory_is_told(", while another listens to events");
     check_true("it has heard of messages", check.rank == 0 || events >= MESSAGES);
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
     MPI_OK(PMPI_T_pvar_handle_free(session, &handle));

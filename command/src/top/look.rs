@@ -132,7 +132,7 @@ fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
         let more = value.saturating_sub(before.map_or(value, |before| before.count(name)));
         if passed > 0.0 { more as f64 / passed } else { 0.0 }
     };
-    let grows = shown.clone().filter(|(row, _)| row.class != Class::Level);
+    let grows = shown.clone().filter(|(row, _)| !matches!(row.class, Class::Level | Class::Size));
     Port {
         name: port.name.clone(),
         age: port.time.map(|time| now.saturating_sub(time) as f64 / 1e9),

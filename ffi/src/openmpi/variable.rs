@@ -103,10 +103,16 @@ pub enum Class {
     Counter,
     /// A sum of what events carried, such as bytes.
     Aggregate,
+    /// A sum of times, in the unit that its help names.
+    Timer,
     /// How much of a resource is in use now.
     Level,
+    /// How much of a resource there is.
+    Size,
     /// The most that was in use.
     HighWatermark,
+    /// The least that was left.
+    LowWatermark,
 }
 
 /// What a performance variable is bound to.
@@ -140,11 +146,11 @@ pub type Notify =
 pub enum Wanted {
     /// The first value of a handle.
     First,
-    /// The value of a handle that is reset; of the object's other handles the most so far is kept
-    /// ([`raise_watermarks`]).
+    /// The value of a handle that is reset; in the object's other handles the extreme so far is kept
+    /// ([`mark`]).
     Reset,
-    /// The most since any of the object's handles was reset, for Open MPI to compare with what the handle has.
-    Most,
+    /// The extreme since any of the object's handles was reset, for Open MPI to compare with what the handle has.
+    Extreme,
 }
 
 /// What is wanted of a watermark whose value is to be put here.
@@ -157,17 +163,18 @@ pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: 
     match unsafe { sys::ibex_pvar_wanted(variable, value) } {
         sys::IBEX_PVAR_MADE => Wanted::First,
         sys::IBEX_PVAR_RESET => Wanted::Reset,
-        _ => Wanted::Most,
+        _ => Wanted::Extreme,
     }
 }
 
-/// Keeps the most that a watermark has been in each of an object's handles, as it is about to begin anew in one.
+/// Keeps the most that a high watermark has been, or the least of a low one, in each of an object's handles, as it is about
+/// to begin anew in one.
 ///
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable, with its object.
-pub unsafe fn raise_watermarks(variable: *const sys::mca_base_pvar_t, object: *const c_void, most: u64) {
+pub unsafe fn mark(variable: *const sys::mca_base_pvar_t, object: *const c_void, extreme: u64) {
     // SAFETY: within a `Read` or a `Write`: Open MPI holds the handles' lock; a watermark's have values of its type.
-    unsafe { sys::ibex_pvar_raise(variable, object, most) };
+    unsafe { sys::ibex_pvar_mark(variable, object, extreme) };
 }
 
 /// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI keeps the value of
@@ -179,7 +186,7 @@ unsafe extern "C" fn ignore_written(_: *mut sys::mca_base_pvar_t, _: *const c_vo
 }
 
 /// An always running performance variable. One that Open MPI resets, for each handle by itself, is not read-only: all
-/// but levels.
+/// but levels and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct Performance<'a> {
     /// Its name, without the component's.
@@ -217,8 +224,11 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
     let class = match variable.class {
         Class::Counter => sys::MCA_BASE_PVAR_CLASS_COUNTER,
         Class::Aggregate => sys::MCA_BASE_PVAR_CLASS_AGGREGATE,
+        Class::Timer => sys::MCA_BASE_PVAR_CLASS_TIMER,
         Class::Level => sys::MCA_BASE_PVAR_CLASS_LEVEL,
+        Class::Size => sys::MCA_BASE_PVAR_CLASS_SIZE,
         Class::HighWatermark => sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK,
+        Class::LowWatermark => sys::MCA_BASE_PVAR_CLASS_LOWWATERMARK,
     };
     let width = match variable.width {
         Width::Unsigned => sys::MCA_BASE_VAR_TYPE_UNSIGNED_INT,
@@ -229,8 +239,8 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
         Bind::Communicator => sys::MCA_BASE_VAR_BIND_MPI_COMM,
     };
     let flags = match variable.class {
-        Class::Level => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
-        Class::Counter | Class::Aggregate | Class::HighWatermark => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        Class::Level | Class::Size => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
+        _ => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
     };
     // SAFETY: the callee copies the texts; the caller says that the callbacks may be called from any thread.
     let code = unsafe {

@@ -6,14 +6,54 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::counters::Counters;
 use engine::protocol::flow_control::{Kept, Limits, Outgoing};
 
 use super::holders::Holders;
+use super::lengths::Level;
 use super::link::{Account, Link};
 use super::request::Request;
+
+/// What is left of the memory for unexpected messages, for tools: in any thread, whether there is a PML or not.
+pub(crate) struct Room {
+    bound: AtomicU64,
+    kept: Level,
+}
+
+pub(crate) static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
+
+impl Room {
+    /// A PML begins that keeps at most so many bytes.
+    fn begin(&self, bound: u64) {
+        self.bound.store(bound, Ordering::Relaxed);
+        self.kept.forget();
+    }
+
+    fn left(&self, kept: u64) -> u64 {
+        self.bound.load(Ordering::Relaxed).saturating_sub(kept)
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.left(self.kept.show(0)[0])
+    }
+
+    /// The least since it began anew.
+    pub(crate) fn least(&self) -> u64 {
+        self.left(self.kept.show(0)[1])
+    }
+
+    /// The least since the PML began.
+    pub(crate) fn least_ever(&self) -> u64 {
+        self.left(self.kept.most_ever(0))
+    }
+
+    /// Has the least begin anew. Returns what it was.
+    pub(crate) fn begin_anew(&self) -> u64 {
+        self.left(self.kept.begin_anew(0))
+    }
+}
 
 /// Both sides of this process, and where it is shown what they do: the counts of its first port.
 pub(crate) struct Flow {
@@ -39,6 +79,7 @@ pub(crate) const RECORD: u64 = 128;
 impl Flow {
     /// Of a process that keeps at most so many bytes, and shows it there.
     pub(crate) fn new(bound: u64, shown: Arc<Counters>) -> Self {
+        ROOM.begin(bound);
         let limits = Limits { kept: bound, waiting: WAITING.min(bound), window: WINDOW };
         let (kept, outgoing) = (Kept::new(limits), Outgoing::new(limits));
         Flow { kept, outgoing, holders: Holders::default(), shown, is_behind: false }
@@ -56,5 +97,29 @@ impl Flow {
     /// Shows it.
     pub(crate) fn show(&self) {
         self.shown.unexpected_memory.store(self.kept.bytes(), Ordering::Relaxed);
+        ROOM.kept.set(self.kept.bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_that_was_left_is_nothing_where_more_was_kept_than_permitted_and_begins_anew_where_it_is_reset() {
+        let room = Room { bound: AtomicU64::new(0), kept: Level::new() };
+        assert_eq!((room.now(), room.least_ever()), (0, 0), "no PML");
+        room.begin(1000);
+        assert_eq!((room.now(), room.least(), room.least_ever()), (1000, 1000, 1000));
+        for kept in [300, 1200, 100] {
+            room.kept.set(kept);
+        }
+        assert_eq!((room.now(), room.least(), room.least_ever()), (900, 0, 0));
+        assert_eq!(room.begin_anew(), 0);
+        room.kept.set(400);
+        room.kept.set(0);
+        assert_eq!((room.now(), room.least(), room.least_ever()), (1000, 600, 0));
+        room.begin(500);
+        assert_eq!((room.now(), room.least(), room.least_ever()), (500, 500, 500), "another PML");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number, and the greatest that it has been.
 #[derive(Debug, Default)]
-struct Level {
+pub(super) struct Level {
     now: AtomicU64,
     /// The greatest since a tool has had it begin anew.
     most: AtomicU64,
@@ -18,7 +18,19 @@ struct Level {
 }
 
 impl Level {
-    fn set(&self, value: u64) {
+    /// Of nothing so far.
+    pub(super) const fn new() -> Self {
+        Level { now: AtomicU64::new(0), most: AtomicU64::new(0), most_before: AtomicU64::new(0) }
+    }
+
+    /// Forgets what it has been.
+    pub(super) fn forget(&self) {
+        for number in [&self.now, &self.most, &self.most_before] {
+            number.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set(&self, value: u64) {
         self.set_with(value, 0);
     }
 
@@ -33,18 +45,18 @@ impl Level {
     }
 
     /// The number, with so many more that are not counted in it, and the greatest since a tool has had it begin anew.
-    fn show(&self, more: u64) -> [u64; 2] {
+    pub(super) fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
         [now, now.max(self.most.load(Ordering::Relaxed))]
     }
 
     /// The greatest that it has ever been.
-    fn most_ever(&self, more: u64) -> u64 {
+    pub(super) fn most_ever(&self, more: u64) -> u64 {
         self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))
     }
 
     /// Has the greatest begin anew. Returns what it was. Any thread, one at a time.
-    fn begin_anew(&self, more: u64) -> u64 {
+    pub(super) fn begin_anew(&self, more: u64) -> u64 {
         let most = self.most.swap(0, Ordering::SeqCst).max(self.show(more)[0]);
         self.most_before.store(most.max(self.most_before.load(Ordering::Relaxed)), Ordering::Relaxed);
         most

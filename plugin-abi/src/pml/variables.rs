@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The performance variables of a communicator's queues, bound to communicators.
+//! The performance variables of the PML: of a communicator's queues, bound to communicators, and of the memory for unexpected
+//! messages.
 //!
 //! Registered with the component, so that `ompi_info` and tools see them whether the PML is chosen or not; where it is
 //! not, they are 0. Lengths are `unsigned`, as MPI requires of a level; what grows beyond that is `unsigned long long`.
 //! A tool may reset a watermark: then its handle has the level of that moment (MPI 4.1, 15.3.7), and those of other
-//! tools keep theirs. Grade: setup; read in any thread, at any time, without the PML being entered. Tests:
-//! `lengths.rs`, `hw-tests/tools/mpi_t_queues.c`.
+//! tools keep theirs. Grade: setup; read in any thread, at any time, without the PML being entered, but not in a signal
+//! handler: Open MPI has a lock while it reads, and so have communicators, which may be freed meanwhile. Tests: `lengths.rs`,
+//! `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
+use super::bounds::ROOM;
 use super::communicator::Communicator;
 use super::lengths::{Of, Shown};
 use crate::runtime::{guard, listeners};
@@ -31,6 +34,8 @@ enum Value {
     Most(Of),
     Messages,
     Attempts,
+    /// Of the process, not of a communicator.
+    LeastRoom,
 }
 
 impl Value {
@@ -39,7 +44,12 @@ impl Value {
             Value::Level(_) => Class::Level,
             Value::Most(_) => Class::HighWatermark,
             Value::Messages | Value::Attempts => Class::Counter,
+            Value::LeastRoom => Class::LowWatermark,
         }
+    }
+
+    fn bind(self) -> Bind {
+        if matches!(self, Value::LeastRoom) { Bind::NoObject } else { Bind::Communicator }
     }
 
     fn width(self) -> Width {
@@ -50,7 +60,7 @@ impl Value {
     }
 }
 
-static ROWS: [Row; 8] = [
+static ROWS: [Row; 9] = [
     Row {
         name: "posted_receives",
         help: "Receives that wait for their messages, in a communicator.",
@@ -93,6 +103,12 @@ static ROWS: [Row; 8] = [
                neither.",
         value: Value::Attempts,
     },
+    Row {
+        name: "unexpected_memory_least_left",
+        help: "The least that was left of the memory for unexpected messages (pml_ibex_unexpected_memory), in bytes, since MPI was \
+               initialised or this was reset; 0: senders were held back.",
+        value: Value::LeastRoom,
+    },
 ];
 
 /// Registers all.
@@ -107,9 +123,9 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             level: 4,
             class: row.value.class(),
             width: row.value.width(),
-            bind: Bind::Communicator,
+            bind: row.value.bind(),
             read,
-            write: matches!(row.value, Value::Most(_)).then_some(write as variable::Write),
+            write: matches!(row.value, Value::Most(_) | Value::LeastRoom).then_some(write as variable::Write),
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };
@@ -129,9 +145,9 @@ unsafe fn row(variable: *const sys::mca_base_pvar_t) -> Option<&'static Row> {
 }
 
 /// Calls this with what a communicator shows; 0 where this face does not have it.
-fn of_shown(object: *mut c_void, call: impl FnOnce(&Shown) -> u64) -> u64 {
+fn of_shown(object: *mut c_void, call: impl FnOnce(Shown<'_>) -> u64) -> u64 {
     // SAFETY: `while_live` keeps it alive while this is called, with what the PML keeps of it.
-    let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.as_ref().map(call));
+    let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.map(call));
     value.flatten().unwrap_or(0)
 }
 
@@ -140,21 +156,31 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
         let Some(row) = (unsafe { row(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        let read = of_shown(object, |shown| match row.value {
-            Value::Level(of) => shown.now(of),
-            // SAFETY: P4: with the arguments of this call.
-            Value::Most(of) => match unsafe { variable::wanted_of_watermark(variable, value) } {
-                Wanted::First => shown.most_ever(of),
-                Wanted::Most => shown.most(of),
+        // SAFETY: P4: with the arguments of this call, of a watermark.
+        let wanted = || unsafe { variable::wanted_of_watermark(variable, value) };
+        // SAFETY: P4: with the arguments of this call, of a watermark.
+        let mark = |extreme| unsafe { variable::mark(variable, object, extreme) };
+        let read = match row.value {
+            Value::LeastRoom => match wanted() {
+                Wanted::First => ROOM.least_ever(),
+                Wanted::Extreme => ROOM.least(),
                 Wanted::Reset => {
-                    // SAFETY: P4: with the arguments of this call.
-                    unsafe { variable::raise_watermarks(variable, object, shown.begin_anew(of)) };
-                    shown.now(of)
+                    mark(ROOM.begin_anew());
+                    ROOM.now()
                 }
             },
-            Value::Messages => shown.messages(),
-            Value::Attempts => shown.attempts(),
-        });
+            Value::Level(of) => of_shown(object, |shown| shown.now(of)),
+            Value::Most(of) => of_shown(object, |shown| match wanted() {
+                Wanted::First => shown.most_ever(of),
+                Wanted::Extreme => shown.most(of),
+                Wanted::Reset => {
+                    mark(shown.begin_anew(of));
+                    shown.now(of)
+                }
+            }),
+            Value::Messages => of_shown(object, |shown| shown.messages()),
+            Value::Attempts => of_shown(object, |shown| shown.attempts()),
+        };
         // SAFETY: P4: room for one value of the registered type.
         unsafe {
             match row.value.width() {
@@ -170,11 +196,13 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
 unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
-        if let Some(Row { value: Value::Most(of), .. }) = unsafe { row(variable) } {
-            let most = of_shown(object, |shown| shown.begin_anew(*of));
-            // SAFETY: P4: with the arguments of this call.
-            unsafe { variable::raise_watermarks(variable, object, most) };
-        }
+        let extreme = match unsafe { row(variable) }.map(|row| row.value) {
+            Some(Value::Most(of)) => of_shown(object, |shown| shown.begin_anew(of)),
+            Some(Value::LeastRoom) => ROOM.begin_anew(),
+            _ => return sys::OPAL_SUCCESS,
+        };
+        // SAFETY: P4: with the arguments of this call.
+        unsafe { variable::mark(variable, object, extreme) };
         sys::OPAL_SUCCESS
     })
 }

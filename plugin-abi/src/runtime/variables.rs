@@ -5,7 +5,8 @@
 //! as well, so it touches no device and may run again), [`keep`] and [`tunables`] when the component is opened. A tool may
 //! write control variables between; those that it may write later as well are in `variables/now.rs`. The rows come from
 //! the engine's tables; nothing is named here. The counts of events, which have a value per source, are in
-//! `variables/events.rs`. Grade: setup; a counter is read from any thread.
+//! `variables/events.rs`. Grade: setup; a counter is read from any thread, but not in a signal handler: Open MPI has a lock while
+//! it reads, and so have the ports, which may be closed meanwhile.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -220,7 +221,9 @@ fn class(row: &CounterRow) -> variable::Class {
     match row.class {
         Class::Counter => variable::Class::Counter,
         Class::Aggregate => variable::Class::Aggregate,
+        Class::Timer => variable::Class::Timer,
         Class::Level => variable::Class::Level,
+        Class::Size => variable::Class::Size,
     }
 }
 

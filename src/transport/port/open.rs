@@ -184,6 +184,7 @@ impl Port<Verbs> {
             setup.directory.tell(&format!("{place}: {kib} KiB of receive slots are in {pages} (btl_ibex_huge_pages)"));
         }
         let counters = Counters::new(device.context.sysfs(), choice.port);
+        add(&counters.receive_memory, slots.bytes() as u64);
         add(&counters.huge_memory, slots.explicit_bytes() as u64);
         if device.domain.refuses_relaxed_ordering() && setup.directory.verbosity() > 0 {
             setup.directory.tell(&format!(
