@@ -33,8 +33,8 @@ struct Places {
     counts: [AtomicU64; ROWS],
     texts: [AtomicPtr<c_char>; ROWS],
     flags: [AtomicU8; ROWS],
-    /// Whether those that tools may not write while MPI runs have been read.
-    is_kept: AtomicBool,
+    /// Whether a face has read them, and found all permitted.
+    is_read: AtomicBool,
 }
 
 impl Places {
@@ -45,7 +45,7 @@ impl Places {
             counts: [const { AtomicU64::new(0) }; ROWS],
             texts: [const { AtomicPtr::new(null_mut()) }; ROWS],
             flags: [const { AtomicU8::new(0) }; ROWS],
-            is_kept: AtomicBool::new(false),
+            is_read: AtomicBool::new(false),
         };
         let mut index = 0;
         while index < ROWS {
@@ -64,7 +64,7 @@ impl Places {
     /// # Safety
     /// `component` is the component that is being registered.
     unsafe fn register(&'static self, component: *const sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
-        self.is_kept.store(false, Ordering::Relaxed);
+        self.is_read.store(false, Ordering::Relaxed);
         for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
             // SAFETY: the caller says that `component` is being registered.
             unsafe { self.register_row(component, index, row) }?;
@@ -235,13 +235,14 @@ pub(crate) fn keep() {
         variable::keep(framework, c"ibex", row.name);
     }
     variable::await_writers();
-    PLACES.is_kept.store(true, Ordering::Relaxed);
 }
 
 /// The parameters as the user and tools set them, checked for a face that was opened ([`keep`]).
 pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
     // SAFETY: texts are kept since the face was opened.
-    Tunables::for_face(face, &unsafe { PLACES.values() })
+    let tunables = Tunables::for_face(face, &unsafe { PLACES.values() })?;
+    PLACES.is_read.store(true, Ordering::Relaxed);
+    Ok(tunables)
 }
 
 /// Shows a port's counters from now on.

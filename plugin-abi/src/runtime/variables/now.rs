@@ -3,7 +3,7 @@
 //!
 //! Nothing tells ibex when Open MPI writes a control variable, so its storage is what is read wherever a value matters; none is
 //! copied. What is not permitted is changed to the nearest value that is, where it is read, and said. Grade: setup, but
-//! for [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/variables.c` and
+//! for [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/parameters.c` and
 //! `hw-tests/tools/mpi_t_parameters.c`.
 
 use std::fmt::Display;
@@ -38,7 +38,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// How much the user wants to know.
 pub(crate) fn verbosity() -> u64 {
-    PLACES.count(VERBOSE)
+    PLACES.permitted(VERBOSE, u64::MAX, messages::written_parameter)
 }
 
 /// Whether events of a registration that does not say so are buffered.
@@ -68,8 +68,8 @@ pub(crate) fn begin_eager_limit(limit: usize) {
 }
 
 impl Places {
-    /// A count as it is now, or the nearest that is permitted; then that is put there, and `say` is told of it. Before MPI is
-    /// initialised neither is done: then the value is refused.
+    /// A count as it is now, or the nearest that is permitted; then that is put there, and `say` is told of it. Before a face has
+    /// read it neither is done: then it refuses the value.
     fn permitted(&self, index: usize, most: u64, say: impl FnOnce(&dyn Display, u64)) -> u64 {
         let count = self.count(index);
         let Some((nearest, refusal)) = TABLE[index].nearest(count, most) else { return count };
@@ -81,7 +81,7 @@ impl Places {
     fn correct(&self, index: usize, count: u64, nearest: u64, say: impl FnOnce(u64)) {
         let place = &self.counts[index];
         // A tool may have written it again: that is looked at next time.
-        if self.is_kept.load(Ordering::Relaxed)
+        if self.is_read.load(Ordering::Relaxed)
             && place.compare_exchange(count, nearest, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             say(nearest);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_value_that_a_tool_writes_holds_if_it_is_permitted_else_the_nearest_does_and_that_is_said_once() {
         let places = Places::new();
-        places.is_kept.store(true, Ordering::Relaxed);
+        places.is_read.store(true, Ordering::Relaxed);
         let mut said = Vec::new();
         let mut read = |written: Option<u64>| {
             if let Some(written) = written {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn before_mpi_reads_them_a_value_that_is_not_permitted_stays_to_be_refused() {
+    fn before_a_face_reads_them_a_value_that_is_not_permitted_stays_to_be_refused() {
         let places = Places::new();
         places.counts[EVENT_BUFFER].store(0, Ordering::Relaxed);
         assert_eq!(places.permitted(EVENT_BUFFER, u64::MAX, |_, _| panic!("it is refused later")), 1);
