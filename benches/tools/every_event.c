@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A tool that costs nothing itself: registers for every event of the transport with a callback that does nothing, so that what is
-// measured is what events cost. Preloaded; `--mca btl_ibex_event_buffered 1` makes its registrations buffered.
+// A tool that costs nothing itself: registers for every event of the transport with a callback that does nothing, so that
+// what is measured is what events cost. Preloaded; `--mca btl_ibex_event_buffered 1` makes its registrations buffered.
 // Build: mpicc -O2 -fPIC -shared -o every_event.so every_event.c -libex
 //
-// Over ibex's PML, EVERY_EVENT has it listen to the events of the matching instead, all those of a communicator:
-//     peruse      MPI_COMM_WORLD's, by PERUSE
-//     watched     to one of them alone, which short messages do not have
-//     elsewhere   another's than the messages are on, by PERUSE
-//     mpi_t       MPI_COMM_WORLD's, by MPI_T
+// Over ibex's PML, EVERY_EVENT has it listen to the events of the matching instead, all those of MPI_COMM_WORLD and of the
+// communicators that are made later, by one thread at a time:
+//     peruse      by PERUSE
+//     watched     by PERUSE, to one of them alone, which short messages do not have
+//     elsewhere   by PERUSE, to those of another communicator than the messages are on
+//     mpi_t       by MPI_T
 //     buffered    the same, with buffers in which the events of some thousand messages wait
 //     delivered   the same, with buffers that are as large as they are when nobody says anything
+// and over any PML
+//     nothing     to no event: MPI_T is initialised and finalised
 //
-// At the end each rank prints one line, but for PERUSE, the events since it registered:
+// At the end each rank that listens by MPI_T prints one line, the events since it registered:
 //     every_event: rank R raised A delivered B dropped C late D told E
 // The first four are the transport's own counts, told is what the handler for lost events was told. When the
 // registrations are freed nothing waits any more: each event was delivered, dropped or too late, and each loss was told.
@@ -24,15 +27,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_EVENTS = 64, MOST_SOURCES = 256, COUNTS = 4, PERUSE_EVENTS = PERUSE_IBEX_REQ_FREE };
+enum { MOST_SOURCES = 256, COUNTS = 4, PERUSE_EVENTS = PERUSE_IBEX_REQ_FREE };
 
 static const char *const names[COUNTS] = {"btl_ibex_events_raised", "btl_ibex_events_delivered", "btl_ibex_events_dropped",
                                           "btl_ibex_events_late"};
 
-static MPI_T_event_registration registrations[MOST_EVENTS];
-static int registered;
-static peruse_event_h handles_of_peruse[PERUSE_EVENTS];
-static int handled;
+static enum { NOTHING, BY_PERUSE, BY_MPI_T } how;
+
+// A registration with one of the two, and the communicator it is for; MPI_COMM_NULL: for none.
+static struct listening {
+    MPI_Comm to;
+    MPI_T_event_registration registration;
+    peruse_event_h handle;
+} *listening;
+static int registered, places;
+static bool is_for_new;     // whether communicators that are made later are listened to as well
+static int first_of_peruse, last_of_peruse; // events
+static MPI_Info info = MPI_INFO_NULL;
 static MPI_Comm elsewhere = MPI_COMM_NULL;
 static MPI_T_pvar_session session;
 static MPI_T_pvar_handle handles[COUNTS];
@@ -86,9 +97,20 @@ static void open_counts(void) {
     }
 }
 
-static void register_for(int index, MPI_Comm *of, MPI_Info info) {
-    MPI_T_event_registration *registration = &registrations[registered++];
-    OK(MPI_T_event_handle_alloc(index, of, info, registration));
+static struct listening *registration_for(MPI_Comm to) {
+    if (registered == places) {
+        places = 2 * places + PERUSE_EVENTS;
+        listening = realloc(listening, (size_t)places * sizeof *listening);
+        if (listening == NULL)
+            fail("realloc", places);
+    }
+    listening[registered].to = to;
+    return &listening[registered++];
+}
+
+static void register_for(int index, MPI_Comm to) {
+    MPI_T_event_registration *registration = &registration_for(to)->registration;
+    OK(MPI_T_event_handle_alloc(index, to == MPI_COMM_NULL ? NULL : &to, info, registration));
     OK(MPI_T_event_set_dropped_handler(*registration, on_dropped));
     OK(MPI_T_event_register_callback(*registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_event));
 }
@@ -103,70 +125,100 @@ static bool is_of_matching(int index) {
 }
 
 // To all events; or to those of the matching, of a communicator.
-static void begin_mpi_t(MPI_Comm *of, MPI_Info info) {
-    int provided, count;
-    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    open_counts();
+static void listen_by_mpi_t(MPI_Comm to) {
+    int count;
     OK(MPI_T_event_get_num(&count));
-    if (count < 1 || count > MOST_EVENTS)
-        fail("MPI_T_event_get_num: as many events as this tool cannot have: it", count);
+    if (count < 1)
+        fail("MPI_T_event_get_num", count);
     for (int i = 0; i < count; i++)
-        if (of == NULL || is_of_matching(i))
-            register_for(i, of, info);
+        if (to == MPI_COMM_NULL || is_of_matching(i))
+            register_for(i, to);
 }
 
-static void begin_peruse(MPI_Comm of, int first, int last) {
-    OK(PERUSE_Init());
-    for (int event = first; event <= last; event++) {
-        OK(PERUSE_Event_comm_register(event, of, on_peruse_event, NULL, &handles_of_peruse[handled]));
-        OK(PERUSE_Event_activate(handles_of_peruse[handled++]));
+static void listen_by_peruse(MPI_Comm to) {
+    for (int event = first_of_peruse; event <= last_of_peruse; event++) {
+        peruse_event_h *handle = &registration_for(to)->handle;
+        OK(PERUSE_Event_comm_register(event, to, on_peruse_event, NULL, handle));
+        OK(PERUSE_Event_activate(*handle));
     }
+}
+
+static void stop(struct listening *one) {
+    if (how == BY_PERUSE) {
+        OK(PERUSE_Event_deactivate(one->handle));
+        OK(PERUSE_Event_release(&one->handle));
+    } else {
+        OK(MPI_T_event_handle_free(one->registration, NULL, NULL));
+    }
+    *one = listening[--registered];
+}
+
+// ---- from MPI_Init to MPI_Finalize ----------------------------------------------------------------------------------
+
+static void begin_peruse(MPI_Comm to, int first, int last) {
+    how = BY_PERUSE;
+    first_of_peruse = first;
+    last_of_peruse = last;
+    OK(PERUSE_Init());
+    listen_by_peruse(to);
+}
+
+static void init_mpi_t(void) {
+    int provided;
+    OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+}
+
+static void begin_mpi_t(MPI_Comm to) {
+    how = BY_MPI_T;
+    init_mpi_t();
+    open_counts();
+    listen_by_mpi_t(to);
 }
 
 static void begin(void) {
     const char *way = getenv("EVERY_EVENT");
-    MPI_Comm world = MPI_COMM_WORLD;
-    if (way == NULL) {
-        begin_mpi_t(NULL, MPI_INFO_NULL);
-    } else if (strcmp(way, "peruse") == 0) {
-        begin_peruse(world, 1, PERUSE_EVENTS);
-    } else if (strcmp(way, "watched") == 0) {
-        begin_peruse(world, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_CONTINUE);
-    } else if (strcmp(way, "elsewhere") == 0) {
-        OK(PMPI_Comm_dup(world, &elsewhere));
-        begin_peruse(elsewhere, 1, PERUSE_EVENTS);
-    } else {
-        MPI_Info info;
-        OK(PMPI_Info_create(&info));
-        OK(PMPI_Info_set(info, "ibex_buffered", strcmp(way, "mpi_t") == 0 ? "false" : "true"));
-        if (strcmp(way, "buffered") == 0)
-            OK(PMPI_Info_set(info, "ibex_buffer_events", "16384"));
-        begin_mpi_t(&world, info);
-        OK(PMPI_Info_free(&info));
+    if (way == NULL)
+        return begin_mpi_t(MPI_COMM_NULL);
+    if (strcmp(way, "nothing") == 0)
+        return init_mpi_t();
+    is_for_new = strcmp(way, "elsewhere") != 0;
+    if (strcmp(way, "peruse") == 0)
+        return begin_peruse(MPI_COMM_WORLD, 1, PERUSE_EVENTS);
+    if (strcmp(way, "watched") == 0)
+        return begin_peruse(MPI_COMM_WORLD, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_CONTINUE);
+    if (strcmp(way, "elsewhere") == 0) {
+        OK(PMPI_Comm_dup(MPI_COMM_WORLD, &elsewhere));
+        return begin_peruse(elsewhere, 1, PERUSE_EVENTS);
     }
+    OK(PMPI_Info_create(&info));
+    OK(PMPI_Info_set(info, "ibex_buffered", strcmp(way, "mpi_t") == 0 ? "false" : "true"));
+    if (strcmp(way, "buffered") == 0)
+        OK(PMPI_Info_set(info, "ibex_buffer_events", "16384"));
+    begin_mpi_t(MPI_COMM_WORLD);
 }
 
-static void end_peruse(void) {
-    for (int i = 0; i < handled; i++) {
-        OK(PERUSE_Event_deactivate(handles_of_peruse[i]));
-        OK(PERUSE_Event_release(&handles_of_peruse[i]));
-    }
-    if (elsewhere != MPI_COMM_NULL)
-        OK(PMPI_Comm_free(&elsewhere));
-}
-
-static void end(void) {
+static void print_counts(void) {
     int rank;
-    if (handled > 0)
-        return end_peruse();
-    for (int i = 0; i < registered; i++)
-        OK(MPI_T_event_handle_free(registrations[i], NULL, NULL));
     OK(PMPI_Comm_rank(MPI_COMM_WORLD, &rank));
     printf("every_event: rank %d raised %llu delivered %llu dropped %llu late %llu told %lld\n", rank, sum(0) - before[0],
            sum(1) - before[1], sum(2) - before[2], sum(3) - before[3], atomic_load(&told));
     fflush(stdout);
     OK(MPI_T_pvar_session_free(&session));
-    OK(MPI_T_finalize());
+}
+
+static void end(void) {
+    is_for_new = false;
+    while (registered > 0)
+        stop(&listening[registered - 1]);
+    free(listening);
+    if (elsewhere != MPI_COMM_NULL)
+        OK(PMPI_Comm_free(&elsewhere));
+    if (info != MPI_INFO_NULL)
+        OK(PMPI_Info_free(&info));
+    if (how == BY_MPI_T)
+        print_counts();
+    if (how != BY_PERUSE)
+        OK(MPI_T_finalize());
 }
 
 int MPI_Init(int *argc, char ***argv) {
@@ -176,7 +228,47 @@ int MPI_Init(int *argc, char ***argv) {
     return code;
 }
 
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    int code = PMPI_Init_thread(argc, argv, required, provided);
+    if (code == MPI_SUCCESS)
+        begin();
+    return code;
+}
+
 int MPI_Finalize(void) {
     end();
     return PMPI_Finalize();
+}
+
+// ---- communicators that are made meanwhile --------------------------------------------------------------------------
+
+static int made(int code, const MPI_Comm *comm) {
+    if (code != MPI_SUCCESS || !is_for_new || *comm == MPI_COMM_NULL)
+        return code;
+    if (how == BY_PERUSE)
+        listen_by_peruse(*comm);
+    else
+        listen_by_mpi_t(*comm);
+    return code;
+}
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy) { return made(PMPI_Comm_dup(comm, copy), copy); }
+
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *part) {
+    return made(PMPI_Comm_split(comm, color, key, part), part);
+}
+
+int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *part) {
+    return made(PMPI_Comm_create(comm, group, part), part);
+}
+
+int MPI_Cart_create(MPI_Comm comm, int count, const int sizes[], const int periods[], int reorder, MPI_Comm *grid) {
+    return made(PMPI_Cart_create(comm, count, sizes, periods, reorder, grid), grid);
+}
+
+int MPI_Comm_free(MPI_Comm *comm) {
+    for (int i = registered - 1; i >= 0; i--)
+        if (listening[i].to == *comm)
+            stop(&listening[i]);
+    return PMPI_Comm_free(comm);
 }

@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     device: Option<String>,
     #[command(flatten)]
     wanted: Wanted,
-    /// Repeat two studies of events: their cost, the time of messages in two applications, and the detection of
-    /// injected faults (docs/study.md)
+    /// Repeat the experiments of two papers on events: their cost for messages and programs, the time of messages in
+    /// two applications, and the detection of injected faults (docs/study.md)
     #[arg(long, conflicts_with_all = ["host", "tests", "transports", "sizes", "rounds"])]
     study: bool,
     /// The folder for report.json

@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
     #[arg(long, conflicts_with = "transports")]
     events: bool,
-    /// What events cost, where the time of messages goes in two applications, and whether planted faults are found:
-    /// docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
+    /// What events cost messages and programs, where the time of messages goes in two applications, and whether planted
+    /// faults are found: docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
     #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
     /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let environment = Environment::here();
     let system = System::of(&environment);
-    let all = [Need::OpenMpi, Need::Device, Need::Bench, Need::Test, Need::Root];
+    let all = [Need::OpenMpi, Need::Device, Need::Bench, Need::Study, Need::Test, Need::Root];
     let missing = system.missing(needed(Some(&arguments.device), &all))?;
     if missing.is_empty() {
         println!("Everything that is needed is there.");
@@ -84,6 +84,14 @@ pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
     ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
 }
 
+/// Makes sure that everything is there that the study needs on a device.
+///
+/// # Errors
+/// Those of [`ensure_for_build`].
+pub(crate) fn ensure_for_study(device: &str) -> Result<()> {
+    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench, Need::Study])
+}
+
 /// Makes sure that everything is there that building and trying Debian packages needs.
 ///
 /// # Errors
@@ -121,7 +129,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
     let is_needed = |thing: &&Requirement| match thing.need {
         Need::Build => true,
         Need::VirtualMachine => device == Some(SOFT_ROCE),
-        Need::OpenMpi | Need::Device | Need::Bench | Need::Test | Need::Package | Need::Root => {
+        Need::OpenMpi | Need::Device | Need::Bench | Need::Study | Need::Test | Need::Package | Need::Root => {
             more.contains(&thing.need)
         }
     };

@@ -66,6 +66,12 @@ pub enum Transport {
     /// The same through buffers that are emptied every so often.
     #[value(skip)]
     Delivered,
+    /// While a tool has `MPI_T` initialised and registers nothing.
+    #[value(skip)]
+    Initialised,
+    /// The same through the BTL.
+    #[value(skip)]
+    InitialisedBtl,
 }
 
 /// What `--events` compares; the first is what the others are compared with.
@@ -124,6 +130,8 @@ impl Transport {
             Self::MpiT => "mpi_t",
             Self::Kept => "kept",
             Self::Delivered => "delivered",
+            Self::Initialised => "initialised",
+            Self::InitialisedBtl => "initialised-btl",
         }
     }
 
@@ -155,19 +163,25 @@ impl Transport {
     /// Whether that is ibex, of one build or another, watched or not.
     #[must_use]
     pub fn is_ibex(self) -> bool {
-        matches!(self, Self::IbexBtl) || EVENTS.contains(&self) || self.is_pml()
+        matches!(self, Self::IbexBtl | Self::InitialisedBtl) || EVENTS.contains(&self) || self.is_pml()
     }
 
     /// Whether that is ibex's PML, watched or not.
     pub(crate) fn is_pml(self) -> bool {
-        EVENTS_OF_MATCHING.contains(&self)
+        self == Self::Initialised || EVENTS_OF_MATCHING.contains(&self)
     }
 
-    /// How the tool is told to listen to the events of the matching (`EVERY_EVENT`).
-    pub(crate) fn way_of_matching(self) -> Option<&'static str> {
+    /// Whether the tool `every_event` is in the ranks.
+    pub(crate) fn has_every_event(self) -> bool {
+        matches!(self, Self::Callbacks | Self::Buffered) || self.way_of_every_event().is_some()
+    }
+
+    /// What the tool is told: to listen to the events of the matching and how, or to none (`EVERY_EVENT`).
+    pub(crate) fn way_of_every_event(self) -> Option<&'static str> {
         match self {
             Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),
             Self::Kept => Some("buffered"),
+            Self::Initialised | Self::InitialisedBtl => Some("nothing"),
             _ => None,
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             }
             // Of the ranks alone: mpirun is not watched.
             if let Some(tool) = tool(place, transport) {
-                let way = transport.way_of_matching().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
+                let way = transport.way_of_every_event().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
                 parameter("mca_base_env_list", &format!("LD_PRELOAD={}{way}", tool.display()));
             }
         }
@@ -121,8 +121,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
 /// The tool that watches the ranks.
 fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
-        Transport::Callbacks | Transport::Buffered => Some(place.programs.join("every_event.so")),
-        _ if transport.way_of_matching().is_some() => Some(place.programs.join("every_event.so")),
+        _ if transport.has_every_event() => Some(place.programs.join("every_event.so")),
         Transport::Logger | Transport::Recorded => Some(place.components?.with_file_name("libibex-log.so")),
         _ => None,
     }
@@ -319,6 +318,16 @@ mod tests {
         for (line, way) in ways.iter().zip(["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"]) {
             let tool = format!("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT={way} ");
             assert!(line.contains("--mca pml ibex") && line.contains(&tool), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_registers_nothing_is_there_over_either_component() {
+        for (transport, pml) in [(Transport::Initialised, "ibex"), (Transport::InitialisedBtl, "ob1")] {
+            let line = line(place(), transport);
+            assert!(line.contains(&format!("--mca pml {pml} --mca btl self,ibex")), "{line}");
+            assert!(line.contains("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT=nothing "), "{line}");
+            assert!(format!("{:?}", environment(place(), transport)).contains("/t/lib/openmpi"));
         }
     }
 

@@ -6,8 +6,6 @@
 //! setup. Called by [`super`]. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,26 +14,15 @@ use ibex_trace::{Folder, Reader};
 use serde::Serialize;
 
 use super::distribution::Distribution;
-use super::planted::{self, Explained, Planted, Waits};
+use super::planted::{Explained, Waits};
+use super::program::{self, Program};
 use super::queues::{self, Queue, Searches};
 use crate::catalogue::transport::Transport;
-use crate::nodes::hosts::quoted;
 use crate::nodes::job::{self, Job, Nodes};
 use crate::nodes::place::Where;
 use crate::programs::mpi;
 
-/// A program to be recorded.
-pub(super) struct Program {
-    name: &'static str,
-    /// What it is, for a reader.
-    words: String,
-    ranks: u32,
-    argv: Vec<String>,
-    /// A file that it reads in its folder, and what is in it.
-    input: Option<(&'static str, String)>,
-}
-
-/// What its trace says.
+/// What the trace of a program says.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Application {
     pub(super) name: &'static str,
@@ -65,48 +52,6 @@ pub(super) struct Times {
     pub(super) took: Distribution,
 }
 
-impl Program {
-    /// The HPC Challenge, with matrices of this order.
-    pub(super) fn hpcc(order: u32) -> Self {
-        let words = format!("the HPC Challenge (Debian's hpcc), matrices of order {order}, one more of {}", order / 2);
-        // HPL.dat with two numbers for PTRANS behind it.
-        let input = format!(
-            "\n\nHPL.out\n8 device\n1 sizes\n{order}\n1 block sizes\n40\n0 mapping\n1 grids\n1 Ps\n2 Qs\n16.0 threshold\n\
-             1\n2 PFACTs\n1\n4 NBMINs\n1\n2 NDIVs\n1\n1 RFACTs\n1\n1 BCASTs\n1\n1 DEPTHs\n2 SWAP\n64\n0 L1\n0 U\n\
-             1 equilibration\n8 alignment\n-\n1 more for PTRANS\n{}\n1 more block sizes\n24\n",
-            order / 2
-        );
-        Self { name: "hpcc", words, ranks: 2, argv: vec!["hpcc".to_owned()], input: Some(("hpccinf.txt", input)) }
-    }
-
-    /// Our own proxy, a grid in strips whose edges are exchanged, with these faults.
-    pub(super) fn halo(place: Where, planted: Planted) -> Self {
-        let faults = planted.words();
-        let words = format!(
-            "examples/halo.c, edges of a grid; rank {} has twice the work ({})",
-            planted::RANKS / 2,
-            faults.join(" ")
-        );
-        let argv = [place.programs.join("halo").display().to_string()].into_iter().chain(faults).collect();
-        Self { name: "halo", words, ranks: planted::RANKS, argv, input: None }
-    }
-
-    /// The command that records it in this folder.
-    fn command(&self, place: Where, folder: &Path) -> Result<Vec<String>> {
-        let trace = folder.join("trace").display().to_string();
-        let command = place.command.display().to_string();
-        let mut words =
-            [command, "trace".into(), "--events".into(), "all".into(), "-o".into(), trace, "--".into()].to_vec();
-        words.extend(mpi::mpirun(place, Transport::Ibex)?);
-        // It may have fewer processors than ranks.
-        words.extend(["--oversubscribe".to_owned(), "-n".to_owned(), self.ranks.to_string()]);
-        words.extend(self.argv.iter().cloned());
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        let script = format!("cd {} && exec {}", quoted(&folder.display().to_string()), words.join(" "));
-        Ok(vec!["sh".to_owned(), "-c".to_owned(), script])
-    }
-}
-
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_mins(8);
 
@@ -116,18 +61,13 @@ const LIMIT: Duration = Duration::from_mins(8);
 /// It fails, or leaves no trace that can be read.
 pub(super) fn recorded(nodes: &dyn Nodes, place: Where, program: &Program) -> Result<(Application, Explained)> {
     let folder = place.reports.join("study").join(program.name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    if let Some((name, text)) = &program.input {
-        fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
-    }
+    program.prepare(&folder)?;
+    let trace = folder.join("trace");
     eprintln!("Recording {}", program.name);
-    let mut job = Job::new(program.command(place, &folder)?).limit(LIMIT);
+    let recorder = program::recorder(place, &trace, true);
+    let mut job = Job::new(program.command(place, Transport::Ibex, &folder, &recorder)?).limit(LIMIT);
     job.env = mpi::environment(place, Transport::Ibex);
     job::run(nodes, &job)?.checked().with_context(|| format!("{} could not be recorded", program.name))?;
-    let trace = folder.join("trace");
     let explain = [&place.command.display().to_string(), "explain", &trace.display().to_string(), "--waits", "--json"];
     let outcome = job::run(nodes, &Job::new(explain))?.checked()?;
     let explained: Explained =
@@ -188,21 +128,6 @@ fn by(way: Option<Protocol>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::place::tests::place;
-
-    #[test]
-    fn the_recorder_is_around_mpirun_and_ibex_is_the_only_way() {
-        let place = place();
-        let script = Program::halo(place, Planted::usual()).command(place, Path::new("/t/a b")).unwrap().pop().unwrap();
-        assert!(script.starts_with(
-            "cd '/t/a b' && exec '/t/bin/ibex' 'trace' '--events' 'all' '-o' '/t/a b/trace' '--' 'mpirun'"
-        ));
-        assert!(script.contains("'--mca' 'pml' 'ibex' '--mca' 'btl' 'self,ibex'"), "{script}");
-        assert!(
-            script.ends_with("'-n' '4' '/t/mpi/halo' '--late-sender' '0:300' '--late-receiver' '3:200'"),
-            "{script}"
-        );
-    }
 
     #[test]
     fn each_message_is_matched_once_and_completed_by_its_way() {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The studies of the specifications' papers, done again on ibex: what events cost, where a message's time goes, what
+//! The experiments of the specifications' papers, done again on ibex: what events cost, where a message's time goes, what
 //! the queues of the matching hold, and whether faults that were planted are found.
 //!
-//! `cost` measures an empty message while nobody, or a tool that does nothing, listens (Keller et al. 2006, table 2).
-//! `application` runs programs under `ibex trace` and condenses their traces with `queues` and `distribution`
-//! (Hermanns et al. 2019, section 5.2.2); `planted` compares what `ibex explain --waits` finds with what was planted.
-//! `page` shows all of it. Needs the crate that reads traces, so a feature of its own, which `ibex bench` has.
+//! `ways` are those to listen to events, or not to, which an experiment compares: `cost` with an empty message and `sizes`
+//! with messages of all sizes (Keller et al. 2006, table 2 and figure 2), `run_times` with whole programs and `rma_threads`
+//! with puts and gets of threads (Hermanns et al. 2019, figures 1 and 2). `application` records programs with `ibex trace`
+//! and condenses their traces with `queues` and `distribution` (section 5.2.2); `planted` compares what `ibex explain
+//! --waits` finds with what was planted. `program` has the programs, `page` shows all of it. Needs the crate that reads
+//! traces, so a feature of its own, which `ibex bench` has.
 //!
 //! Grade: setup. Called by `ibex bench --study`. Tests: in each file; with a device, hw-tests/tests/device/bench.rs.
 
@@ -14,7 +16,12 @@ mod cost;
 mod distribution;
 mod page;
 mod planted;
+mod program;
 mod queues;
+mod rma_threads;
+mod run_times;
+mod sizes;
+mod ways;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -24,31 +31,61 @@ use crate::nodes::here::is_in_path;
 use crate::nodes::job::Nodes;
 use crate::nodes::place::Where;
 use crate::plan::LeftOut;
-use application::{Application, Program};
+use application::Application;
 use cost::Cost;
 use planted::{Finding, Planted};
+use program::Program;
+use rma_threads::RmaThreads;
+use run_times::RunTimes;
+use sizes::Sizes;
 
 /// How much is studied.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// How often an empty message is measured each way, in turns.
+    /// How often messages are measured each way, in turns.
     rounds: usize,
-    /// The order of the matrices of the HPC Challenge.
-    order: u32,
+    /// How long a size is measured.
+    seconds_of_size: f64,
+    /// How often a whole program runs each way.
+    program_rounds: usize,
+    /// The order of the matrices of the HPC Challenge where it is timed, and where it is recorded.
+    orders: [u32; 2],
+    /// The steps of LAMMPS.
+    steps: u32,
+    rma_threads: rma_threads::Extent,
     /// Whether instructions are counted.
     counts: bool,
     planted: Planted,
 }
 
 impl Extent {
-    /// A first look of some seconds; a `full` one takes minutes on two processors.
+    /// A first look of a minute; a `full` one takes twenty on two processors. Programs that are timed take some seconds
+    /// then.
     #[must_use]
     pub fn new(full: bool) -> Self {
         let planted = Planted::usual();
         if full {
-            Self { rounds: 9, order: 400, counts: true, planted }
+            Self {
+                rounds: 9,
+                seconds_of_size: 0.1,
+                program_rounds: 5,
+                orders: [1600, 400],
+                steps: 3000,
+                rma_threads: rma_threads::Extent::FULL,
+                counts: true,
+                planted,
+            }
         } else {
-            Self { rounds: 1, order: 100, counts: false, planted }
+            Self {
+                rounds: 1,
+                seconds_of_size: 0.02,
+                program_rounds: 1,
+                orders: [100, 100],
+                steps: 100,
+                rma_threads: rma_threads::Extent::QUICK,
+                counts: false,
+                planted,
+            }
         }
     }
 }
@@ -61,6 +98,9 @@ pub struct Study {
     /// What the numbers depend on.
     environment: Vec<(String, String)>,
     cost: Cost,
+    sizes: Sizes,
+    run_times: Vec<RunTimes>,
+    rma_threads: Option<RmaThreads>,
     applications: Vec<Application>,
     planted: Vec<Finding>,
     /// What this machine does not have.
@@ -81,16 +121,36 @@ pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Re
     }
     let has_tool = place.programs.join("every_event.so").is_file();
     if !has_tool {
-        lacks("empty callbacks", "the tool that has them is part of `cargo xtask bench --study` alone");
+        lacks("a tool without callbacks, and with empty ones", "it is part of `cargo xtask bench --study` alone");
     }
-    eprintln!("Measuring an empty message, {} times each way", extent.rounds);
+    eprintln!("Measuring messages, {} times each way", extent.rounds);
     let cost = cost::measured(nodes, place, extent.rounds, extent.counts, has_tool)?;
-    let mut applications = Vec::new();
+    let sizes = sizes::measured(nodes, place, (extent.rounds, extent.seconds_of_size), has_tool)?;
+    let [timed, recorded] = extent.orders.map(Program::hpcc);
+    let (mut run_times, mut applications) = (Vec::new(), Vec::new());
+    let mut time = |program: &Program| -> Result<()> {
+        eprintln!("Running {}, {} times each way", program.name, extent.program_rounds);
+        run_times.push(run_times::measured(nodes, place, program, extent.program_rounds, has_tool)?);
+        Ok(())
+    };
+    if is_in_path("lmp") {
+        time(&Program::lammps(extent.steps))?;
+    } else {
+        lacks("lammps", "lmp is not in PATH (Debian: lammps)");
+    }
     if is_in_path("hpcc") {
-        applications.push(application::recorded(nodes, place, &Program::hpcc(extent.order))?.0);
+        time(&timed)?;
+        applications.push(application::recorded(nodes, place, &recorded)?.0);
     } else {
         lacks("hpcc", "it is not in PATH (Debian: hpcc)");
     }
+    let rma_threads = if place.programs.join(rma_threads::PROGRAM).is_file() {
+        eprintln!("Measuring puts and gets of threads, {} times each way", extent.rma_threads.rounds);
+        Some(rma_threads::measured(nodes, place, extent.rma_threads, has_tool)?)
+    } else {
+        lacks("puts and gets of threads", "the program is part of `cargo xtask bench --study` alone");
+        None
+    };
     let (halo, planted) = if place.programs.join("halo").is_file() {
         let (halo, waits) = application::recorded(nodes, place, &Program::halo(place, extent.planted))?;
         (Some(halo), extent.planted.found(&waits))
@@ -100,7 +160,8 @@ pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Re
     };
     applications.extend(halo);
     let (remark, environment) = (place.remark(), environment(nodes, place)?);
-    Ok(Study { device: title.to_owned(), remark, environment, cost, applications, planted, left_out })
+    let device = title.to_owned();
+    Ok(Study { device, remark, environment, cost, sizes, run_times, rma_threads, applications, planted, left_out })
 }
 
 impl Study {

@@ -14,9 +14,13 @@ use super::cost::Cost;
 use super::distribution::Distribution;
 use super::planted::{Finding, Waits};
 use super::queues::{Queue, Searches};
+use super::rma_threads::{self, RmaThreads};
+use super::run_times::RunTimes;
+use super::sizes::Sizes;
+use super::ways::InWay;
 use super::{Study, cost};
 use crate::finished::saved;
-use crate::numbers::{grouped, number};
+use crate::numbers::{self, grouped, number};
 
 impl Study {
     /// Writes `study.json` and `study.md` into a folder, and gives their paths.
@@ -43,6 +47,11 @@ fn markdown(study: &Study) -> String {
     let facts = study.environment.iter().filter(|(name, _)| facts.contains(&name.as_str()));
     table(&mut page, &["", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
     page += &cost_of_events(&study.cost);
+    page += &by_size(&study.sizes);
+    page += &run_times(&study.run_times);
+    if let Some(of) = &study.rma_threads {
+        page += &rma_threads(of);
+    }
     for application in &study.applications {
         page += &of_application(application);
     }
@@ -72,6 +81,92 @@ fn cost_of_events(cost: &Cost) -> String {
     let names = ["ibex'", "events", "median", "quartiles", "over no events", "instructions"];
     table(&mut page, &names, cost.rows.iter().map(row));
     page
+}
+
+fn by_size(sizes: &Sizes) -> String {
+    let mut page = format!(
+        "\n### Latency and bandwidth by size\n\nOver ibex' PML; half a round trip, and 64 messages in flight; rounds: {}. \
+         Median, quartiles in brackets, and x: the median over that of no events.\n\n",
+        sizes.rounds
+    );
+    let rows = sizes.rows.iter().map(|row| {
+        let size = numbers::size(row.bytes);
+        (vec![format!("{}, {}", row.test, row.unit), size], row.ways.as_slice())
+    });
+    table_of_ways(&mut page, &["", "size"], rows, number);
+    page
+}
+
+fn run_times(all: &[RunTimes]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut page = "\n### Run times of programs\n".to_owned();
+    for of in all {
+        let RunTimes { program, words, ranks, of, rounds, ways } = of;
+        let _ = writeln!(
+            page,
+            "\n*{program}*: {words}. {ranks} ranks over ibex' PML; time of {of}, s; rounds: {rounds}.\n"
+        );
+        let row = |way: &InWay| {
+            let [mean, median, least, greatest] =
+                [way.value.mean, way.value.median, way.value.least, way.value.greatest].map(number);
+            let over = way.over_first.map_or_else(|| "-".to_owned(), |over| format!("{over:.3}"));
+            vec![way.way.to_owned(), mean, median, least, greatest, over]
+        };
+        let names = ["events", "mean", "median", "least", "greatest", "median over no events"];
+        table(&mut page, &names, ways.iter().map(row));
+    }
+    page
+}
+
+/// For the most threads by size, and for the least size by threads, as far as these differ.
+fn rma_threads(of: &RmaThreads) -> String {
+    let mut page = format!(
+        "\n### Puts and gets of threads\n\nThousand operations a second, of all threads of rank 0 in the memory of rank 1, \
+         over ibex' BTL; each thread has 64 in flight; rounds: {}. Median, quartiles in brackets, and x: the median over that \
+         of no tool.\n",
+        of.rounds
+    );
+    let (threads, bytes) = (of.rows.iter().map(|row| row.of.threads), of.rows.iter().map(|row| row.of.bytes));
+    let (Some(most), Some(least)) = (threads.clone().max(), bytes.clone().min()) else { return page };
+    let head = |row: &rma_threads::Row| vec![row.of.operation.clone(), row.of.synchronisation.clone()];
+    let number_in_thousands = |value: f64| number(value / 1e3);
+    if bytes.max() != Some(least) {
+        let _ = writeln!(page, "\nWith {most} threads, by size:\n");
+        let rows = of.rows.iter().filter(|row| row.of.threads == most);
+        let rows = rows.map(|row| ([head(row), vec![numbers::size(row.of.bytes)]].concat(), row.ways.as_slice()));
+        table_of_ways(&mut page, &["", "completed by", "size"], rows, number_in_thousands);
+    }
+    if threads.min() != Some(most) {
+        let _ = writeln!(page, "\nWith {}, by threads:\n", numbers::size(least));
+        let mut rows: Vec<_> = of.rows.iter().filter(|row| row.of.bytes == least).collect();
+        rows.sort_by_key(|row| row.of.threads);
+        let rows =
+            rows.into_iter().map(|row| ([head(row), vec![row.of.threads.to_string()]].concat(), row.ways.as_slice()));
+        table_of_ways(&mut page, &["", "completed by", "threads"], rows, number_in_thousands);
+    }
+    page
+}
+
+/// A column for each way, behind those of these names.
+fn table_of_ways<'a>(
+    page: &mut String,
+    names: &[&str],
+    rows: impl Iterator<Item = (Vec<String>, &'a [InWay])>,
+    shown: impl Fn(f64) -> String,
+) {
+    let cell = |way: &InWay| {
+        let of = &way.value;
+        let quartiles = format!(" ({} to {})", shown(of.lower_quartile), shown(of.upper_quartile));
+        let quartiles = if of.count > 1 { quartiles } else { String::new() };
+        let over = way.over_first.map_or_else(String::new, |over| format!(", x {over:.2}"));
+        shown(of.median) + &quartiles + &over
+    };
+    let rows: Vec<_> = rows.collect();
+    let ways = rows.first().map_or(&[][..], |(_, ways)| *ways).iter().map(|way| way.way);
+    let names: Vec<&str> = names.iter().copied().chain(ways).collect();
+    table(page, &names, rows.into_iter().map(|(head, ways)| head.into_iter().chain(ways.iter().map(cell)).collect()));
 }
 
 fn of_application(of: &Application) -> String {
@@ -181,6 +276,7 @@ fn table(page: &mut String, names: &[&str], rows: impl Iterator<Item = Vec<Strin
 
 #[cfg(test)]
 mod tests {
+    use super::super::sizes;
     use super::*;
 
     #[test]
@@ -208,9 +304,55 @@ mod tests {
         };
         let page = of_application(&application);
         assert!(page.contains("300 us") && page.contains("A sentence."), "{page}");
+        has_cells_for_names(&page);
+    }
+
+    fn has_cells_for_names(page: &str) {
         for block in page.split("\n\n").filter(|block| block.starts_with('|')) {
             let widths: Vec<usize> = block.lines().map(|line| line.matches('|').count()).collect();
             assert!(widths.iter().all(|width| *width == widths[0]), "{block}");
         }
+    }
+
+    /// Of so many rounds in two ways, the second slower by a half.
+    fn ways(value: f64, rounds: usize) -> Vec<InWay> {
+        let of = |factor: f64| Distribution::of(vec![value * factor; rounds]).unwrap();
+        vec![
+            InWay { way: "no events", value: of(1.0), over_first: None },
+            InWay { way: "a tool", value: of(1.5), over_first: Some(1.5) },
+        ]
+    }
+
+    #[test]
+    fn what_ways_give_is_beside_each_other_with_its_ratio() {
+        let row = |test, bytes| sizes::Row { test, unit: "us", bytes, ways: ways(2.0, 3) };
+        let page = by_size(&Sizes { rounds: 3, rows: vec![row("latency", 0), row("latency", 65536)] });
+        assert!(
+            page.contains("| latency, us | 64 KiB | 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00), x 1.50 |"),
+            "{page}"
+        );
+        has_cells_for_names(&page);
+        let (words, of) = ("a program".to_owned(), "main loop");
+        let page = run_times(&[RunTimes { program: "p", words, ranks: 2, of, rounds: 1, ways: ways(2.0, 1) }]);
+        assert!(page.contains("| a tool | 3.00 | 3.00 | 3.00 | 3.00 | 1.500 |"), "{page}");
+        has_cells_for_names(&page);
+        assert_eq!(run_times(&[]), "");
+    }
+
+    #[test]
+    fn rates_of_threads_are_shown_by_size_and_by_threads_as_far_as_there_are_several() {
+        let row = |threads, bytes| {
+            let (operation, synchronisation) = ("put".to_owned(), "flush".to_owned());
+            let of = rma_threads::Key { operation, synchronisation, threads, bytes };
+            rma_threads::Row { of, ways: ways(2e6, 1) }
+        };
+        let page = rma_threads(&RmaThreads { rounds: 1, rows: vec![row(16, 8), row(16, 512), row(1, 8)] });
+        let (by_size, by_threads) = page.split_once("With 8 B, by threads:").unwrap();
+        assert!(by_size.contains("With 16 threads, by size:") && !by_size.contains("| 1 |"), "{page}");
+        assert!(by_size.contains("| put | flush | 512 B | 2 000 | 3 000, x 1.50 |"), "{page}");
+        assert!(by_threads.find("| 1 |").unwrap() < by_threads.find("| 16 |").unwrap(), "{page}");
+        has_cells_for_names(&page);
+        let page = rma_threads(&RmaThreads { rounds: 1, rows: vec![row(1, 8), row(4, 8)] });
+        assert!(!page.contains("by size") && page.contains("by threads"), "{page}");
     }
 }

@@ -74,6 +74,19 @@ fn study(site: &mut Site) -> Result<()> {
         ensure!(has("times") && has("queues") && has("searches") && application["lost"] == 0, "{application}");
     }
     ensure!(applications.len() == 2, "hpcc or halo lacks: {}", study["left_out"]);
+    compared(&study["sizes"]["rows"], 11, 3)?;
+    compared(&study["rma_threads"]["rows"], 12, 3)?;
+    // LAMMPS is there where somebody has studied.
+    let programs = study["run_times"].as_array().context("no run times")?;
+    ensure!(programs.iter().any(|of| of["program"] == "hpcc"), "hpcc is not timed: {}", study["left_out"]);
+    compared(&study["run_times"], programs.len(), 5)
+}
+
+/// Checks that so many things were measured, each in so many ways: all but the build without events, which is not there.
+fn compared(rows: &serde_json::Value, count: usize, ways: usize) -> Result<()> {
+    let rows = rows.as_array().context("a part of the study lacks")?;
+    let is_whole = |row: &serde_json::Value| row["ways"].as_array().is_some_and(|of| of.len() == ways);
+    ensure!(rows.len() == count && rows.iter().all(is_whole), "not {count} rows of {ways} ways: {rows:?}");
     Ok(())
 }
 

@@ -26,7 +26,7 @@ pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Res
     if *device == Device::SoftRoce {
         bail!("the study runs on emulated adapters, or on an adapter of this machine: --device softhca");
     }
-    setup::ensure_for_bench(&device.to_string())?;
+    setup::ensure_for_study(&device.to_string())?;
     build::library(workspace)?;
     build::library_without_events(workspace)?;
     for folder in ["benches/mpi", "examples"] {

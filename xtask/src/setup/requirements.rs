@@ -21,6 +21,8 @@ pub(super) enum Need {
     VirtualMachine,
     /// What ibex is measured beside, and with.
     Bench,
+    /// What only the study runs.
+    Study,
     /// What only tests want.
     Test,
     /// Building Debian packages.
@@ -84,7 +86,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
     Proof::Header { header, module }
 }
 
-use Need::{Bench, Build, Device, OpenMpi, Package, Root, Test, VirtualMachine};
+use Need::{Bench, Build, Device, OpenMpi, Package, Root, Study, Test, VirtualMachine};
 use Proof::Program;
 
 /// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
@@ -209,6 +211,12 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         (Bench, "counts the instructions of a message"),
         Program(&["valgrind"]),
         ["valgrind", "valgrind", "valgrind", "valgrind", "valgrind"],
+    ),
+    thing(
+        "lammps",
+        (Study, "LAMMPS: an application that the study times"),
+        Program(&["lmp"]),
+        ["lammps-openmpi", "", "", "lammps", "lammps"],
     ),
     // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
     thing(

@@ -120,6 +120,14 @@ fn an_adapter_of_the_machine_needs_no_virtual_machine_and_building_no_tests() {
 }
 
 #[test]
+fn only_the_study_needs_lammps() {
+    let needs_it = |more: &[Need]| needed(Some(SOFT_ROCE), more).iter().any(|thing| thing.name == "lammps");
+    assert!(needs_it(&[Need::Study]));
+    assert!(!needs_it(&[Need::OpenMpi, Need::Device, Need::Bench, Need::Test, Need::Package, Need::Root]));
+    assert!(!packages_of_a_root().contains(&"lammps"));
+}
+
+#[test]
 fn each_thing_is_listed_once_and_says_what_it_is_for() {
     let mut seen = HashSet::new();
     for thing in REQUIREMENTS {

@@ -140,6 +140,7 @@ fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Resul
     for folder in ["hw-tests/mpi", "hw-tests/tools", "benches/mpi", "examples"] {
         build::programs(workspace, folder)?;
     }
+    build::preloaded_tools(workspace, "benches/tools")?;
     Ok(Surroundings {
         components: workspace.components(),
         programs: workspace.programs(),

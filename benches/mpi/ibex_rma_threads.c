@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// How many puts or gets a second several threads of rank 0 do in the memory of rank 1, as RMA-MT measures it.
+// Build: mpicc -O2 -pthread -o ibex_rma_threads ibex_rma_threads.c      Run: mpirun -n 2 ./ibex_rma_threads
+//
+// A round is WINDOW operations of each thread, and then they are complete:
+//     flush        when all threads have issued theirs, the first one calls MPI_Win_flush
+//     flush_all    the same with MPI_Win_flush_all
+//     all_flush    each thread calls MPI_Win_flush
+// Each thread has a place of its own in the window, which all its operations use. The window is over the program's own
+// memory: into one that MPI allocates, Open MPI copies through shared memory when both ranks are on one node, and the
+// transport would not be measured.
+//
+// Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, operations of all
+// threads a second, `spread` their interquartile range. Before, data is put, got back and compared.
+#include <getopt.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_THREADS = 64,
+    MOST_BYTES = 1 << 20,
+    WINDOW = 64, // operations of a thread in a round
+    MAX_LIST = 16,
+    MAX_SAMPLES = 100,
+    LEAST_SAMPLES = 5,
+    USAGE_EXIT = 2,
+};
+
+enum operation { PUT, GET, OPERATIONS };
+enum synchronisation { FLUSH, FLUSH_ALL, ALL_FLUSH, SYNCHRONISATIONS };
+static const char *const operations[OPERATIONS] = {"put", "get"};
+static const char *const synchronisations[SYNCHRONISATIONS] = {"flush", "flush_all", "all_flush"};
+
+// What the threads do at the moment; it changes while they wait for the next turn.
+static struct row {
+    enum operation operation;
+    enum synchronisation synchronisation;
+    int threads, bytes;
+    long rounds;
+} row;
+
+static struct {
+    int threads[MAX_LIST], sizes[MAX_LIST], thread_count, size_count;
+    double seconds_per_row;
+} options = {{1, 2, 4, 8, 16}, {8, 512, 8192, 65536}, 5, 4, 0.1};
+
+static int rank;
+static unsigned char *own, *memory; // of rank 0: a place for each thread; the window's, as large
+static MPI_Win window;
+static pthread_barrier_t turn, issued, complete;
+static bool is_over;
+
+static void must(int code, const char *call, int line) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    fprintf(stderr, "ibex_rma_threads:%d: rank %d: %.100s: %s\n", line, rank, call, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+#define MPI_OK(call) must((call), #call, __LINE__)
+
+static void *allocate(size_t bytes) {
+    void *allocated = NULL;
+    if (posix_memalign(&allocated, 4096, bytes) != 0) {
+        fprintf(stderr, "ibex_rma_threads: rank %d: no memory for %zu bytes\n", rank, bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    memset(allocated, 0, bytes);
+    return allocated;
+}
+
+// ---- what is timed --------------------------------------------------------------------------------------------------
+
+static void operate(int thread, enum operation operation) {
+    int bytes = row.bytes;
+    MPI_Aint place = (MPI_Aint)thread * bytes;
+    if (operation == PUT)
+        MPI_OK(MPI_Put(own + place, bytes, MPI_BYTE, 1, place, bytes, MPI_BYTE, window));
+    else
+        MPI_OK(MPI_Get(own + place, bytes, MPI_BYTE, 1, place, bytes, MPI_BYTE, window));
+}
+
+// All rounds of a row, by one of its threads.
+static void do_rounds(int thread) {
+    for (long i = 0; i < row.rounds; i++) {
+        for (int k = 0; k < WINDOW; k++)
+            operate(thread, row.operation);
+        if (row.synchronisation == ALL_FLUSH) {
+            MPI_OK(MPI_Win_flush(1, window));
+            continue;
+        }
+        pthread_barrier_wait(&issued);
+        if (thread == 0)
+            MPI_OK(row.synchronisation == FLUSH ? MPI_Win_flush(1, window) : MPI_Win_flush_all(window));
+        pthread_barrier_wait(&complete);
+    }
+}
+
+static void *work(void *argument) {
+    int thread = (int)(intptr_t)argument;
+    for (;;) {
+        pthread_barrier_wait(&turn);
+        if (is_over)
+            return NULL;
+        do_rounds(thread);
+        pthread_barrier_wait(&turn);
+    }
+}
+
+// Seconds of so many rounds. The calling thread is the first.
+static double timed(long rounds) {
+    row.rounds = rounds;
+    pthread_barrier_wait(&turn);
+    double start = MPI_Wtime();
+    do_rounds(0);
+    pthread_barrier_wait(&turn);
+    return MPI_Wtime() - start;
+}
+
+// ---- one row --------------------------------------------------------------------------------------------------------
+
+static unsigned char expected_byte(size_t i) {
+    return (unsigned char)(((uint32_t)i * 2654435761u >> 13) + (uint32_t)row.bytes * 3);
+}
+
+// What the row's operations move arrives, for each of its threads.
+static void check(void) {
+    size_t all = (size_t)row.threads * (size_t)row.bytes;
+    for (size_t i = 0; i < all; i++)
+        own[i] = expected_byte(i);
+    for (int thread = 0; thread < row.threads; thread++)
+        operate(thread, PUT);
+    MPI_OK(MPI_Win_flush(1, window));
+    memset(own, 0, all);
+    for (int thread = 0; thread < row.threads; thread++)
+        operate(thread, GET);
+    MPI_OK(MPI_Win_flush(1, window));
+    for (size_t i = 0; i < all; i++)
+        if (own[i] != expected_byte(i)) {
+            fprintf(stderr, "ibex_rma_threads: byte %zu of %zu: expected 0x%02x, got 0x%02x\n", i, all,
+                    expected_byte(i), own[i]);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double quantile(const double *sorted, int count, double at) {
+    double place = at * (count - 1);
+    int below = (int)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+}
+
+static void measure(void) {
+    double rates[MAX_SAMPLES], operations_of_round = (double)WINDOW * row.threads;
+    double of_sample = options.seconds_per_row / 20, each = 1e9; // of a round
+    long rounds = 1;
+    // Warm-up. A run may hold what only the first use of a size costs, or another process's time: the best counts.
+    for (int long_ones = 0; long_ones < 3;) {
+        double of_round = timed(rounds) / (double)rounds;
+        each = of_round < each ? of_round : each;
+        if (each * (double)rounds < of_sample)
+            rounds *= 2;
+        else
+            long_ones++;
+    }
+    int samples = 0;
+    double passed = 0;
+    while (samples < MAX_SAMPLES && (samples < LEAST_SAMPLES || passed < options.seconds_per_row)) {
+        double seconds = timed(rounds);
+        rates[samples++] = operations_of_round * (double)rounds / seconds;
+        passed += seconds;
+    }
+    qsort(rates, (size_t)samples, sizeof *rates, compare_doubles);
+    printf("{\"operation\":\"%s\",\"synchronisation\":\"%s\",\"threads\":%d,\"bytes\":%d,\"unit\":\"operations/s\","
+           "\"value\":%.6g,\"spread\":%.6g,\"samples\":%d,\"window\":%d,\"seconds\":%.3g}\n",
+           operations[row.operation], synchronisations[row.synchronisation], row.threads, row.bytes,
+           quantile(rates, samples, 0.5), quantile(rates, samples, 0.75) - quantile(rates, samples, 0.25), samples, WINDOW,
+           passed);
+    fflush(stdout);
+}
+
+// All rows with so many threads, which live as long.
+static void with_threads(int threads) {
+    pthread_t others[MOST_THREADS];
+    is_over = false;
+    pthread_barrier_init(&turn, NULL, (unsigned)threads);
+    pthread_barrier_init(&issued, NULL, (unsigned)threads);
+    pthread_barrier_init(&complete, NULL, (unsigned)threads);
+    for (int thread = 1; thread < threads; thread++)
+        if (pthread_create(&others[thread], NULL, work, (void *)(intptr_t)thread) != 0) {
+            fprintf(stderr, "ibex_rma_threads: there is no thread %d\n", thread);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+    row.threads = threads;
+    for (int i = 0; i < options.size_count; i++) {
+        row.bytes = options.sizes[i];
+        check();
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            for (int synchronisation = 0; synchronisation < SYNCHRONISATIONS; synchronisation++) {
+                row.operation = operation;
+                row.synchronisation = synchronisation;
+                measure();
+            }
+    }
+    is_over = true;
+    pthread_barrier_wait(&turn);
+    for (int thread = 1; thread < threads; thread++)
+        pthread_join(others[thread], NULL);
+    pthread_barrier_destroy(&turn);
+    pthread_barrier_destroy(&issued);
+    pthread_barrier_destroy(&complete);
+}
+
+// ---- options --------------------------------------------------------------------------------------------------------
+
+static void usage(FILE *to) {
+    fprintf(to,
+            "usage: mpirun -n 2 ibex_rma_threads [options]\n"
+            "  --threads LIST         up to %d (default: 1,2,4,8,16)\n"
+            "  --sizes LIST           bytes, up to %d (default: 8,512,8192,65536)\n"
+            "  --seconds-per-row S    time for the samples of one row (default: 0.1); slow rows take longer, as each has\n"
+            "                         at least %d samples\n"
+            "  --help\n",
+            MOST_THREADS, MOST_BYTES, LEAST_SAMPLES);
+}
+
+// Numbers from 1 to `most`; false when they are none, or too many.
+static bool parse_list(const char *text, long most, int *list, int *count) {
+    for (*count = 0; *count < MAX_LIST; text++) {
+        char *end;
+        long number = strtol(text, &end, 10);
+        if (end == text || number < 1 || number > most)
+            return false;
+        list[(*count)++] = (int)number;
+        text = end;
+        if (*text != ',')
+            return *text == '\0';
+    }
+    return false;
+}
+
+// Gives -1 to go on, else the exit status. Only rank 0 speaks.
+static int parse_options(int argc, char **argv) {
+    static const struct option known[] = {{"threads", required_argument, NULL, 't'},
+                                          {"sizes", required_argument, NULL, 's'},
+                                          {"seconds-per-row", required_argument, NULL, 'r'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
+    int option;
+    bool good = true;
+    opterr = rank == 0;
+    while (good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        char *end = NULL;
+        if (option == 'h') {
+            if (rank == 0)
+                usage(stdout);
+            return 0;
+        }
+        if (option == 't')
+            good = parse_list(optarg, MOST_THREADS, options.threads, &options.thread_count);
+        else if (option == 's')
+            good = parse_list(optarg, MOST_BYTES, options.sizes, &options.size_count);
+        else if (option == 'r')
+            good = (options.seconds_per_row = strtod(optarg, &end)) > 0 && options.seconds_per_row <= 3600 && !*end;
+        else
+            good = false;
+    }
+    if (good && optind == argc)
+        return -1;
+    if (rank == 0)
+        usage(stderr);
+    return USAGE_EXIT;
+}
+
+// ---- the run --------------------------------------------------------------------------------------------------------
+
+static int most(const int *list, int count) {
+    int most = 0;
+    for (int i = 0; i < count; i++)
+        most = list[i] > most ? list[i] : most;
+    return most;
+}
+
+static void measure_all(void) {
+    size_t bytes = (size_t)most(options.threads, options.thread_count) * (size_t)most(options.sizes, options.size_count);
+    own = allocate(bytes);
+    memory = allocate(bytes);
+    MPI_OK(MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    MPI_OK(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+    MPI_OK(MPI_Win_lock_all(0, window));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; rank == 0 && i < options.thread_count; i++)
+        with_threads(options.threads[i]);
+    // Rank 1 waits here.
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    MPI_OK(MPI_Win_unlock_all(window));
+    MPI_OK(MPI_Win_free(&window));
+    free(own);
+    free(memory);
+}
+
+int main(int argc, char **argv) {
+    int provided, ranks, status;
+    MPI_OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
+    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    MPI_OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
+    status = parse_options(argc, argv);
+    if (status < 0 && (ranks != 2 || provided < MPI_THREAD_MULTIPLE)) {
+        if (rank == 0)
+            fprintf(stderr, "ibex_rma_threads: needs exactly 2 ranks (there are %d) and MPI_THREAD_MULTIPLE\n", ranks);
+        status = USAGE_EXIT;
+    }
+    if (status < 0) {
+        measure_all();
+        status = 0;
+    }
+    MPI_Finalize();
+    return status;
+}
