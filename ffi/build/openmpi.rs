@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::installation::Installation;
-use crate::layout;
 use crate::refusal::fail;
+use crate::{layout, verbs};
 
 /// What a component uses of Open MPI, as bindgen's regular expressions.
 const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base_.*|mca_pml_base_(component|module)_t|ompi_(communicator|datatype|group|message|proc|request|status_public)_t|opal_(bitmap|class|convertor|datatype|mutex|object|proc|process_name|free_list_item)_t|ibex_.*";
@@ -28,7 +28,7 @@ pub(crate) fn bind() {
 }
 
 fn bindings(openmpi: &Installation) -> bindgen::Bindings {
-    bindgen::Builder::default()
+    verbs::builder()
         .header("openmpi/wrapper.h")
         .clang_args(openmpi.includes.iter().map(|directory| format!("-I{}", directory.display())))
         // Open MPI was configured with a compiler that may know this type where libclang does not (gcc 12, clang 14). None of
@@ -37,12 +37,7 @@ fn bindings(openmpi: &Installation) -> bindgen::Bindings {
         .allowlist_type(TYPES)
         .allowlist_function(FUNCTIONS)
         .allowlist_var(VARIABLES)
-        .prepend_enum_name(false)
         .derive_default(false)
-        .generate_comments(false)
-        .layout_tests(true)
-        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
-        .rust_edition(bindgen::RustEdition::Edition2024)
         .generate()
         .unwrap_or_else(|error| {
             fail(&format!(

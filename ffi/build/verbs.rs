@@ -9,6 +9,16 @@ use crate::refusal::fail;
 const BITS: &str = "ibv_(access_flags|qp_attr_mask|wc_flags|send_flags)";
 const VALUES: &str = "ibv_(qp_type|qp_state|wc_opcode|wr_opcode|wc_status)";
 
+/// What all bindings have in common.
+pub(crate) fn builder() -> bindgen::Builder {
+    bindgen::Builder::default()
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .layout_tests(true)
+        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
+        .rust_edition(bindgen::RustEdition::Edition2024)
+}
+
 pub(crate) fn bind() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let found = pkg_config::probe_library("libibverbs");
@@ -17,19 +27,14 @@ pub(crate) fn bind() {
         println!("cargo::rustc-link-lib=ibverbs");
     }
     let includes = found.map(|library| library.include_paths).unwrap_or_default();
-    bindgen::Builder::default()
+    builder()
         .header_contents("verbs.h", "#include <infiniband/verbs.h>")
         .clang_args(includes.iter().map(|directory| format!("-I{}", directory.display())))
         .allowlist_function("_?ibv_.*")
         .allowlist_type("ibv_.*")
         .bitfield_enum(BITS)
         .constified_enum_module(VALUES)
-        .prepend_enum_name(false)
         .derive_default(true)
-        .generate_comments(false)
-        .layout_tests(true)
-        .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
-        .rust_edition(bindgen::RustEdition::Edition2024)
         .generate()
         .unwrap_or_else(|error| {
             fail(&format!(

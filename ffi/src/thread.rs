@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cheap identifier of the current thread, for the delivery of events.
+//! A cheap identifier of the current thread, for the delivery of events and for who is inside of what one thread enters.
 //!
 //! Path: hot, one instruction on x86-64. Threads: any. Tests: below.
 

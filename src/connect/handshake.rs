@@ -142,12 +142,6 @@ impl Handshake {
         self.round_trip
     }
 
-    /// The instance of the peer's port.
-    #[must_use]
-    pub fn peer_instance(&self) -> u64 {
-        self.peer_instance
-    }
-
     /// The hello to send now. `me` is the port's own identity.
     #[must_use]
     pub fn hello(&self, me: &Identity) -> Hello {

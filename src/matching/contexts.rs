@@ -35,7 +35,7 @@ pub struct Contexts<C, M> {
     communicators: Vec<Option<C>>,
     extended: BTreeMap<u32, C>,
     /// Of each context in order of arrival, so that a communicator is added at the same cost whatever waits for others.
-    kept: BTreeMap<u32, Vec<M>>,
+    pub(super) kept: BTreeMap<u32, Vec<M>>,
 }
 
 impl<C, M> Default for Contexts<C, M> {
@@ -76,16 +76,6 @@ impl<C, M> Contexts<C, M> {
         self.extended.get(&context)
     }
 
-    /// The same, to be changed.
-    #[must_use]
-    #[inline]
-    pub fn get_mut(&mut self, context: u32) -> Option<&mut C> {
-        match self.communicators.get_mut(context as usize) {
-            Some(one) => one.as_mut(),
-            None => self.extended.get_mut(&context),
-        }
-    }
-
     /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before
     /// anything else.
     ///
@@ -123,18 +113,5 @@ impl<C, M> Contexts<C, M> {
     pub fn keep(&mut self, context: u32, message: M) {
         debug_assert!(self.get(context).is_none(), "context {context} has a communicator");
         self.kept.entry(context).or_default().push(message);
-    }
-
-    /// How many messages are kept: the caller bounds them.
-    #[must_use]
-    pub fn kept(&self) -> usize {
-        self.kept.values().map(Vec::len).sum()
-    }
-
-    /// The communicators that were not removed, with their contexts.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &C)> {
-        let small = self.communicators.iter().enumerate();
-        let extended = self.extended.iter().map(|(context, one)| (*context, one));
-        small.filter_map(|(context, one)| Some((context as u32, one.as_ref()?))).chain(extended)
     }
 }

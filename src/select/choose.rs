@@ -260,12 +260,6 @@ impl Selection {
         self.considered.iter().filter_map(|port| port.chosen.as_ref())
     }
 
-    /// Whether there is nothing to use.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.chosen().next().is_none()
-    }
-
     /// What to tell when there is nothing to use: every port with its reason, and what to do.
     #[must_use]
     pub fn no_port_message(&self) -> String {

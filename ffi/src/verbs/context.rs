@@ -39,7 +39,6 @@ const MOST_GIDS: usize = 4096;
 #[derive(Debug)]
 pub struct Context {
     raw: NonNull<sys::ibv_context>,
-    name: String,
     sysfs: String,
 }
 
@@ -143,7 +142,7 @@ impl Context {
             // SAFETY: an entry of the list, which is freed below.
             .find(|&device| unsafe { device_name(device) } == name)
             // SAFETY: an entry of the list, which is freed below.
-            .map(|device| unsafe { Self::open_device(device, name) });
+            .map(|device| unsafe { Self::open_device(device) });
         // SAFETY: `list` came from ibv_get_device_list and is freed once; opened devices stay usable.
         unsafe { sys::ibv_free_device_list(list) };
         opened.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::ENODEV))).map(Arc::new)
@@ -151,12 +150,12 @@ impl Context {
 
     /// # Safety
     /// `device` is an entry of a live device list.
-    unsafe fn open_device(device: *mut sys::ibv_device, name: &str) -> io::Result<Context> {
+    unsafe fn open_device(device: *mut sys::ibv_device) -> io::Result<Context> {
         // SAFETY: the caller says that `device` is an entry of a live list.
         let raw = NonNull::new(unsafe { sys::ibv_open_device(device) }).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: ibdev_path is a NUL-terminated array inside the live device.
         let sysfs = unsafe { CStr::from_ptr((&raw const (*device).ibdev_path).cast()) };
-        let context = Context { raw, name: name.to_owned(), sysfs: sysfs.to_string_lossy().into_owned() };
+        let context = Context { raw, sysfs: sysfs.to_string_lossy().into_owned() };
         // SAFETY: the context is open; async_fd is a descriptor it owns.
         let descriptor = unsafe { (*raw.as_ptr()).async_fd };
         // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory; here and below.
@@ -164,12 +163,6 @@ impl Context {
         // SAFETY: F_SETFL on an open descriptor touches no memory.
         let is_set = flags != -1 && unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) } != -1;
         if is_set { Ok(context) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// The device's name, as `rxe0` or `mlx5_0`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// The device's folder in sysfs, as `/sys/class/infiniband/rxe0`.

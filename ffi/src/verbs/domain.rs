@@ -172,7 +172,7 @@ impl Drop for MemoryRegion {
 ///
 /// ```
 /// let span = ibex_ffi::verbs::LocalSpan::EMPTY;
-/// assert!(span.is_empty());
+/// assert_eq!(span.len(), 0);
 /// ```
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -201,20 +201,9 @@ impl LocalSpan {
 
     /// Its length in bytes.
     #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub const fn len(&self) -> u32 {
         self.0.length
-    }
-
-    /// Whether it has no bytes.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.length == 0
-    }
-
-    /// The key of its registration.
-    #[must_use]
-    pub const fn lkey(&self) -> u32 {
-        self.0.lkey
     }
 
     /// Its first `len` bytes; the whole where it is shorter.

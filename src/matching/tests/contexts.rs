@@ -14,8 +14,7 @@ fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_
     assert_eq!(contexts.get(3), None);
     assert_eq!((contexts.remove(3), contexts.remove(999)), (None, None));
     contexts.add(3, "second").unwrap();
-    *contexts.get_mut(3).unwrap() = "changed";
-    assert_eq!(contexts.iter().collect::<Vec<_>>(), [(3, &"changed")]);
+    assert_eq!(contexts.get(3), Some(&"second"));
 }
 
 #[test]
@@ -46,9 +45,7 @@ fn a_communicator_without_a_parent_has_a_large_context_beside_the_small_ones() {
         [contexts.get(0), contexts.get(first), contexts.get(last)],
         [Some(&"small"), Some(&"first"), Some(&"last")]
     );
-    *contexts.get_mut(first).unwrap() = "changed";
-    assert_eq!(contexts.iter().map(|(context, _)| context).collect::<Vec<_>>(), [0, first, last]);
-    assert_eq!([contexts.remove(first), contexts.remove(first)], [Some("changed"), None]);
+    assert_eq!([contexts.remove(first), contexts.remove(first)], [Some("first"), None]);
     assert_eq!(contexts.get(first), None);
     // Between them, and beyond what a header can say.
     for context in [Of::LIMIT, first - 1, last + 1] {
@@ -63,9 +60,8 @@ fn what_arrives_for_an_unknown_context_is_handed_over_in_order_when_it_is_added(
         contexts.keep(context, message);
     }
     assert_eq!(contexts.add(5, ()).unwrap(), [1, 3]);
-    assert_eq!(contexts.kept(), 2);
     contexts.remove(5);
     assert_eq!(contexts.add(5, ()).unwrap(), [0; 0]);
     assert_eq!(contexts.add(6, ()).unwrap(), [2]);
-    assert_eq!(contexts.kept(), 1);
+    assert_eq!(contexts.kept.into_keys().collect::<Vec<_>>(), [u32::MAX]);
 }
