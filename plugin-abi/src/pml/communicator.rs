@@ -398,6 +398,7 @@ impl Communicator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::connect::Random;
     use engine::matching::{ANY_SOURCE, ANY_TAG};
     use engine::transport::EndpointId;
 
@@ -539,22 +540,13 @@ mod tests {
         assert!(!unsafe { comm.cancel(name, request(3)) });
     }
 
-    /// Numbers that are the same in every run.
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) as usize % bound
-        }
-    }
-
     #[test]
     fn a_receive_that_was_matched_at_once_cancels_no_other_whatever_its_request_was_before() {
         const REQUESTS: usize = 6;
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
         for seed in 0..300 {
-            let mut random = Random(seed);
+            let mut random = Random::new(seed);
+            let mut below = |limit: usize| random.below(limit as u64) as usize;
             let comms = [communicator(), communicator()];
             // Of each communicator what waits, in order; of each request its communicator, and its name, which is left
             // as it was when the receive is matched at once.
@@ -562,8 +554,8 @@ mod tests {
             let mut of = [0; REQUESTS];
             let mut names = [0; REQUESTS];
             for _ in 0..200 {
-                let (at, one) = (random.below(2), random.below(REQUESTS));
-                match random.below(4) {
+                let (at, one) = (below(2), below(REQUESTS));
+                match below(4) {
                     0 if waiting.iter().all(|requests| !requests.contains(&one)) => {
                         of[one] = at;
                         names[one] = post(&comms[at], any, one + 1);

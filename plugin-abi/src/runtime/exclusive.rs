@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ibex_ffi::thread::number;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
@@ -27,7 +28,7 @@ pub(crate) struct Exclusive<T> {
     /// Single-threaded: `FREE` or `ENTERED`. Otherwise `LOCKED`, for good.
     gate: Cell<u8>,
     lock: RawMutex,
-    /// The thread that has the lock, as [`thread`] names it; 0: none.
+    /// The thread that has the lock, as [`number`] names it; 0: none.
     owner: AtomicUsize,
 }
 
@@ -93,7 +94,7 @@ impl<T> Exclusive<T> {
     #[inline(never)]
     fn pass_locked(&self, wait: bool) -> bool {
         // Relaxed: only this thread ever stores its own name, so it reads its own store or somebody else's.
-        if self.gate.get() == ENTERED || self.owner.load(Ordering::Relaxed) == thread() {
+        if self.gate.get() == ENTERED || self.owner.load(Ordering::Relaxed) == number() {
             return false;
         }
         if wait {
@@ -101,7 +102,7 @@ impl<T> Exclusive<T> {
         } else if !self.lock.try_lock() {
             return false;
         }
-        self.owner.store(thread(), Ordering::Relaxed);
+        self.owner.store(number(), Ordering::Relaxed);
         true
     }
 
@@ -140,12 +141,6 @@ impl<T> DerefMut for Entered<'_, T> {
         // SAFETY: an `Entered` exists once at a time (the gate, or the lock), and this one is borrowed mutably.
         unsafe { &mut *self.exclusive.value.get() }
     }
-}
-
-/// A number that no other living thread has, and that is not 0: the address of a thread-local.
-fn thread() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 #[cfg(test)]
