@@ -30,6 +30,9 @@ mod free;
 mod instance;
 mod interest_mask;
 mod matching_table;
+#[cfg(all(test, loom))]
+#[path = "tests/models.rs"]
+mod models;
 mod page;
 mod port_source;
 mod quiescence;
@@ -42,7 +45,7 @@ mod source;
 mod source_info;
 mod sync;
 mod table;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod thread;
 mod tracked_clocks;

@@ -4,107 +4,84 @@
 //! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with
 //! nobody registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
 
-#[cfg(not(loom))]
 mod buffers;
-#[cfg(not(loom))]
 mod clock_correlation;
-#[cfg(not(loom))]
 mod direct;
-#[cfg(not(loom))]
 mod flush;
-#[cfg(not(loom))]
 mod free;
-#[cfg(not(loom))]
 mod held_up;
-#[cfg(loom)]
-mod models;
-#[cfg(not(loom))]
 mod order;
-#[cfg(not(loom))]
 mod ports;
-#[cfg(not(loom))]
 mod raise;
-#[cfg(not(loom))]
 mod registrations;
-#[cfg(not(loom))]
 mod reorder_buffer;
-#[cfg(not(loom))]
 mod sources;
-#[cfg(not(loom))]
 mod table;
-#[cfg(not(loom))]
 mod threads;
-#[cfg(not(loom))]
 mod unwrap;
 
-#[cfg(not(loom))]
-pub(super) use harness::*;
+use crate::events::deliver::deliver_counted;
+use crate::events::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-#[cfg(not(loom))]
-mod harness {
-    use crate::events::deliver::deliver_counted;
-    use crate::events::*;
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+static ALONE: Mutex<()> = Mutex::new(());
 
-    static ALONE: Mutex<()> = Mutex::new(());
+/// This test has the engine for itself; nobody is registered.
+pub(super) fn alone() -> MutexGuard<'static, ()> {
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for left in all() {
+        let _ = free(&left, Safety::ThreadSafe, None);
+    }
+    deliver(usize::MAX, Safety::ThreadSafe);
+    guard
+}
 
-    /// This test has the engine for itself; nobody is registered.
-    pub(in crate::events) fn alone() -> MutexGuard<'static, ()> {
-        let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        for left in all() {
-            let _ = free(&left, Safety::ThreadSafe, None);
-        }
-        deliver(usize::MAX, Safety::ThreadSafe);
-        guard
+/// What a callback has seen.
+#[derive(Clone, Default)]
+pub(super) struct Seen(Arc<Mutex<Vec<EventInstance>>>);
+
+impl Seen {
+    pub(super) fn callback(&self) -> Callback {
+        let seen = self.clone();
+        Arc::new(move |instance: &EventInstance, _: &Registration, _| seen.lock().push(*instance))
     }
 
-    /// What a callback has seen.
-    #[derive(Clone, Default)]
-    pub(in crate::events) struct Seen(Arc<Mutex<Vec<EventInstance>>>);
-
-    impl Seen {
-        pub(in crate::events) fn callback(&self) -> Callback {
-            let seen = self.clone();
-            Arc::new(move |instance: &EventInstance, _: &Registration, _| seen.lock().push(*instance))
-        }
-
-        pub(in crate::events) fn lock(&self) -> MutexGuard<'_, Vec<EventInstance>> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
-
-        /// The first element of each, which the tests number.
-        pub(in crate::events) fn numbers(&self) -> Vec<u64> {
-            self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
-        }
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<EventInstance>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises a numbered event.
-    pub(in crate::events) fn raise_number(number: u32) {
-        raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
+    /// The first element of each, which the tests number.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
     }
+}
 
-    /// Stages an event of a port's that its adapter has stamped.
-    pub(in crate::events) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnOnce() -> P) {
-        let mut group = EventGroup::new(interest());
-        group.add(make);
-        group.stage_seen(port, raw, Safety::MpiRestricted);
-    }
+/// Raises a numbered event.
+pub(super) fn raise_number(number: u32) {
+    raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
+}
 
-    pub(in crate::events) const NUMBERED: TypeId = DeviceAsync::TYPE;
+/// Stages an event of a port's that its adapter has stamped.
+pub(super) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnOnce() -> P) {
+    let mut group = EventGroup::new(interest());
+    group.add(make);
+    group.stage_seen(port, raw, Safety::MpiRestricted);
+}
 
-    /// A registration for numbered events whose thread-safe callback is what is given.
-    pub(in crate::events) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
-        let registration = register(NUMBERED, options);
-        set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
-        registration
-    }
+pub(super) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
-    pub(in crate::events) fn buffered(room: usize) -> Options {
-        Options { buffered: true, room, ..Options::default() }
-    }
+/// A registration for numbered events whose thread-safe callback is what is given.
+pub(super) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
+    let registration = register(NUMBERED, options);
+    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+    registration
+}
 
-    /// Delivers all there is.
-    pub(in crate::events) fn deliver_all() -> usize {
-        deliver_counted(usize::MAX, Safety::MpiRestricted)
-    }
+pub(super) fn buffered(room: usize) -> Options {
+    Options { buffered: true, room, ..Options::default() }
+}
+
+/// Delivers all there is.
+pub(super) fn deliver_all() -> usize {
+    deliver_counted(usize::MAX, Safety::MpiRestricted)
 }
