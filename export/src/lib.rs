@@ -2,7 +2,8 @@
 //! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
 //! rules and their source: `otf2/`, `perfetto/`, `paraver.rs`, and `tables/` for CSV and Parquet. Shared parts:
 //! `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names the
-//! phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads.
+//! phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads, `regions.rs`
+//! nests calls of MPI and searches in them, `functions.rs` knows the calls apart.
 //! docs/exports.md is for users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats,
 //! in tests/.
 
@@ -11,6 +12,7 @@
 mod counters;
 mod error;
 mod file;
+mod functions;
 mod lanes;
 mod life;
 mod names;
@@ -18,6 +20,7 @@ mod otf2;
 mod paraver;
 mod peers;
 mod perfetto;
+mod regions;
 mod tables;
 mod threads;
 mod walk;

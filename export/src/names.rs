@@ -3,7 +3,7 @@
 //!
 //! Called by the formats. Path: each message. Threads: plain data. Tests: at the end of the file.
 
-use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Reason};
+use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Queue, Reason};
 
 pub(crate) fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
@@ -79,6 +79,21 @@ pub(crate) fn operation(kind: OperationKind) -> &'static str {
         OperationKind::Put => "put",
         OperationKind::Get => "get",
         OperationKind::Atomic => "atomic",
+    }
+}
+
+pub(crate) fn queue(queue: Queue) -> &'static str {
+    match queue {
+        Queue::Posted => "posted",
+        Queue::Unexpected => "unexpected",
+    }
+}
+
+/// What formats call the search of a queue.
+pub(crate) fn search(queue: Queue) -> &'static str {
+    match queue {
+        Queue::Posted => "search posted queue",
+        Queue::Unexpected => "search unexpected queue",
     }
 }
 

@@ -200,8 +200,10 @@ pub(crate) fn first(job: &Job) -> i64 {
         let source = Source::new(job, kind);
         (0..source.count as u32).map(move |place| kind.first(job, place)).filter(|time| *time != i64::MIN)
     });
-    let span = job.span.map(|(first, _)| first.nanoseconds());
-    others.chain(messages).chain(span).min().unwrap_or(0)
+    let calls = job.calls.iter().map(|call| call.begun).chain(job.searches.iter().map(|search| search.begun));
+    let rest = calls.chain(job.pauses.iter().map(|pause| pause.from)).chain(job.span.map(|(first, _)| first));
+    let rest = rest.map(ibex_messages::Time::nanoseconds);
+    others.chain(messages).chain(rest).min().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ibex_export::{Format, export};
-use ibex_messages::{Communicator, Job, Time};
+use ibex_messages::{Call, Communicator, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
 /// What `otf2-print` says of an archive.
@@ -61,7 +61,8 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     assert_eq!(records["ENTER"].0, records["LEAVE"].0);
     // Four phases of a send; of a receive as many as it has moments, less one.
     let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
-    assert_eq!(records["ENTER"].0, job.messages.iter().map(moments).sum::<usize>());
+    let phases = job.messages.iter().map(moments).sum::<usize>();
+    assert_eq!(records["ENTER"].0, phases + job.calls.len(), "and a call for each side");
     assert!(text.contains("MPI_COMM_WORLD") || text.contains("\"MPI_COMM_WORLD\""));
 }
 
@@ -73,11 +74,100 @@ fn otf2s_python_module_matches_each_send_with_its_receive() {
     export(&job, Format::Otf2, &out).expect("written");
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
     let phases: usize = job.messages.iter().map(|message| message.moments().count() - 2).sum();
-    let numbers = [2000, bytes, phases as u64].map(|number| number.to_string());
-    let [messages, bytes, phases] = &numbers;
+    let numbers = [2000, bytes, phases as u64, job.calls.len() as u64].map(|number| number.to_string());
+    let [messages, bytes, phases, calls] = &numbers;
     let anchor = out.join("traces.otf2");
     let anchor = anchor.to_str().expect("UTF-8");
-    readers::debian_python("read_otf2.py", "otf2", "python3-otf2", &[anchor, messages, bytes, phases]);
+    readers::debian_python("read_otf2.py", "otf2", "python3-otf2", &[anchor, messages, bytes, phases, calls]);
+}
+
+#[test]
+fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_told() {
+    let scratch = Scratch::new("calls");
+    let mut job = Job::synthetic(2, 200, 8);
+    let first = job.span.expect("made").0.nanoseconds();
+    let at = |time: i64| Time::new(first + time);
+    job.functions = ["MPI_Recv", "MPI_Barrier", "MPI_Win_fence"].map(str::to_owned).to_vec();
+    let call = |rank, function, begun, ended: Option<i64>| Call {
+        rank,
+        thread: 0,
+        function,
+        begun: at(begun),
+        ended: ended.map(at),
+    };
+    job.calls = vec![
+        call(0, 0, 1000, Some(5000)),
+        call(0, 1, 5000, Some(7000)),
+        call(0, u32::MAX, 7100, Some(7200)),
+        call(1, 2, 2000, None),
+    ];
+    let search = |queue, tag, length, begun, ended| Search {
+        rank: 0,
+        thread: 0,
+        queue,
+        peer: -1,
+        tag,
+        length,
+        begun: at(begun),
+        ended: at(ended),
+    };
+    // The clock of the second has it end after its call.
+    job.searches =
+        vec![search(Queue::Unexpected, -1, Some(3), 1100, 1900), search(Queue::Posted, -17, None, 4000, 5100)];
+    job.pauses =
+        vec![Pause { rank: 1, from: at(100), to: Some(at(1500)) }, Pause { rank: 0, from: at(8000), to: None }];
+    let out = scratch.path("archive");
+    export(&job, Format::Otf2, &out).expect("written");
+    let text = printed(&out, &["--warnings-as-errors", "--show-all"]);
+    let regions: Vec<&str> = text.lines().filter(|line| line.starts_with("REGION ")).collect();
+    for (name, role) in [
+        ("MPI_Recv", "POINT2POINT"),
+        ("MPI_Barrier", "BARRIER"),
+        ("MPI_Win_fence", "RMA"),
+        ("MPI call", "FUNCTION"),
+        ("search posted queue", "ARTIFICIAL"),
+    ] {
+        let of_name: Vec<_> = regions.iter().filter(|line| line.contains(&format!("\"{name}\""))).collect();
+        assert!(of_name.len() == 1 && of_name[0].contains(role) && of_name[0].contains("MPI"), "{name}: {regions:#?}");
+    }
+    // Location 0 is rank 0's thread, 1 rank 1's.
+    let events = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (kind, location) = (words.next()?, words.next()?.parse::<u32>().ok()?);
+        let time = words.next()?.parse::<i64>().ok()?;
+        let is_known = matches!(kind, "ENTER" | "LEAVE" | "MEASUREMENT_ON_OFF") && location < 2;
+        let what = line.split('"').nth(1).or_else(|| line.split("Mode: ").nth(1)?.split_whitespace().next());
+        is_known.then(|| (location, time, kind, what.unwrap_or_default().to_owned()))
+    });
+    let of = |location: u32| {
+        events.clone().filter(move |event| event.0 == location).map(|event| (event.1, event.2, event.3))
+    };
+    let last = job.span.expect("made").1.nanoseconds() - first;
+    let wanted = [
+        (1000, "ENTER", "MPI_Recv"),
+        (1100, "ENTER", "search unexpected queue"),
+        (1900, "LEAVE", "search unexpected queue"),
+        (4000, "ENTER", "search posted queue"),
+        (5000, "LEAVE", "search posted queue"),
+        (5000, "LEAVE", "MPI_Recv"),
+        (5000, "ENTER", "MPI_Barrier"),
+        (7000, "LEAVE", "MPI_Barrier"),
+        (7100, "ENTER", "MPI call"),
+        (7200, "LEAVE", "MPI call"),
+        (8000, "MEASUREMENT_ON_OFF", "OFF"),
+        (last, "MEASUREMENT_ON_OFF", "ON"),
+    ];
+    assert_eq!(of(0).collect::<Vec<_>>(), wanted.map(|(time, kind, what)| (time, kind, what.to_owned())));
+    let wanted = [
+        (100, "MEASUREMENT_ON_OFF", "OFF"),
+        (1500, "MEASUREMENT_ON_OFF", "ON"),
+        (2000, "ENTER", "MPI_Win_fence"),
+        (last, "LEAVE", "MPI_Win_fence"),
+    ];
+    assert_eq!(of(1).collect::<Vec<_>>(), wanted.map(|(time, kind, what)| (time, kind, what.to_owned())));
+    for attribute in ["\"ibex peer\"", "\"ibex tag\"", "\"ibex queue length\""] {
+        assert!(text.matches(attribute).count() > 1, "{attribute} is defined and used");
+    }
 }
 
 #[test]

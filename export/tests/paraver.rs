@@ -10,13 +10,15 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Incident, IncidentKind, Job};
+use ibex_messages::{Call, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
 /// What the checker found in a trace that keeps the rules.
 #[derive(Default)]
 struct Found {
     states: usize,
+    /// Those of them that are states of threads and not of lanes.
+    of_threads: usize,
     events: HashMap<u64, usize>,
     communications: usize,
     bytes: u64,
@@ -115,6 +117,7 @@ fn check(folder: &Path, name: &str) -> Found {
                 *until = record[6];
                 states.insert(record[7]);
                 found.states += 1;
+                found.of_threads += usize::from(record[7] < 20);
                 found.in_states += record[6] - time;
             }
             2 => {
@@ -193,9 +196,96 @@ fn a_trace_keeps_the_rules_and_has_every_message() {
     let found = check(&scratch.path(""), "job");
     assert_eq!(found.communications, 4000);
     assert_eq!(found.bytes, job.messages.iter().map(|message| message.bytes).sum::<u64>());
-    assert_eq!(found.states, job.messages.iter().map(|message| message.moments().count() - 2).sum::<usize>());
+    let phases = job.messages.iter().map(|message| message.moments().count() - 2).sum::<usize>();
+    assert_eq!(found.states - found.of_threads, phases);
+    assert_eq!(found.events[&50_000_001], 2 * job.calls.len(), "each call begins and ends");
     assert_eq!(found.events[&77_000_001], 4000, "the protocol of each");
     assert_eq!(found.events[&77_000_002], 1);
+}
+
+/// A job with calls in two threads of rank 0 and one of rank 1, and nothing else but its messages.
+fn with_calls() -> Job {
+    let mut job = Job::synthetic(2, 100, 8);
+    let first = job.span.expect("made").0.nanoseconds();
+    let at = |time: i64| Time::new(first + time);
+    job.ranks[0].threads = vec![(0, String::new()), (4, String::new())];
+    job.functions = ["MPI_Recv", "MPI_Barrier", "MPI_Win_flush", "MPI_Waitall"].map(str::to_owned).to_vec();
+    let call = |rank, thread, function, begun, ended: Option<i64>| Call {
+        rank,
+        thread,
+        function,
+        begun: at(begun),
+        ended: ended.map(at),
+    };
+    job.calls = vec![
+        call(0, 0, 0, 1000, Some(5000)),
+        call(0, 4, 1, 2000, Some(2500)),
+        call(0, 0, 1, 5000, Some(7000)),
+        call(0, 4, 3, 3000, Some(3100)),
+        // Its end is lost.
+        call(0, 0, 2, 7500, Some(7500)),
+        call(1, 0, 2, 2000, None),
+    ];
+    let (begun, ended) = (at(1100), at(1200));
+    job.searches =
+        vec![Search { rank: 0, thread: 0, queue: Queue::Unexpected, peer: 1, tag: 2, length: None, begun, ended }];
+    job.pauses = vec![Pause { rank: 0, from: at(6500), to: Some(at(9000)) }];
+    job
+}
+
+#[test]
+fn calls_are_states_of_their_threads_and_events_as_extrae_writes_them() {
+    let scratch = Scratch::new("paraver-calls");
+    let job = with_calls();
+    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
+    let found = check(&scratch.path(""), "job");
+    let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
+    let last = job.span.expect("made").1.nanoseconds() - job.span.expect("made").0.nanoseconds();
+    let is_of_call = |line: &&str| {
+        let words: Vec<&str> = line.split(':').collect();
+        let kind = words[6].parse::<u32>().unwrap_or(0);
+        (words[0] == "1" && words[7].parse::<u32>().is_ok_and(|state| state < 20))
+            || (words[0] == "2" && (kind / 1_000_000 == 50 || kind == 77_000_004))
+    };
+    let records: Vec<&str> = text.lines().skip(2).filter(is_of_call).collect();
+    // Its processor, application, task and thread; then time, or begin and end, and what.
+    let wanted = [
+        "1:1:1:1:1:0:1000:1".to_owned(),
+        "1:2:1:2:1:0:2000:1".to_owned(),
+        "1:1:1:1:1:1000:5000:3".to_owned(),
+        "2:1:1:1:1:1000:50000001:2".to_owned(),
+        "2:1:1:1:1:1100:77000004:2".to_owned(),
+        "2:1:1:1:1:1200:77000004:0".to_owned(),
+        "1:1:1:1:2:2000:2500:5".to_owned(),
+        format!("1:2:1:2:1:2000:{last}:15"),
+        "2:1:1:1:2:2000:50000002:8".to_owned(),
+        "2:2:1:2:1:2000:50000004:1002".to_owned(),
+        "1:1:1:1:2:2500:3000:1".to_owned(),
+        "2:1:1:1:2:2500:50000002:0".to_owned(),
+        "1:1:1:1:2:3000:3100:8".to_owned(),
+        "2:1:1:1:2:3000:50000001:6".to_owned(),
+        "1:1:1:1:2:3100:6500:1".to_owned(),
+        "2:1:1:1:2:3100:50000001:0".to_owned(),
+        "1:1:1:1:1:5000:7000:5".to_owned(),
+        "2:1:1:1:1:5000:50000001:0".to_owned(),
+        "2:1:1:1:1:5000:50000002:8".to_owned(),
+        "1:1:1:1:2:6500:9000:14".to_owned(),
+        "1:1:1:1:1:7000:9000:14".to_owned(),
+        "2:1:1:1:1:7000:50000002:0".to_owned(),
+        format!("2:2:1:2:1:{last}:50000004:0"),
+    ];
+    assert_eq!(records, wanted);
+    assert_eq!(found.of_threads, 11);
+    let labels = std::fs::read_to_string(scratch.path("job.pcf")).expect("a file");
+    for line in [
+        "1    Running",
+        "14    Tracing Disabled",
+        "8      MPI_Barrier",
+        "1002      MPI_Win_flush",
+        "0      Outside MPI",
+    ] {
+        assert!(labels.lines().any(|label| label == line), "{line}: {labels}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod readers;
 mod scratch;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Incident, IncidentKind, Job};
+use ibex_messages::{Call, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
 /// A number of 7 bits a byte, and what is after it.
@@ -41,6 +41,11 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
     let time = job.messages[500].moments().min().expect("a moment");
     let kind = IncidentKind::QueuedBegin;
     job.incidents.push(Incident { rank: 1, time, kind, peer: Some(0), port: Some(1), value: 9 });
+    let call = job.calls[7];
+    let (ended, length) = (Time::new(call.begun.nanoseconds() + 10), Some(5));
+    let Call { rank, thread, begun, .. } = call;
+    job.searches.push(Search { rank, thread, queue: Queue::Posted, peer: -1, tag: 3, length, begun, ended });
+    job.pauses.push(Pause { rank: 3, from: time, to: Some(Time::new(time.nanoseconds() + 1000)) });
     let out = scratch.path("job.pftrace");
     export(&job, Format::Perfetto, &out).expect("written");
 
@@ -52,10 +57,12 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
     let (events, tracks) = (count(11), count(60));
     // Both sides of a message: each phase, and what holds them, begin and end.
     let slices: usize = job.messages.iter().map(|message| message.moments().count() * 2).sum();
+    let slices = slices + 2 * (job.calls.len() + job.searches.len() + job.pauses.len());
     assert!(events > slices, "{events} events, {slices} of slices");
     assert!(tracks >= 4 * (1 + 4 + 1 + 1 + 2 + 2), "{tracks}");
 
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
-    let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), (slices / 2).to_string().into()];
+    let (slices, calls) = ((slices / 2).to_string(), job.calls.len().to_string());
+    let read = [out.into_os_string(), "2000".into(), bytes.to_string().into(), slices.into(), calls.into()];
     readers::python("read_perfetto.py", "perfetto.protos.perfetto.trace.perfetto_trace_pb2", &read);
 }

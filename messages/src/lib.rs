@@ -16,7 +16,7 @@ mod waits;
 
 pub use model::{
     Call, Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Pause, Port,
-    Protocol, Rank, Reason, ReceiveSide, SendSide, Wait, WaitKind,
+    Protocol, Queue, Rank, Reason, ReceiveSide, Search, SendSide, Wait, WaitKind,
 };
 pub use time::Time;
 pub use waits::ProcessWait;

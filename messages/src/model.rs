@@ -25,6 +25,8 @@ pub struct Job {
     pub calls: Vec<Call>,
     /// The names of the functions that were called: `MPI_Wait`.
     pub functions: Vec<String>,
+    /// Searches of the matching queues, by rank; none if they are not recorded.
+    pub searches: Vec<Search>,
     /// Times in which processes recorded nothing, by rank.
     pub pauses: Vec<Pause>,
     /// Puts, gets and atomic operations, ordered by their begins.
@@ -64,7 +66,8 @@ pub struct Rank {
     pub has_calls: bool,
 }
 
-/// An MPI call in which a process could wait for others; of nested calls, the outermost. Those of a thread do not overlap.
+/// An MPI call in which a process could wait for others; of nested calls, the outermost. Those of a thread do not
+/// overlap in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// Whose.
@@ -77,6 +80,37 @@ pub struct Call {
     pub begun: Time,
     /// It returns; `None` if it had not when the trace ended.
     pub ended: Option<Time>,
+}
+
+/// A queue of the matching.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Queue {
+    /// Receives whose messages have not come.
+    Posted,
+    /// Messages whose receives have not been called.
+    Unexpected,
+}
+
+/// A search of a queue: of the posted receives for a message, or of the unexpected messages for a receive or a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// Whose.
+    pub rank: u32,
+    /// The thread that searches.
+    pub thread: u32,
+    /// Where.
+    pub queue: Queue,
+    /// The message's sender, or that which the receive asks for, a rank in the communicator; negative: any.
+    pub peer: i32,
+    /// Its tag; -1: any.
+    pub tag: i32,
+    /// How long the queue is.
+    pub length: Option<u32>,
+    /// It begins.
+    pub begun: Time,
+    /// It ends.
+    pub ended: Time,
 }
 
 /// A time in which a process recorded nothing but communicators and the ends of calls, because its program wanted that

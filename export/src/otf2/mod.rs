@@ -7,7 +7,8 @@
 //! the one group of MPI's locations; times count from the clock's first tick.
 //!
 //! What has what: a host is a node of the system tree, a rank a process on it, a thread a location with the message events
-//! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`) and the counters as metrics; each lane of a thread is a
+//! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`), the calls of MPI and the searches in them as regions,
+//! and the counters as metrics; each lane of a thread is a
 //! location of its own with the phases as regions. Path: pending. Threads: one. Memory: a quarter of a MiB for each
 //! location, in the library. Tests: tests/otf2.rs.
 
@@ -17,16 +18,18 @@ mod library;
 use std::collections::HashMap;
 use std::path::Path;
 
-use ibex_messages::{Job, Message};
+use ibex_messages::{Job, Message, Queue};
 
 use crate::counters::{Change, Counter, Counters, Owner};
 use crate::error::ExportError;
+use crate::functions;
 use crate::life::{Item, Moment, Phase};
 use crate::names;
 use crate::peers::Peers;
+use crate::regions::{Edge, Region, Regions};
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
-use library::{Archive, Communication, Definitions, Value};
+use library::{Archive, Communication, Definitions, Kind, Role, Value};
 
 pub use library::Otf2Error;
 
@@ -39,6 +42,15 @@ const REASON: u32 = 1;
 const PORT: u32 = 2;
 const QUEUE_PAIR: u32 = 3;
 const RAILS: u32 = 4;
+/// Of searches.
+const PEER: u32 = 5;
+const TAG: u32 = 6;
+const LENGTH: u32 = 7;
+
+/// Regions: the phases come first, then the searches, then the functions of MPI.
+const SEARCH: [(Queue, u32); 2] =
+    [(Queue::Posted, Phase::ALL.len() as u32), (Queue::Unexpected, Phase::ALL.len() as u32 + 1)];
+const FIRST_FUNCTION: u32 = Phase::ALL.len() as u32 + SEARCH.len() as u32;
 
 /// Writes the archive: a folder with `traces.otf2` in it.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
@@ -49,10 +61,13 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
     library::raise_open_files();
     let mut walk = Walk::new(job, &threads, most_lanes);
     let mut writer = Writer::new(job, &threads, out)?;
+    let mut regions = Regions::of(job, &threads);
     while let Some(step) = walk.next() {
+        writer.edges(&mut regions, step.time)?;
         writer.add_locations(walk.lanes().len())?;
         writer.step(&step)?;
     }
+    writer.edges(&mut regions, u64::MAX)?;
     writer.describe(&walk)?;
     let Writer { archive, strings, last, .. } = writer;
     archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions)).map_err(ExportError::from)
@@ -93,6 +108,37 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// What begins and ends before something at this time.
+    fn edges(&mut self, regions: &mut Regions, time: u64) -> Result<(), Otf2Error> {
+        while let Some(edge) = regions.before(time) {
+            self.last = edge.time;
+            self.edge(edge)?;
+        }
+        Ok(())
+    }
+
+    fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> Result<(), Otf2Error> {
+        let (region, attributes) = match region {
+            Region::Call(place) => (region_of(self.job, self.job.calls[place as usize].function), Vec::new()),
+            Region::Search(place) => {
+                let search = &self.job.searches[place as usize];
+                let number = SEARCH.iter().find(|(queue, _)| *queue == search.queue).map_or(0, |(_, number)| *number);
+                let mut attributes = vec![(PEER, Value::Signed(search.peer)), (TAG, Value::Signed(search.tag))];
+                attributes.extend(search.length.map(|length| (LENGTH, Value::Number(length))));
+                (number, attributes)
+            }
+            Region::Pause(place) => {
+                let mut threads = self.threads.of_rank(self.job.pauses[place as usize].rank);
+                return threads.try_for_each(|thread| self.archive.measurement(thread, time, !is_begin));
+            }
+        };
+        if is_begin {
+            self.archive.enter(thread, time, region, &attributes)
+        } else {
+            self.archive.leave(thread, time, region)
+        }
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), Otf2Error> {
         self.last = step.time;
         if let Some(lane) = step.lane {
@@ -101,7 +147,7 @@ impl<'a> Writer<'a> {
                 self.archive.leave(location, step.time, phase.number())?;
             }
             if let Some((phase, _)) = step.begins {
-                self.archive.enter(location, step.time, phase.number())?;
+                self.archive.enter(location, step.time, phase.number(), &[])?;
             }
         }
         match step.item {
@@ -187,6 +233,11 @@ fn communication(message: &Message, peer: u32, request: u64) -> Communication {
     Communication { peer, communicator, tag, bytes, request }
 }
 
+/// The region of a function; those that the job does not name have one together.
+fn region_of(job: &Job, function: u32) -> u32 {
+    FIRST_FUNCTION + function.min(job.functions.len() as u32)
+}
+
 /// Counters of ports have numbers after those of ranks. Readers want them without gaps.
 fn metric_of_port(port: u32, counter: Counter) -> u32 {
     let of_port = Counter::ALL.len() as u32 - Counter::OF_RANKS;
@@ -248,11 +299,45 @@ fn define(
     define_locations(job, threads, walk, &mut defined)?;
     for phase in Phase::ALL {
         let (name, description) = (defined.string(phase.name())?, defined.string(phase.description())?);
-        defined.to.region(phase.number(), name, description)?;
+        defined.to.region(phase.number(), name, description, Role::Artificial)?;
     }
+    define_regions(job, &mut defined)?;
     define_communicators(job, threads, &mut defined)?;
     define_metrics(job, &mut defined)?;
     define_attributes(&mut defined)
+}
+
+/// Searches of queues and functions of MPI.
+fn define_regions(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+    for (queue, number) in SEARCH {
+        let name = defined.string(names::search(queue))?;
+        let description =
+            defined.string("a search of the queue, for the receive of a message or the other way round")?;
+        defined.to.region(number, name, description, Role::Artificial)?;
+    }
+    let description = defined.string("a call of MPI in which the process can wait for others")?;
+    let is_unnamed = job.calls.iter().any(|call| call.function as usize >= job.functions.len());
+    let unnamed = is_unnamed.then_some("MPI call");
+    for (number, function) in (FIRST_FUNCTION..).zip(job.functions.iter().map(String::as_str).chain(unnamed)) {
+        let name = defined.string(function)?;
+        defined.to.region(number, name, description, role(function))?;
+    }
+    Ok(())
+}
+
+fn role(function: &str) -> Role {
+    use functions::Role as Of;
+    match functions::role(function) {
+        Of::Send | Of::Receive | Of::SendReceive | Of::Wait | Of::Probe => Role::PointToPoint,
+        Of::Barrier => Role::Barrier,
+        Of::OneToAll => Role::OneToAll,
+        Of::AllToOne => Role::AllToOne,
+        Of::AllToAll => Role::AllToAll,
+        Of::OtherCollective | Of::Communicator => Role::OtherCollective,
+        Of::OneSided => Role::OneSided,
+        Of::File => Role::File,
+        Of::Other => Role::Function,
+    }
 }
 
 /// Hosts by their names, and the ranks on them.
@@ -341,15 +426,18 @@ fn define_metric(number: u32, counter: Counter, name: &str, defined: &mut Define
 
 fn define_attributes(defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
     let attributes = [
-        (PROTOCOL, "ibex protocol", "the protocol of the message", true),
-        (REASON, "ibex reason", "the reason for the protocol", true),
-        (PORT, "ibex port", "the sender's adapter and port", true),
-        (QUEUE_PAIR, "ibex queue pair", "the sender's queue pair", false),
-        (RAILS, "ibex rails", "the number of ports that carried it, if more than one", false),
+        (PROTOCOL, "ibex protocol", "the protocol of the message", Kind::Text),
+        (REASON, "ibex reason", "the reason for the protocol", Kind::Text),
+        (PORT, "ibex port", "the sender's adapter and port", Kind::Text),
+        (QUEUE_PAIR, "ibex queue pair", "the sender's queue pair", Kind::Number),
+        (RAILS, "ibex rails", "the number of ports that carried it, if more than one", Kind::Number),
+        (PEER, "ibex peer", "the rank that the search is for; -1: any", Kind::Signed),
+        (TAG, "ibex tag", "the tag that the search is for; -1: any", Kind::Signed),
+        (LENGTH, "ibex queue length", "the length of the queue that is searched", Kind::Number),
     ];
-    for (number, name, description, is_text) in attributes {
+    for (number, name, description, kind) in attributes {
         let (name, description) = (defined.string(name)?, defined.string(description)?);
-        defined.to.attribute(number, name, description, is_text)?;
+        defined.to.attribute(number, name, description, kind)?;
     }
     Ok(())
 }

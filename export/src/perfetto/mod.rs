@@ -7,7 +7,7 @@
 //! packet that says that it begins a new state; a flow joins the slices that name it, in the order of time.
 //!
 //! What has what: a rank is a process track (its pid is its place in the job, as pids of several hosts may be the same), a
-//! thread a track in it, a lane a track of a thread with a slice for each item and in it one for each phase. Ports are tracks
+//! thread a track in it with a slice for each call of MPI and in it one for each search, a lane a track of a thread with a slice for each item and in it one for each phase. Ports are tracks
 //! of the rank with incidents as instants; counters are tracks of ranks and ports. A flow leads from the moment when a
 //! message's first bytes leave to its arrival. Path: pending. Threads: one. Memory: a packet. Tests: tests/perfetto.rs.
 
@@ -16,7 +16,7 @@ mod packets;
 use std::io::{self, Write};
 use std::path::Path;
 
-use ibex_messages::{Job, Message, Rank};
+use ibex_messages::{Job, Message, Queue, Rank};
 use prost::Message as _;
 
 use crate::counters::{Change, Counter, Counters, Owner};
@@ -25,6 +25,7 @@ use crate::file;
 use crate::lanes::Lane;
 use crate::life::{Item, Moment, Phase};
 use crate::names;
+use crate::regions::{Edge, Region, Regions};
 use crate::threads::{Threads, rank_name, thread_name};
 use crate::walk::{self, Step, Walk};
 use packets::{
@@ -42,7 +43,7 @@ const INSTANT: i32 = 3;
 const COUNTER: i32 = 4;
 
 /// Names of annotations; the place of each is its number, less 1.
-const ANNOTATIONS: [&str; 11] = [
+const ANNOTATIONS: [&str; 13] = [
     "message",
     "from rank",
     "to rank",
@@ -54,10 +55,17 @@ const ANNOTATIONS: [&str; 11] = [
     "queue pair",
     "rails",
     "value",
+    "peer",
+    "queue length",
 ];
 
 /// Names of slices that hold the phases; their numbers come after those of phases.
 const ITEMS: [&str; 4] = ["send", "receive", "one-sided operation", "connection"];
+
+/// Names of slices of threads, which come after those of incidents; then come the functions of MPI.
+const QUEUES: [Queue; 2] = [Queue::Posted, Queue::Unexpected];
+const PAUSED: &str = "not recorded";
+const UNNAMED: &str = "MPI call";
 
 /// Writes the trace.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
@@ -68,14 +76,16 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
         writer.tracks()?;
         let mut counters = Counters::of(job);
         let mut walk = Walk::new(job, &threads, MOST_LANES);
+        let mut regions = Regions::of(job, &threads);
         while let Some(step) = walk.next() {
+            writer.edges(&mut regions, step.time)?;
             writer.lanes(walk.lanes())?;
             writer.step(&step)?;
             for change in counters.step(job, &step) {
                 writer.counter(step.time, &change)?;
             }
         }
-        Ok(())
+        writer.edges(&mut regions, u64::MAX)
     })
 }
 
@@ -135,6 +145,8 @@ impl<W: Write> Writer<'_, W> {
 
         let incidents = names::INCIDENTS.map(names::incident);
         let events = Phase::ALL.map(Phase::name).into_iter().chain(ITEMS).chain(incidents);
+        let functions = self.job.functions.iter().map(String::as_str);
+        let events = events.chain(QUEUES.map(names::search)).chain([PAUSED, UNNAMED]).chain(functions);
         let texts = names::PROTOCOLS.map(names::protocol).into_iter().chain(names::REASONS.map(names::reason));
         let interned_data = Some(InternedData {
             event_names: numbered(events),
@@ -200,6 +212,41 @@ impl<W: Write> Writer<'_, W> {
         };
         let counter = Some(change.value.cast_signed());
         self.event(time, track, TrackEvent { kind: Some(COUNTER), counter, ..TrackEvent::default() })
+    }
+
+    /// What begins and ends before something at this time.
+    fn edges(&mut self, regions: &mut Regions, time: u64) -> io::Result<()> {
+        while let Some(edge) = regions.before(time) {
+            self.edge(edge)?;
+        }
+        Ok(())
+    }
+
+    fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> io::Result<()> {
+        // As `head` numbers them.
+        let queues = Phase::ALL.len() + ITEMS.len() + names::INCIDENTS.len();
+        let (track, name, annotations) = match region {
+            Region::Call(place) => {
+                let function = self.job.calls[place as usize].function as usize;
+                let place = if function < self.job.functions.len() { function + 2 } else { 1 };
+                (Track::Thread(thread), queues + QUEUES.len() + place, Vec::new())
+            }
+            Region::Search(place) => {
+                let search = &self.job.searches[place as usize];
+                let mut annotations =
+                    vec![number("peer", i64::from(search.peer)), number("tag", i64::from(search.tag))];
+                annotations.extend(search.length.map(|length| number("queue length", i64::from(length))));
+                (Track::Thread(thread), queues + search.queue as usize, annotations)
+            }
+            Region::Pause(place) => {
+                (Track::Rank(self.job.pauses[place as usize].rank), queues + QUEUES.len(), Vec::new())
+            }
+        };
+        if !is_begin {
+            return self.event(time, track, TrackEvent { kind: Some(END), ..TrackEvent::default() });
+        }
+        let (kind, name) = (Some(BEGIN), Some(name as u64 + 1));
+        self.event(time, track, TrackEvent { annotations, kind, name, ..TrackEvent::default() })
     }
 
     fn step(&mut self, step: &Step) -> io::Result<()> {

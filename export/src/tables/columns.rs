@@ -20,6 +20,7 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "communicators", rows: |job| job.communicators.len(), columns: COMMUNICATORS },
     Table { name: "members", rows: members, columns: MEMBERS },
     Table { name: "calls", rows: |job| job.calls.len(), columns: CALLS },
+    Table { name: "searches", rows: |job| job.searches.len(), columns: SEARCHES },
     Table { name: "pauses", rows: |job| job.pauses.len(), columns: PAUSES },
     Table { name: "operations", rows: |job| job.operations.len(), columns: OPERATIONS },
     Table { name: "connections", rows: |job| job.connections.len(), columns: CONNECTIONS },
@@ -147,6 +148,17 @@ static CALLS: &[Column] = &[
     text!("function", |job, row| text(job.function(&job.calls[row]))),
     time!("begun", |job, row| moment(Some(job.calls[row].begun))),
     time!("ended", |job, row| moment(job.calls[row].ended)),
+];
+
+static SEARCHES: &[Column] = &[
+    number!("rank", |job, row| some(job.searches[row].rank)),
+    number!("thread", |job, row| some(job.searches[row].thread)),
+    text!("queue", |job, row| word(Some(names::queue(job.searches[row].queue)))),
+    number!("peer", |job, row| some(job.searches[row].peer)),
+    number!("tag", |job, row| some(job.searches[row].tag)),
+    number!("length", |job, row| maybe(job.searches[row].length)),
+    time!("begun", |job, row| moment(Some(job.searches[row].begun))),
+    time!("ended", |job, row| moment(Some(job.searches[row].ended))),
 ];
 
 static PAUSES: &[Column] = &[

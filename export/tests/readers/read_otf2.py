@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Reads an archive with OTF2's own Python module and matches its messages: ANCHOR MESSAGES BYTES PHASES."""
+"""Reads an archive with OTF2's own Python module and matches its messages: ANCHOR MESSAGES BYTES PHASES CALLS."""
 
 import collections
 import sys
 
 import otf2
-from otf2.enums import GroupType, LocationType
+from otf2.enums import GroupType, LocationType, Paradigm, RegionRole
 from otf2.events import Enter, Leave, Metric, MpiIrecv, MpiIrecvRequest, MpiIsend, MpiIsendComplete
 
-messages, bytes_, phases = map(int, sys.argv[2:])
+messages, bytes_, phases, calls = map(int, sys.argv[2:])
 
 with otf2.reader.open(sys.argv[1]) as trace:
     definitions = trace.definitions
@@ -16,7 +16,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
     everyone = next(group for group in definitions.groups if group.group_type == GroupType.COMM_LOCATIONS)
     open_regions, last, counts = collections.defaultdict(list), {}, collections.Counter()
     sent, received = collections.defaultdict(list), collections.defaultdict(list)
-    pending_sends, pending_receives = set(), set()
+    pending_sends, pending_receives, entered = set(), set(), collections.Counter()
     clock = definitions.clock_properties
     for location, event in trace.events:
         assert location.type == LocationType.CPU_THREAD
@@ -25,6 +25,11 @@ with otf2.reader.open(sys.argv[1]) as trace:
         counts[type(event)] += 1
         if isinstance(event, Enter):
             open_regions[location].append(event.region)
+            entered[event.region.name] += 1
+            assert event.region.paradigm == Paradigm.MPI
+            is_call = event.region.region_role == RegionRole.POINT2POINT
+            # Calls are on the threads, which are those of MPI's locations here; phases on the lanes.
+            assert is_call == event.region.name.startswith("MPI_") == (location in everyone.members), event
         elif isinstance(event, Leave):
             assert open_regions[location].pop() == event.region, event
         elif isinstance(event, Metric):
@@ -54,7 +59,8 @@ with otf2.reader.open(sys.argv[1]) as trace:
             pending_receives.add(event.request_id)
     assert not pending_sends and not pending_receives and not any(open_regions.values())
     assert counts[MpiIsend] == counts[MpiIrecv] == messages, counts
-    assert counts[Enter] == counts[Leave] == phases, counts
+    assert counts[Enter] == counts[Leave] == phases + calls, counts
+    assert entered["MPI_Send"] + entered["MPI_Recv"] == calls, entered
     assert sum(map(sum, sent.values())) == bytes_
     # The same between each two ranks, tag by tag.
     assert {ends: sorted(sizes) for ends, sizes in sent.items()} == {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Decodes a trace with Perfetto's own definitions and follows its slices: FILE MESSAGES BYTES SLICES."""
+"""Decodes a trace with Perfetto's own definitions and follows its slices: FILE MESSAGES BYTES SLICES CALLS."""
 
 import collections
 import sys
@@ -7,7 +7,7 @@ import sys
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as definitions
 
-messages, bytes_, slices = map(int, sys.argv[2:])
+messages, bytes_, slices, calls = map(int, sys.argv[2:])
 trace = definitions.Trace()
 with open(sys.argv[1], "rb") as file:
     trace.ParseFromString(file.read())
@@ -16,7 +16,7 @@ EVENT = definitions.TrackEvent
 names, annotations, texts, tracks = {}, {}, {}, {}
 open_slices = collections.defaultdict(list)
 begun = ended = last = total = 0
-flows, ended_flows, counters = {}, {}, collections.Counter()
+flows, ended_flows, counters, begun_of = {}, {}, collections.Counter(), collections.Counter()
 for packet in trace.packet:
     assert len(UnknownFieldSet(packet)) == len(UnknownFieldSet(packet.track_event)) == 0
     if packet.HasField("interned_data"):
@@ -35,11 +35,19 @@ for packet in trace.packet:
     if event.type == EVENT.TYPE_SLICE_BEGIN:
         begun += 1
         open_slices[event.track_uuid].append(names[event.name_iid])
+        begun_of[names[event.name_iid]] += 1
+        is_of_thread = tracks[event.track_uuid].HasField("thread")
+        assert is_of_thread == names[event.name_iid].startswith(("MPI_", "search ")), names[event.name_iid]
         values = {annotations[each.name_iid]: each for each in event.debug_annotations}
         if names[event.name_iid] == "send":
             total += values["bytes"].int_value
             assert texts[values["protocol"].string_value_iid] in {"inline", "copied", "read"}
             assert texts[values["reason"].string_value_iid] == "size"
+        elif names[event.name_iid] == "search posted queue":
+            assert (values["peer"].int_value, values["tag"].int_value, values["queue length"].int_value) == (-1, 3, 5)
+            assert open_slices[event.track_uuid][-2].startswith("MPI_")
+        elif names[event.name_iid] == "not recorded":
+            assert tracks[event.track_uuid].process.pid == 4
         for flow in event.flow_ids:
             assert names[event.name_iid] == "send goes"
             flows[flow] = packet.timestamp
@@ -57,6 +65,8 @@ for packet in trace.packet:
 
 assert begun == ended == slices, (begun, ended, slices)
 assert total == bytes_, (total, bytes_)
+assert begun_of["MPI_Send"] + begun_of["MPI_Recv"] == calls, begun_of
+assert begun_of["search posted queue"] == begun_of["not recorded"] == 1, begun_of
 assert not any(open_slices.values())
 assert len(flows) == messages and flows.keys() == ended_flows.keys()
 assert all(flows[flow] <= ended_flows[flow] for flow in flows)

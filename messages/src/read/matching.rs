@@ -86,7 +86,7 @@ impl Matching {
     /// receive the probe before it.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
-            Step::Search | Step::Continue => {}
+            Step::Continue => {}
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job from its trace: [`Job::read`]. `pass.rs` reads the file of each process once, and collects its halves of
-//! messages (`matching.rs`, `transport.rs`), its MPI calls (`calls.rs`) and its communicators (`groups.rs`).
+//! messages (`matching.rs`, `transfers.rs`), its MPI calls (`calls.rs`), its searches (`searches.rs`) and its communicators (`groups.rs`).
 //! `communicators.rs` identifies communicators across processes, `join.rs` joins the halves of each message, with
 //! `align.rs` where some are missing. Unreadable or inconsistent data becomes a sentence in [`Job::faults`]; reading
 //! never fails. Path: pending; a million messages (18 million events) take some seconds. Threads: one. Tests: tests/.
@@ -13,6 +13,7 @@ mod half;
 mod join;
 mod matching;
 mod pass;
+mod searches;
 mod slots;
 mod transfers;
 mod vocabulary;
@@ -287,6 +288,7 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
             crate::Call { rank, function, ..call }
         };
         job.calls.extend(process.calls.drain(..).map(named));
+        job.searches.extend(process.searches.drain(..).map(|search| crate::Search { rank, ..search }));
         job.pauses.extend(process.pauses.drain(..).map(|pause| crate::Pause { rank, ..pause }));
         let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
         let received = process.received.iter_mut().map(|received| &mut received.side.call);

@@ -9,11 +9,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use ibex_trace::{Error, Reader};
 
-use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port};
+use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port, Search};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
 use crate::read::half::{Received, Sent};
 use crate::read::matching::Matching;
+use crate::read::searches::Searches;
 use crate::read::transfers::Transfers;
 use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, control, other};
 use crate::time::Time;
@@ -34,6 +35,7 @@ pub(crate) struct Process {
     pub(crate) functions: Vec<String>,
     /// Whether these are all.
     pub(crate) has_calls: bool,
+    pub(crate) searches: Vec<Search>,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
@@ -61,6 +63,7 @@ struct Pass {
     matching: Matching,
     transfers: Transfers,
     calls: Calls,
+    searches: Searches,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
     connections: HashMap<(u32, u32), usize>,
@@ -75,6 +78,7 @@ impl Process {
             matching: Matching::default(),
             transfers: Transfers::default(),
             calls: Calls::new(reader.head()),
+            searches: Searches::default(),
             operations: HashMap::new(),
             connections: HashMap::new(),
             process: Process { ports: ports(reader), ..Process::default() },
@@ -114,6 +118,8 @@ impl Pass {
                 let call = self.calls.of(step, seen, thread);
                 self.matching.see(step, seen, time, thread, call);
             }
+            Kind::SearchBegin(queue) => self.searches.begin(queue, seen, time, thread),
+            Kind::SearchEnd(queue) => self.searches.end(queue, seen, time, thread),
             Kind::Protocol => self.matching.see_protocol(seen, thread),
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
@@ -279,6 +285,7 @@ impl Pass {
         });
         let has_types = vocabulary.has(Kind::CallBegin) && vocabulary.has(Kind::CallEnd);
         process.has_calls = has_types && !has_lost && !process.gaps.within;
+        process.searches = self.searches.all;
         (process.calls, process.functions) = (self.calls.all, self.calls.functions);
         (process.sends, process.received) = (sends, received);
         let is_empty = process.sends.is_empty() && process.received.is_empty();

@@ -7,11 +7,16 @@
 
 use ibex_trace::{Event, Head};
 
+use crate::model::Queue;
+
 /// The meaning of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Of ibex's own matching: what happens to a request, a message.
     Matching(Step),
+    /// A search of a queue begins; it ends.
+    SearchBegin(Queue),
+    SearchEnd(Queue),
     /// How the bytes of a request go.
     Protocol,
     /// Members of a communicator that is made; it is freed.
@@ -47,7 +52,6 @@ pub(crate) enum Step {
     Unexpected,
     Taken,
     MatchPosted,
-    Search,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,6 +96,8 @@ pub(crate) mod matching {
     pub(crate) const TAG: usize = 3;
     pub(crate) const OPERATION: usize = 4;
     pub(crate) const CONTEXT: usize = 5;
+    pub(crate) const POSTED: usize = 6;
+    pub(crate) const UNEXPECTED: usize = 7;
 }
 
 /// Of `comm_req_protocol`.
@@ -152,7 +158,7 @@ pub(crate) mod control {
     pub(crate) const LEVEL: usize = 0;
 }
 
-const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context"];
+const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context", "posted", "unexpected"];
 const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "port", "queue_pair", "rails"];
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
 const TRANSFER: &[&str] = &["message", "context", "direction"];
@@ -175,10 +181,10 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("comm_msg_insert_in_unex_q", Kind::Matching(Step::Unexpected), MATCHING),
     ("comm_msg_remove_from_unex_q", Kind::Matching(Step::Taken), MATCHING),
     ("comm_msg_match_posted_req", Kind::Matching(Step::MatchPosted), MATCHING),
-    ("comm_search_posted_q_begin", Kind::Matching(Step::Search), MATCHING),
-    ("comm_search_posted_q_end", Kind::Matching(Step::Search), MATCHING),
-    ("comm_search_unex_q_begin", Kind::Matching(Step::Search), MATCHING),
-    ("comm_search_unex_q_end", Kind::Matching(Step::Search), MATCHING),
+    ("comm_search_posted_q_begin", Kind::SearchBegin(Queue::Posted), MATCHING),
+    ("comm_search_posted_q_end", Kind::SearchEnd(Queue::Posted), MATCHING),
+    ("comm_search_unex_q_begin", Kind::SearchBegin(Queue::Unexpected), MATCHING),
+    ("comm_search_unex_q_end", Kind::SearchEnd(Queue::Unexpected), MATCHING),
     ("comm_req_protocol", Kind::Protocol, PROTOCOL),
     ("communicator_created", Kind::Created, CREATED),
     ("communicator_freed", Kind::Freed, CREATED),

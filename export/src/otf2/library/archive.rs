@@ -54,6 +54,8 @@ pub(crate) struct Communication {
 pub(crate) enum Value {
     /// A number.
     Number(u32),
+    /// A number with a sign.
+    Signed(i32),
     /// The number of a string.
     String(u32),
 }
@@ -139,9 +141,16 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32) -> Result<(), Otf2Error> {
-        // SAFETY: R2; no attributes.
-        let done = unsafe { (self.functions.enter)(self.writer(location), ptr::null_mut(), time, region) };
+    pub(crate) fn enter(
+        &mut self,
+        location: u32,
+        time: u64,
+        region: u32,
+        attributes: &[(u32, Value)],
+    ) -> Result<(), Otf2Error> {
+        let list = self.attributes(attributes)?;
+        // SAFETY: R2, R3.
+        let done = unsafe { (self.functions.enter)(self.writer(location), list, time, region) };
         self.functions.check("write an event", done)
     }
 
@@ -152,6 +161,19 @@ impl Archive {
     pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<(), Otf2Error> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
+        self.functions.check("write an event", done)
+    }
+
+    /// Events of a location are recorded from now on, or are not.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn measurement(&mut self, location: u32, time: u64, is_on: bool) -> Result<(), Otf2Error> {
+        const ON: u8 = 1;
+        const OFF: u8 = 2;
+        let mode = if is_on { ON } else { OFF };
+        // SAFETY: R2; no attributes.
+        let done = unsafe { (self.functions.measurement)(self.writer(location), ptr::null_mut(), time, mode) };
         self.functions.check("write an event", done)
     }
 
@@ -304,6 +326,8 @@ impl Archive {
             let added = match value {
                 // SAFETY: R3.
                 Value::Number(number) => unsafe { (self.functions.add_number)(list, *attribute, *number) },
+                // SAFETY: R3.
+                Value::Signed(number) => unsafe { (self.functions.add_signed)(list, *attribute, *number) },
                 // SAFETY: R3.
                 Value::String(string) => unsafe { (self.functions.add_string)(list, *attribute, *string) },
             };

@@ -12,8 +12,35 @@ use super::symbols::{Code, Functions, GlobalDefWriter, TYPE_UINT64, text};
 
 const UNDEFINED: u32 = u32::MAX;
 const TYPE_UINT32: u8 = 3;
+const TYPE_INT32: u8 = 7;
 const TYPE_STRING: u8 = 11;
 const PARADIGM_MPI: u8 = 4;
+
+/// What a region is.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Role {
+    Function = 1,
+    Barrier = 15,
+    OneToAll = 23,
+    AllToOne = 24,
+    AllToAll = 25,
+    OtherCollective = 26,
+    File = 27,
+    PointToPoint = 28,
+    OneSided = 29,
+    /// Made up: no function of the application.
+    Artificial = 31,
+}
+
+/// What the values of an attribute are.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Number = TYPE_UINT32,
+    Signed = TYPE_INT32,
+    Text = TYPE_STRING,
+}
 
 /// The definitions of an archive. What another names must be defined before it; numbers are the caller's.
 pub(crate) struct Definitions<'a> {
@@ -81,9 +108,8 @@ impl Definitions<'_> {
         self.done(unsafe { (self.functions.location)(writer, location, name, CPU_THREAD, count, process) })
     }
 
-    /// A region, which is made up: no function of the application.
-    pub(crate) fn region(&mut self, number: u32, name: u32, description: u32) -> Result<(), Otf2Error> {
-        const ARTIFICIAL: u8 = 31;
+    /// A region of MPI's.
+    pub(crate) fn region(&mut self, number: u32, name: u32, description: u32, role: Role) -> Result<(), Otf2Error> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe {
@@ -93,7 +119,7 @@ impl Definitions<'_> {
                 name,
                 name,
                 description,
-                ARTIFICIAL,
+                role as u8,
                 PARADIGM_MPI,
                 0,
                 UNDEFINED,
@@ -166,15 +192,9 @@ impl Definitions<'_> {
         })
     }
 
-    /// An attribute of events; its values are texts or numbers.
-    pub(crate) fn attribute(
-        &mut self,
-        number: u32,
-        name: u32,
-        description: u32,
-        is_text: bool,
-    ) -> Result<(), Otf2Error> {
-        let (writer, kind) = (self.writer.as_ptr(), if is_text { TYPE_STRING } else { TYPE_UINT32 });
+    /// An attribute of events.
+    pub(crate) fn attribute(&mut self, number: u32, name: u32, description: u32, kind: Kind) -> Result<(), Otf2Error> {
+        let (writer, kind) = (self.writer.as_ptr(), kind as u8);
         // SAFETY: D1.
         self.done(unsafe { (self.functions.attribute)(writer, number, name, description, kind) })
     }

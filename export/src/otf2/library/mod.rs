@@ -17,7 +17,7 @@ mod open_files;
 mod symbols;
 
 pub(crate) use archive::{Archive, Communication, Value};
-pub(crate) use definitions::Definitions;
+pub(crate) use definitions::{Definitions, Kind, Role};
 pub use error::Otf2Error;
 pub(crate) use open_files::raise_open_files;
 

@@ -102,11 +102,13 @@ functions! {
     new_attributes = "OTF2_AttributeList_New"() -> *mut AttributeList;
     delete_attributes = "OTF2_AttributeList_Delete"(*mut AttributeList) -> Code;
     add_number = "OTF2_AttributeList_AddUint32"(*mut AttributeList, u32, u32) -> Code;
+    add_signed = "OTF2_AttributeList_AddInt32"(*mut AttributeList, u32, i32) -> Code;
     add_string = "OTF2_AttributeList_AddStringRef"(*mut AttributeList, u32, u32) -> Code;
     // OTF2_EvtWriter.h
     event_count = "OTF2_EvtWriter_GetNumberOfEvents"(*mut EvtWriter, *mut u64) -> Code;
     enter = "OTF2_EvtWriter_Enter"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
     leave = "OTF2_EvtWriter_Leave"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
+    measurement = "OTF2_EvtWriter_MeasurementOnOff"(*mut EvtWriter, *mut AttributeList, u64, u8) -> Code;
     isend = "OTF2_EvtWriter_MpiIsend"(*mut EvtWriter, *mut AttributeList, u64, u32, u32, u32, u64, u64) -> Code;
     isend_complete = "OTF2_EvtWriter_MpiIsendComplete"(*mut EvtWriter, *mut AttributeList, u64, u64) -> Code;
     irecv_request = "OTF2_EvtWriter_MpiIrecvRequest"(*mut EvtWriter, *mut AttributeList, u64, u64) -> Code;

@@ -11,11 +11,15 @@
 //! the node that its task is on; records are in the order of their (first) times; states of a thread do not overlap, hence
 //! the lanes; types and values of events in the `.pcf` have 31 bits; each line of the `.row` is one name.
 //!
-//! A task is a rank, its first threads are its own, the others its lanes. A communication lasts from the call of the send
+//! A task is a rank, its first threads are its own, the others its lanes. The states of its own threads are the calls of MPI
+//! (`calls.rs`), those of lanes the phases. A communication lasts from the call of the send
 //! to the completion of the receive (logical), from the first bytes' leaving to the arrival (physical); only messages of
 //! which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of lanes, and
 //! once more for each halving of the lanes where they are too many.
-//! Threads: one. Memory: a line. Tests: tests/paraver.rs.
+//! Threads: one. Memory: the states and events of calls, otherwise a line. `labels.rs` has the `.pcf`. Tests: tests/paraver.rs.
+
+mod calls;
+mod labels;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -27,8 +31,8 @@ use crate::counters::{Change, Counter, Counters, Owner};
 use crate::error::ExportError;
 use crate::file;
 use crate::lanes::Lane;
-use crate::life::{Item, Phase};
-use crate::names;
+use crate::life::Item;
+use crate::regions::{Edge, Region, Regions};
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 
@@ -36,12 +40,14 @@ use crate::walk::{self, Step, Walk};
 const MOST_LANES: u32 = 64;
 /// Threads that Paraver can number. It has no place for those beyond, and refuses each of their records.
 const MOST_THREADS: usize = 65_535;
-/// States below have a meaning of their own in Paraver.
+/// The first state of a phase: those below have a meaning of their own in Paraver.
 const FIRST_STATE: u32 = 20;
-/// Types of events: the protocol of a send, what is rare and its value, counters of ranks, counters of ports.
+/// Types of events beside those of calls: the protocol of a send, what is rare and its value, searches of queues, counters of
+/// ranks, counters of ports.
 const PROTOCOL: u32 = 77_000_001;
 const INCIDENT: u32 = 77_000_002;
 const INCIDENT_VALUE: u32 = 77_000_003;
+const SEARCH: u32 = 77_000_004;
 const COUNTER: u32 = 77_000_010;
 const COUNTER_OF_PORT: u32 = 77_000_100;
 
@@ -54,17 +60,18 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
         }
     }
     let threads = Threads::of(job);
+    let beside = Beside::of(job, &threads);
     let mut most_lanes = MOST_LANES;
     let (last, objects) = loop {
         let mut first = Walk::new(job, &threads, most_lanes);
-        let last = first.by_ref().map(|step| step.time).last().unwrap_or(0);
+        let last = first.by_ref().map(|step| step.time).last().unwrap_or(0).max(beside.last);
         if threads.all().len() + first.lanes().len() <= MOST_THREADS || most_lanes == 0 {
             break (last, Objects::of(job, &threads, first.lanes()));
         }
         most_lanes /= 2;
     };
-    file::write(&records, |file| write_records(job, &threads, &objects, (last, most_lanes), file))?;
-    file::write(&labels, |file| file.write_all(labels_of(job).as_bytes()))?;
+    file::write(&records, |file| write_records(job, &threads, &objects, (last, most_lanes), beside, file))?;
+    file::write(&labels, |file| file.write_all(labels::labels_of(job).as_bytes()))?;
     file::write(&rows, |file| file.write_all(rows_of(job, &objects).as_bytes()))
 }
 
@@ -131,6 +138,7 @@ fn write_records(
     threads: &Threads,
     objects: &Objects,
     (last, most_lanes): (u64, u32),
+    mut beside: Beside,
     file: &mut dyn Write,
 ) -> io::Result<()> {
     file.write_all(header(job, objects, last).as_bytes())?;
@@ -138,12 +146,63 @@ fn write_records(
     let mut counters = Counters::of(job);
     let mut walk = Walk::new(job, threads, most_lanes);
     while let Some(step) = walk.next() {
+        while let Some(of_thread) = beside.before(step.time) {
+            records.of_thread(of_thread, &beside.functions)?;
+        }
         records.step(&step, walk.lanes())?;
         for change in counters.step(job, &step) {
             records.counter(step.time, &change)?;
         }
     }
+    while let Some(of_thread) = beside.before(u64::MAX) {
+        records.of_thread(of_thread, &beside.functions)?;
+    }
     Ok(())
+}
+
+/// What threads do beside what the walk has of messages.
+#[derive(Clone, Copy)]
+enum OfThread {
+    State(calls::Span),
+    Edge(Edge),
+}
+
+impl OfThread {
+    fn time(&self) -> u64 {
+        match self {
+            OfThread::State(span) => span.begin,
+            OfThread::Edge(edge) => edge.time,
+        }
+    }
+}
+
+/// All of it, taken in the order of time.
+struct Beside {
+    functions: Vec<calls::Function>,
+    all: Vec<OfThread>,
+    next: usize,
+    last: u64,
+}
+
+impl Beside {
+    fn of(job: &Job, threads: &Threads) -> Beside {
+        let functions = calls::functions(job);
+        let mut regions = Regions::of(job, threads);
+        let edges = std::iter::from_fn(|| regions.before(u64::MAX)).map(OfThread::Edge);
+        let spans = calls::spans(job, threads, &functions).into_iter().map(OfThread::State);
+        let mut all: Vec<OfThread> = spans.chain(edges).collect();
+        all.sort_by_key(OfThread::time);
+        // A state ends with a call or a pause, or where one begins.
+        let last = all.last().map_or(0, OfThread::time);
+        Beside { functions, all, next: 0, last }
+    }
+
+    /// The next, if it is not later than this time.
+    fn before(&mut self, time: u64) -> Option<OfThread> {
+        let next = self.all.get(self.next).filter(|next| next.time() <= time).copied();
+        self.next += usize::from(next.is_some());
+        next
+    }
 }
 
 fn header(job: &Job, objects: &Objects, end: u64) -> String {
@@ -211,6 +270,35 @@ impl Records<'_> {
         }
     }
 
+    fn of_thread(&mut self, of_thread: OfThread, functions: &[calls::Function]) -> io::Result<()> {
+        match of_thread {
+            OfThread::State(calls::Span { begin, end, thread, state }) => {
+                let object = self.object(thread);
+                writeln!(self.file, "1:{object}:{begin}:{end}:{state}")
+            }
+            OfThread::Edge(Edge { time, thread, region, is_begin }) => {
+                let (kind, value) = match region {
+                    Region::Call(place) => {
+                        let call = &self.job.calls[place as usize];
+                        let function = calls::function(functions, call.function);
+                        (function.kind, function.value)
+                    }
+                    Region::Search(place) => (SEARCH, self.job.searches[place as usize].queue as u32 + 1),
+                    // A state.
+                    Region::Pause(_) => return Ok(()),
+                };
+                let object = self.object(thread);
+                writeln!(self.file, "2:{object}:{time}:{kind}:{}", if is_begin { value } else { 0 })
+            }
+        }
+    }
+
+    /// `cpu:appl:task:thread` of the thread at this place.
+    fn object(&self, thread: u32) -> String {
+        let rank = self.threads.all()[thread as usize].rank;
+        self.objects.object(rank, thread - self.threads.first_of(rank) + 1)
+    }
+
     /// The number of a thread in its task.
     fn thread(&self, rank: u32, number: u32) -> u32 {
         self.threads.find(rank, number) - self.threads.first_of(rank) + 1
@@ -252,69 +340,6 @@ impl Records<'_> {
 /// Ports of different ranks with the same index share a type: the rank is in the record.
 fn counter_of_port(index: u32, counter: Counter) -> u32 {
     COUNTER_OF_PORT + index * 10 + counter.number()
-}
-
-/// The `.pcf`: names of states and events, and colours.
-fn labels_of(job: &Job) -> String {
-    let mut text = String::from(
-        "DEFAULT_OPTIONS\n\nLEVEL               THREAD\nUNITS               NANOSEC\nLOOK_BACK           100\n\
-         SPEED               1\nFLAG_ICONS          ENABLED\nNUM_OF_STATE_COLORS 1000\nYMAX_SCALE          37\n\n\n\
-         DEFAULT_SEMANTIC\n\nTHREAD_FUNC         State As Is\n\n\nSTATES\n",
-    );
-    // Writing to a String cannot fail.
-    for phase in Phase::ALL {
-        let _ = writeln!(text, "{}    {}", FIRST_STATE + phase.number(), phase.name());
-    }
-    text += "\n\nSTATES_COLOR\n";
-    for phase in Phase::ALL {
-        let (red, green, blue) = colour(phase);
-        let _ = writeln!(text, "{}    {{{red},{green},{blue}}}", FIRST_STATE + phase.number());
-    }
-    event(&mut text, PROTOCOL, "ibex: protocol of the send", names::PROTOCOLS.map(names::protocol).as_slice());
-    event(&mut text, INCIDENT, "ibex: incident", names::INCIDENTS.map(names::incident).as_slice());
-    event(&mut text, INCIDENT_VALUE, "ibex: requests, bytes or number of the incident", &[]);
-    for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
-        event(&mut text, COUNTER + counter.number(), &format!("ibex: {}", counter.name()), &[]);
-    }
-    let indices: std::collections::BTreeSet<u32> = job.ports.iter().map(|port| port.index).collect();
-    for index in indices {
-        for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_of_rank()) {
-            let name = format!("ibex: port {index}: {}", counter.name());
-            event(&mut text, counter_of_port(index, counter), &name, &[]);
-        }
-    }
-    text
-}
-
-fn event(text: &mut String, kind: u32, name: &str, values: &[&str]) {
-    let _ = write!(text, "\n\nEVENT_TYPE\n0    {kind}    {name}\n");
-    if !values.is_empty() {
-        *text += "VALUES\n";
-        for (place, value) in values.iter().enumerate() {
-            let _ = writeln!(text, "{}      {value}", place + 1);
-        }
-    }
-}
-
-/// Waits are warm, work is green and blue, what is done and not asked for is grey.
-fn colour(phase: Phase) -> (u8, u8, u8) {
-    match phase {
-        Phase::SendWaits => (255, 193, 37),
-        Phase::SendGoes => (30, 110, 200),
-        Phase::SendEnds => (110, 170, 230),
-        Phase::SendDone | Phase::ReceiveDone => (170, 170, 170),
-        Phase::ReceiveWaits => (220, 50, 47),
-        Phase::MessageWaits => (235, 120, 40),
-        Phase::Matching => (180, 80, 180),
-        Phase::Matched => (130, 200, 130),
-        Phase::ReceiveGoes => (40, 150, 70),
-        Phase::ReceiveEnds => (90, 180, 160),
-        Phase::Put => (80, 80, 200),
-        Phase::Get => (60, 140, 180),
-        Phase::Atomic => (120, 60, 160),
-        Phase::Connecting => (200, 160, 90),
-        Phase::Connected => (210, 225, 210),
-    }
 }
 
 /// The `.row`: names of processors, nodes and threads.

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the functions of MPI do, by their names: for formats that draw calls of different kinds differently.
+//!
+//! Called by the formats. Path: setup, once for each function of a job. Threads: plain data. Tests: at the end of the file.
+
+/// What a call of MPI that can wait does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    Send,
+    Receive,
+    SendReceive,
+    Wait,
+    Probe,
+    Barrier,
+    OneToAll,
+    AllToOne,
+    AllToAll,
+    OtherCollective,
+    /// Communicators are made and freed, by all of their members.
+    Communicator,
+    OneSided,
+    File,
+    Other,
+}
+
+/// The role of the function of this name.
+pub(crate) fn role(name: &str) -> Role {
+    let name = name.strip_prefix("MPI_").unwrap_or(name);
+    match name {
+        "Send" | "Ssend" | "Rsend" | "Bsend" => Role::Send,
+        "Recv" | "Mrecv" => Role::Receive,
+        "Sendrecv" | "Sendrecv_replace" => Role::SendReceive,
+        "Wait" | "Waitall" | "Waitany" | "Waitsome" => Role::Wait,
+        "Probe" | "Mprobe" => Role::Probe,
+        "Barrier" => Role::Barrier,
+        "Bcast" | "Scatter" | "Scatterv" => Role::OneToAll,
+        "Gather" | "Gatherv" | "Reduce" => Role::AllToOne,
+        "Allgather"
+        | "Allgatherv"
+        | "Alltoall"
+        | "Alltoallv"
+        | "Alltoallw"
+        | "Allreduce"
+        | "Reduce_scatter"
+        | "Reduce_scatter_block" => Role::AllToAll,
+        "Scan" | "Exscan" => Role::OtherCollective,
+        _ => match name.split('_').next() {
+            Some("Neighbor") => Role::OtherCollective,
+            Some("Comm" | "Intercomm" | "Cart" | "Graph" | "Dist") => Role::Communicator,
+            Some("Win") => Role::OneSided,
+            Some("File") => Role::File,
+            _ => Role::Other,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_their_names_and_others_are_something_else() {
+        for (name, wanted) in [
+            ("MPI_Ssend", Role::Send),
+            ("MPI_Waitsome", Role::Wait),
+            ("MPI_Reduce", Role::AllToOne),
+            ("MPI_Reduce_scatter_block", Role::AllToAll),
+            ("MPI_Neighbor_alltoallw", Role::OtherCollective),
+            ("MPI_Dist_graph_create", Role::Communicator),
+            ("MPI_Win_flush_local_all", Role::OneSided),
+            ("MPI_File_write_ordered", Role::File),
+            ("MPI_Buffer_detach", Role::Other),
+            ("MPI call", Role::Other),
+        ] {
+            assert_eq!(role(name), wanted, "{name}");
+        }
+    }
+}

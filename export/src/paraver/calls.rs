@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls of MPI as Extrae writes them, for which Paraver's configurations are made: types and values of events, and states.
+//!
+//! The types are those of kinds of functions, each function has a value, and 0 is outside of them; the states are Paraver's
+//! own. Numbers from Extrae's headers and Paraver's default labels; functions that have none there get one from 1000 on.
+//! Called by `mod.rs` and `labels.rs`. Path: once for each call. Threads: plain data. Tests: tests/paraver.rs.
+
+use ibex_messages::{Job, Time};
+
+use crate::functions::{Role, role};
+use crate::regions;
+use crate::threads::Threads;
+use crate::walk;
+
+/// Types of events, and what Extrae calls them.
+pub(super) const TYPES: [(u32, &str); 5] = [
+    (50_000_001, "MPI Point-to-point"),
+    (50_000_002, "MPI Collective Comm"),
+    (50_000_003, "MPI Other"),
+    (50_000_004, "MPI One-sided"),
+    (50_000_005, "MPI I/O"),
+];
+
+/// States: number, name, colour.
+pub(super) const STATES: [(u32, &str, (u8, u8, u8)); 11] = [
+    (RUNNING, "Running", (0, 0, 255)),
+    (3, "Waiting a message", (255, 0, 0)),
+    (4, "Blocking Send", (255, 0, 174)),
+    (5, "Synchronization", (179, 0, 0)),
+    (6, "Test/Probe", (0, 255, 0)),
+    (8, "Wait/WaitAll", (235, 0, 0)),
+    (12, "I/O", (172, 174, 41)),
+    (13, "Group Communication", (255, 144, 26)),
+    (DISABLED, "Tracing Disabled", (2, 255, 177)),
+    (15, "Others", (192, 224, 0)),
+    (16, "Send Receive", (66, 66, 66)),
+];
+const RUNNING: u32 = 1;
+const DISABLED: u32 = 14;
+
+/// The values of functions.
+const VALUES: [(&str, u32); 54] = [
+    ("MPI_Send", 1),
+    ("MPI_Recv", 2),
+    ("MPI_Wait", 5),
+    ("MPI_Waitall", 6),
+    ("MPI_Bcast", 7),
+    ("MPI_Barrier", 8),
+    ("MPI_Reduce", 9),
+    ("MPI_Allreduce", 10),
+    ("MPI_Alltoall", 11),
+    ("MPI_Alltoallv", 12),
+    ("MPI_Gather", 13),
+    ("MPI_Gatherv", 14),
+    ("MPI_Scatter", 15),
+    ("MPI_Scatterv", 16),
+    ("MPI_Allgather", 17),
+    ("MPI_Allgatherv", 18),
+    ("MPI_Comm_create", 21),
+    ("MPI_Comm_dup", 22),
+    ("MPI_Comm_split", 23),
+    ("MPI_Comm_free", 25),
+    ("MPI_Scan", 30),
+    ("MPI_Bsend", 33),
+    ("MPI_Ssend", 34),
+    ("MPI_Rsend", 35),
+    ("MPI_Sendrecv", 41),
+    ("MPI_Sendrecv_replace", 42),
+    ("MPI_Cart_create", 43),
+    ("MPI_Cart_sub", 49),
+    ("MPI_Graph_create", 54),
+    ("MPI_Waitany", 59),
+    ("MPI_Waitsome", 60),
+    ("MPI_Probe", 61),
+    ("MPI_Win_create", 63),
+    ("MPI_Win_free", 64),
+    ("MPI_Win_fence", 68),
+    ("MPI_Win_start", 69),
+    ("MPI_Win_complete", 70),
+    ("MPI_Win_post", 71),
+    ("MPI_Win_wait", 72),
+    ("MPI_Win_lock", 74),
+    ("MPI_Win_unlock", 75),
+    ("MPI_Reduce_scatter", 80),
+    ("MPI_Intercomm_create", 96),
+    ("MPI_Intercomm_merge", 97),
+    ("MPI_Buffer_detach", 114),
+    ("MPI_File_open", 141),
+    ("MPI_File_close", 142),
+    ("MPI_File_read_all", 144),
+    ("MPI_File_write_all", 146),
+    ("MPI_File_read_at_all", 148),
+    ("MPI_File_write_at_all", 150),
+    ("MPI_Comm_spawn", 151),
+    ("MPI_Comm_spawn_multiple", 152),
+    ("MPI_Reduce_scatter_block", 168),
+];
+/// The first of those that are not in it.
+const FIRST_OTHER: u32 = 1000;
+
+/// A function of a job: its name, the type of its events and their value, and the state of a thread in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) kind: u32,
+    pub(super) value: u32,
+    state: u32,
+}
+
+/// The functions of a job, and what stands for those that it does not name.
+pub(super) fn functions(job: &Job) -> Vec<Function> {
+    let names = job.functions.iter().map(String::as_str).chain(["MPI call"]);
+    let of = |(place, name): (u32, &str)| {
+        let known = VALUES.iter().find(|(known, _)| *known == name);
+        let (kind, state) = match role(name) {
+            Role::Send => (0, 4),
+            Role::Receive => (0, 3),
+            Role::SendReceive => (0, 16),
+            Role::Wait => (0, 8),
+            Role::Probe => (0, 6),
+            Role::Barrier => (1, 5),
+            Role::OneToAll | Role::AllToOne | Role::AllToAll | Role::OtherCollective => (1, 13),
+            Role::OneSided => (3, 15),
+            Role::File => (4, 12),
+            Role::Communicator | Role::Other => (2, 15),
+        };
+        let value = known.map_or(FIRST_OTHER + place, |(_, value)| *value);
+        Function { name: name.to_owned(), kind: TYPES[kind].0, value, state }
+    };
+    (0..).zip(names).map(of).collect()
+}
+
+/// The function of a call.
+pub(super) fn function(functions: &[Function], number: u32) -> &Function {
+    &functions[(number as usize).min(functions.len() - 1)]
+}
+
+/// What a thread does for a time. Those of a thread follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    /// A place in [`Threads`].
+    pub(super) thread: u32,
+    pub(super) state: u32,
+}
+
+/// The states of all threads, by their begins: calls, pauses, and between them, where all calls are recorded, running.
+/// Nothing is known of what comes after the last, nor of a further thread before its first.
+pub(super) fn spans(job: &Job, threads: &Threads, functions: &[Function]) -> Vec<Span> {
+    let (first, last) = (walk::first(job), regions::last(job));
+    let since = |time: i64| time.saturating_sub(first).max(0).cast_unsigned();
+    let span = |thread, begun: Time, ended: Option<Time>, state| {
+        let (begin, end) = (since(begun.nanoseconds()), since(ended.map_or(last, Time::nanoseconds)));
+        Span { begin, end, thread, state }
+    };
+    let calls = job.calls.iter().map(|call| {
+        let thread = threads.find(call.rank, call.thread);
+        span(thread, call.begun, call.ended, function(functions, call.function).state)
+    });
+    let pauses = job
+        .pauses
+        .iter()
+        .flat_map(|pause| threads.of_rank(pause.rank).map(move |thread| span(thread, pause.from, pause.to, DISABLED)));
+    let mut all: Vec<Span> = calls.chain(pauses).filter(|span| span.begin < span.end).collect();
+    all.sort_by_key(|span| (span.thread, span.begin));
+    let mut spans = Vec::with_capacity(2 * all.len());
+    for of_one in all.chunk_by(|one, other| one.thread == other.thread) {
+        let thread = of_one[0].thread;
+        let rank = threads.all()[thread as usize].rank;
+        let mut until = if thread == threads.first_of(rank) { 0 } else { of_one[0].begin };
+        for span in of_one {
+            if span.begin > until && job.ranks[rank as usize].has_calls {
+                spans.push(Span { begin: until, end: span.begin, thread, state: RUNNING });
+            }
+            // They do not overlap but where one is in a call while the program stops the recording.
+            let begin = span.begin.max(until);
+            if begin < span.end {
+                spans.push(Span { begin, ..*span });
+                until = span.end;
+            }
+        }
+    }
+    spans.sort_by_key(|span| span.begin);
+    spans
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Calls of MPI and searches of queues as regions of their threads, and pauses of the recording: where each begins and
+//! ends, in the order of time.
+//!
+//! The regions of a thread nest: a search ends at the latest with the call that it is in, whatever clocks make of it. Of a
+//! call whose end is lost nothing is known; one that had not returned lasts until the job's last moment. Called by the
+//! formats beside the walk (`walk.rs`). Path: once for each region. Threads: one. Memory: two edges for each region.
+//! Times: nanoseconds since the job's first moment. Tests: at the end of the file.
+
+use std::cmp::Reverse;
+
+use ibex_messages::{Job, Message, Time};
+
+use crate::threads::Threads;
+use crate::walk;
+
+/// What a thread is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Region {
+    /// The call at this place of the job.
+    Call(u32),
+    /// The search.
+    Search(u32),
+    /// The pause: of all threads of a rank.
+    Pause(u32),
+}
+
+/// The begin or the end of a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) time: u64,
+    /// A place in [`Threads`]; of a pause, the first of its rank.
+    pub(crate) thread: u32,
+    pub(crate) region: Region,
+    pub(crate) is_begin: bool,
+}
+
+/// All edges of a job, taken in their order.
+pub(crate) struct Regions {
+    edges: Vec<Edge>,
+    next: usize,
+}
+
+impl Regions {
+    pub(crate) fn of(job: &Job, threads: &Threads) -> Regions {
+        let (first, last) = (walk::first(job), last(job));
+        let since = |time: i64| time.saturating_sub(first).max(0).cast_unsigned();
+        // Whose, from when to when.
+        let mut all: Vec<(bool, u32, u64, Reverse<u64>, Region)> = Vec::new();
+        let mut add = |thread: u32, begun: Time, ended: Option<Time>, region: Region| {
+            let begun = since(begun.nanoseconds());
+            let ended = since(ended.map_or(last, Time::nanoseconds)).max(begun);
+            all.push((matches!(region, Region::Pause(_)), thread, begun, Reverse(ended), region));
+        };
+        for (place, call) in (0..).zip(&job.calls) {
+            if call.ended != Some(call.begun) {
+                add(threads.find(call.rank, call.thread), call.begun, call.ended, Region::Call(place));
+            }
+        }
+        for (place, search) in (0..).zip(&job.searches) {
+            let thread = threads.find(search.rank, search.thread);
+            add(thread, search.begun, Some(search.ended), Region::Search(place));
+        }
+        for (place, pause) in (0..).zip(&job.pauses) {
+            add(threads.first_of(pause.rank), pause.from, pause.to, Region::Pause(place));
+        }
+        // Of what begins together, what lasts longest holds the others.
+        all.sort_unstable();
+        let mut edges = Vec::with_capacity(2 * all.len());
+        for of_one in all.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
+            nest(
+                of_one.iter().map(|(_, thread, begun, ended, region)| (*thread, *begun, ended.0, *region)),
+                &mut edges,
+            );
+        }
+        // Stable: those of a thread keep their order.
+        edges.sort_by_key(|edge| edge.time);
+        Regions { edges, next: 0 }
+    }
+
+    /// The next edge, if it comes before what happens at this time: what begins then does, and what ends then does not.
+    pub(crate) fn before(&mut self, time: u64) -> Option<Edge> {
+        let edge = self.edges.get(self.next)?;
+        let is_before = edge.time < time || (edge.time == time && edge.is_begin);
+        is_before.then(|| {
+            self.next += 1;
+            self.edges[self.next - 1]
+        })
+    }
+}
+
+/// The edges of a thread's regions, which are in the order of their begins.
+fn nest(regions: impl Iterator<Item = (u32, u64, u64, Region)>, edges: &mut Vec<Edge>) {
+    let mut open: Vec<(u64, Edge)> = Vec::new();
+    let end = |(time, begin): (u64, Edge)| Edge { time, is_begin: false, ..begin };
+    for (thread, begun, ended, region) in regions {
+        while let Some(ended) = open.pop_if(|(ended, _)| *ended <= begun) {
+            edges.push(end(ended));
+        }
+        let ended = open.last().map_or(ended, |(outer, _)| ended.min(*outer));
+        let begin = Edge { time: begun, thread, region, is_begin: true };
+        edges.push(begin);
+        open.push((ended, begin));
+    }
+    edges.extend(open.into_iter().rev().map(end));
+}
+
+/// The last moment that is known, nanoseconds since 1970.
+pub(crate) fn last(job: &Job) -> i64 {
+    let calls = job.calls.iter().map(|call| call.ended.unwrap_or(call.begun));
+    let pauses = job.pauses.iter().map(|pause| pause.to.unwrap_or(pause.from));
+    let others = job.searches.iter().map(|search| search.ended).chain(job.span.map(|(_, last)| last));
+    let all = job.messages.iter().flat_map(Message::moments).chain(calls).chain(pauses).chain(others);
+    all.max().map_or(0, Time::nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ibex_messages::{Call, Pause, Queue, Search};
+
+    fn call(thread: u32, begun: i64, ended: Option<i64>) -> Call {
+        Call { rank: 0, thread, function: 0, begun: Time::new(begun), ended: ended.map(Time::new) }
+    }
+
+    fn search(thread: u32, begun: i64, ended: i64) -> Search {
+        let (queue, begun, ended) = (Queue::Posted, Time::new(begun), Time::new(ended));
+        Search { rank: 0, thread, queue, peer: 0, tag: 0, length: None, begun, ended }
+    }
+
+    /// What is open at the end of each edge: at its time, of its thread.
+    fn edges(job: &Job) -> Vec<(u64, u32, Vec<Region>)> {
+        let threads = Threads::of(job);
+        let mut regions = Regions::of(job, &threads);
+        let mut open: Vec<Vec<Region>> = vec![Vec::new(); threads.all().len()];
+        let edges = std::iter::from_fn(|| regions.before(u64::MAX));
+        let edges = edges.map(|edge| {
+            let open = &mut open[edge.thread as usize];
+            if edge.is_begin {
+                open.push(edge.region);
+            } else {
+                assert_eq!(open.pop(), Some(edge.region), "they nest");
+            }
+            (edge.time, edge.thread, open.clone())
+        });
+        edges.collect()
+    }
+
+    #[test]
+    fn a_search_is_within_its_call_whatever_clocks_make_of_its_end() {
+        let mut job = Job::synthetic(1, 0, 0);
+        job.ranks[0].threads.push((1, String::new()));
+        job.calls =
+            vec![call(0, 1000, Some(1100)), call(1, 1010, Some(1020)), call(0, 1100, Some(1150)), call(0, 1160, None)];
+        job.searches = vec![search(0, 1000, 1090), search(0, 1095, 1107), search(0, 1110, 1110), search(1, 1030, 1040)];
+        job.calls.insert(0, call(0, 990, Some(990)));
+        let [first, second, third, other] = [1, 3, 4, 2].map(Region::Call);
+        let wanted = [
+            (10, 0, vec![first]),
+            (10, 0, vec![first, Region::Search(0)]),
+            (20, 1, vec![other]),
+            (30, 1, vec![]),
+            (40, 1, vec![Region::Search(3)]),
+            (50, 1, vec![]),
+            (100, 0, vec![first]),
+            (105, 0, vec![first, Region::Search(1)]),
+            (110, 0, vec![first]),
+            (110, 0, vec![]),
+            (110, 0, vec![second]),
+            (120, 0, vec![second, Region::Search(2)]),
+            (120, 0, vec![second]),
+            (160, 0, vec![]),
+            (170, 0, vec![third]),
+            (170, 0, vec![]),
+        ];
+        assert_eq!(edges(&job), wanted);
+    }
+
+    #[test]
+    fn regions_of_any_times_nest_and_each_begins_and_ends_once() {
+        let job = Job::synthetic(3, 2000, 9);
+        let edges = edges(&job);
+        assert_eq!(edges.len(), 2 * job.calls.len());
+        assert!(edges.is_sorted_by_key(|(time, ..)| *time));
+    }
+
+    #[test]
+    fn what_begins_at_a_moment_comes_before_it_and_what_ends_then_after() {
+        let mut job = Job::synthetic(2, 0, 0);
+        job.calls = vec![call(0, 100, Some(150)), call(0, 150, Some(200))];
+        job.pauses = vec![Pause { rank: 1, from: Time::new(120), to: None }];
+        let threads = Threads::of(&job);
+        let mut regions = Regions::of(&job, &threads);
+        let mut before = |time| std::iter::from_fn(|| regions.before(time)).count();
+        assert_eq!([before(0), before(20), before(50), before(51), before(100), before(101)], [1, 1, 0, 2, 0, 2]);
+    }
+}
