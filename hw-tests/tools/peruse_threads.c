@@ -3,7 +3,8 @@
 // PERUSE under MPI_THREAD_MULTIPLE: threads of each rank exchange messages, each on a communicator and with handles of its own, made,
 // opened, closed and released while the others' messages are under way; what a tool gave for a handle is freed as soon as it
 // is released; a number that all callbacks count under PERUSE's lock is exact, and the lock is refused to a callback of the thread that
-// has it. Skipped where the MPI refuses threads. 2 or more ranks.
+// has it. Communicators are freed while another thread opens and closes the windows of their handles. Skipped where the MPI refuses
+// threads. 2 or more ranks.
 #include "../mpi/check.h"
 #include <peruse.h>
 #include <pthread.h>
@@ -110,6 +111,79 @@ static void threads_with_handles(void) {
     check_end_case();
 }
 
+// A handle of a communicator that is about to be freed; how often its window was opened and closed.
+static _Atomic peruse_event_h going;
+static atomic_int toggled;
+
+static int on_going(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+    struct given *given = parameter;
+    (void)handle, (void)id;
+    check_int("what was given is there", VALID, given->valid);
+    check_true("the communicator, or its copy", spec->comm == given->comm || given->comm == MPI_COMM_NULL);
+    return MPI_SUCCESS;
+}
+
+static bool is_one_of(int code, int one, int other, int third) {
+    return code == one || code == other || code == third;
+}
+
+static void *toggles(void *unused) {
+    while (!atomic_load(&done)) {
+        peruse_event_h handle = atomic_load(&going);
+        if (handle == PERUSE_EVENT_HANDLE_NULL) {
+            sched_yield();
+            continue;
+        }
+        // Its communicator may be freed, and the handle released, at any time.
+        int opened = PERUSE_Event_activate(handle), closed = PERUSE_Event_deactivate(handle);
+        check_true("activate", is_one_of(opened, PERUSE_SUCCESS, PERUSE_ERR_MPI_OBJECT, PERUSE_ERR_EVENT_HANDLE));
+        check_true("deactivate", is_one_of(closed, PERUSE_SUCCESS, PERUSE_ERR_MPI_OBJECT, PERUSE_ERR_EVENT_HANDLE));
+        if (opened == PERUSE_SUCCESS)
+            atomic_fetch_add(&toggled, 1);
+        sched_yield();
+    }
+    return unused;
+}
+
+static void communicators_that_are_freed(void) {
+    pthread_t other;
+    check_case("communicators are freed while another thread opens and closes windows of their handles");
+    atomic_store(&done, false);
+    pthread_create(&other, NULL, toggles, NULL);
+    for (int round = 0; round < 4 * rounds; round++) {
+        unsigned char out = 1, in = 0;
+        struct given *given = check_alloc(sizeof *given);
+        peruse_event_h handle;
+        MPI_Comm comm, copy;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        *given = (struct given){.comm = round % 2 ? MPI_COMM_NULL : comm, .valid = VALID};
+        check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_ACTIVATE, comm, on_going, given, &handle));
+        if (round % 2)
+            check_int("propagate", PERUSE_SUCCESS, PERUSE_Event_propagate(handle, PERUSE_TRUE));
+        int before = atomic_load(&toggled);
+        atomic_store(&going, handle);
+        while (atomic_load(&toggled) == before)
+            sched_yield();
+        MPI_OK(MPI_Comm_dup(comm, &copy));
+        MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, copy, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, comm, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Comm_free(&copy));
+        MPI_OK(MPI_Comm_free(&comm));
+        check_int("of a communicator that is gone", PERUSE_ERR_MPI_OBJECT, PERUSE_Event_activate(handle));
+        atomic_store(&going, PERUSE_EVENT_HANDLE_NULL);
+        check_int("release", PERUSE_ERR_MPI_OBJECT, PERUSE_Event_release(&handle));
+        // No callback comes any more, also of a communicator that is where the other was.
+        given->valid = 0;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, comm, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Comm_free(&comm));
+        free(given);
+    }
+    atomic_store(&done, true);
+    pthread_join(other, NULL);
+    check_end_case();
+}
+
 static int granted, refused;
 
 static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
@@ -161,10 +235,13 @@ int main(int argc, char **argv) {
     from = (check.rank + check.size - 1) % check.size;
     for (int t = 0; t < THREADS; t++)
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[t]));
-    if (provided == MPI_THREAD_MULTIPLE)
+    if (provided == MPI_THREAD_MULTIPLE) {
         threads_with_handles();
-    else
+        communicators_that_are_freed();
+    } else {
         check_skip("each thread has handles of its own", "this MPI gives no MPI_THREAD_MULTIPLE");
+        check_skip("communicators are freed", "this MPI gives no MPI_THREAD_MULTIPLE");
+    }
     a_thread_that_has_the_lock();
     for (int t = 0; t < THREADS; t++)
         MPI_OK(MPI_Comm_free(&comms[t]));

@@ -432,21 +432,35 @@ fn follow(raiser: Raiser, what: Changed) {
     }
 }
 
-/// Adds a listener to a communicator.
+/// Adds a listener to a communicator, if `is_wanted` says so where nothing else changes: another thread may have freed
+/// the communicator by then, or have taken the listener away.
 ///
 /// # Safety
-/// A live communicator of MPI's, for which [`forget`] is called before it goes.
-pub(crate) unsafe fn add(comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
-    // SAFETY: the caller says that it lives, and that `forget` is called before it goes; inside the raising face.
-    change(|_| unsafe {
-        tables().add(comm, event, listener);
+/// A communicator of MPI's that is live if `is_wanted` says so; [`forget`] is called before it goes, when `is_wanted` says
+/// so no more.
+pub(crate) unsafe fn add(
+    comm: *mut sys::ompi_communicator_t,
+    event: Event,
+    listener: Listener,
+    is_wanted: impl Fn() -> bool,
+) {
+    change(|_| {
+        if !is_wanted() {
+            return Changed::Nothing;
+        }
+        // SAFETY: inside the raising face, which `forget` takes as well; so the caller says that it lives until the end
+        // of this change.
+        unsafe { tables().add(comm, event, listener) };
         Changed::One(comm.expose_provenance())
     });
 }
 
-/// Adds a listener to all communicators of the raising face, those that are yet to be made among them.
-pub(crate) fn add_everywhere(event: Event, listener: Listener) {
+/// [`add`] to all communicators of the raising face, those that are yet to be made among them.
+pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl Fn() -> bool) {
     change(|_| {
+        if !is_wanted() {
+            return Changed::Nothing;
+        }
         let mut tables = tables();
         tables.everywhere.push((event, listener));
         COUNT.fetch_add(1, Ordering::Relaxed);

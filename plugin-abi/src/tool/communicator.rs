@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::runtime::listeners;
@@ -50,8 +50,8 @@ unsafe extern "C" {
 pub(super) struct FollowedBy {
     /// The handles that are to follow a copy of it.
     pub(super) propagated: fn(&TrackedComm) -> Vec<i64>,
-    /// There is a copy, which these handles follow.
-    pub(super) copied: fn(&[i64], Comm),
+    /// There is a copy, with those that follow it.
+    pub(super) copied: fn(&Arc<TrackedComm>),
     /// It is freed; `None`: all are.
     pub(super) freed: fn(Option<u64>),
 }
@@ -64,7 +64,7 @@ pub(super) fn followed_by(who: FollowedBy) {
 }
 
 /// A tracked communicator.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct TrackedComm {
     pub(crate) number: u64,
     pub(crate) comm: Comm,
@@ -72,6 +72,19 @@ pub(crate) struct TrackedComm {
     pub(crate) ranks: Arc<[i32]>,
     /// The handles that follow it, of what it is a copy of.
     pub(crate) followers: Arc<[i64]>,
+    is_freed: AtomicBool,
+}
+
+impl TrackedComm {
+    fn new(number: u64, comm: Comm, ranks: Arc<[i32]>, followers: Arc<[i64]>) -> Arc<TrackedComm> {
+        Arc::new(TrackedComm { number, comm, ranks, followers, is_freed: AtomicBool::new(false) })
+    }
+
+    /// Whether MPI has begun to free it. Inside the raising face ([`listeners::exclusively`]) it is live if not: MPI goes
+    /// on when its listeners are gone.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.is_freed.load(Ordering::SeqCst)
+    }
 }
 
 /// Held while a communicator gets its number, so that two threads do not give it two.
@@ -110,7 +123,7 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the caller says that `comm` is valid.
     let ranks = unsafe { ranks(comm) };
-    let new = Arc::new(TrackedComm { number, comm, ranks, followers: Arc::default() });
+    let new = TrackedComm::new(number, comm, ranks, Arc::default());
     tracked().insert(number, Arc::clone(&new));
     // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
@@ -134,8 +147,8 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
 }
 
 /// The copies that a handle follows.
-pub(crate) fn followed_by_handle(handle: i64) -> Vec<Comm> {
-    tracked().values().filter(|copy| copy.followers.contains(&handle)).map(|copy| copy.comm).collect()
+pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
+    tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }
 
 /// `MPI_BYTE`
@@ -154,11 +167,10 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
         let Some(original) = tracked().get(&number).cloned() else { return 0 };
         let followers: Arc<[i64]> = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let ranks = Arc::clone(&original.ranks);
-        let copy = TrackedComm { number, comm, ranks, followers: Arc::clone(&followers) };
-        tracked().insert(number, Arc::new(copy));
+        let copy = TrackedComm::new(number, comm, Arc::clone(&original.ranks), followers);
+        tracked().insert(number, Arc::clone(&copy));
         if let Some(who) = FOLLOWED_BY.get() {
-            (who.copied)(&followers, comm);
+            (who.copied)(&copy);
         }
         number
     })
@@ -169,6 +181,9 @@ extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
         let gone = tracked().get(&number).cloned();
         let all = gone.as_ref().is_some_and(|gone| gone.comm == world());
+        for gone in tracked().values().filter(|known| all || known.number == number) {
+            gone.is_freed.store(true, Ordering::SeqCst);
+        }
         if let Some(who) = FOLLOWED_BY.get() {
             (who.freed)((!all).then_some(number));
         }

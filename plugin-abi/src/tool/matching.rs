@@ -93,16 +93,17 @@ pub(super) fn event(event_type: TypeId) -> Option<Event> {
 }
 
 /// From now on a registration for `event` has these callbacks, asked for where no event is told; from the first on it
-/// listens. The caller holds no lock that a callback takes.
+/// listens, if it `is_there` then. The caller holds no lock that a callback takes.
 ///
 /// # Safety
-/// `comm` is null, or a communicator of MPI's that is not gone.
+/// `comm` is null, or a communicator of MPI's that is live if the registration `is_there`; it is not any more when MPI
+/// frees that.
 pub(super) unsafe fn listen(
     handle: RegistrationHandle,
     event: Event,
     registration: &Arc<Registration>,
     comm: *mut sys::ompi_communicator_t,
-    callbacks: &dyn Fn() -> Callbacks,
+    (callbacks, is_there): (&dyn Fn() -> Callbacks, &dyn Fn() -> bool),
 ) {
     if callbacks().iter().all(Option::is_none) && !listening().contains_key(&handle) {
         return;
@@ -129,10 +130,10 @@ pub(super) unsafe fn listen(
     let param = Arc::as_ptr(&known).cast_mut().cast();
     let listener = Listener { handle: handle.0, function: tell, alone: tell_alone, param };
     if comm.is_null() {
-        listeners::add_everywhere(event, listener);
+        listeners::add_everywhere(event, listener, is_there);
     } else if listeners::are_raised() {
-        // SAFETY: the caller says that it is not gone; the face that raises these events says when it goes.
-        unsafe { listeners::add(comm, event, listener) };
+        // SAFETY: the caller says when it is live; the face that raises these events says when it goes.
+        unsafe { listeners::add(comm, event, listener, is_there) };
     }
 }
 

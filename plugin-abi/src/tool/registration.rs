@@ -81,14 +81,13 @@ struct LiveRegistration {
 impl LiveRegistration {
     /// Has the face that does the matching tell it of its events, if it is of one of those, and has a callback.
     fn listen(&self, handle: RegistrationHandle) {
-        if let Some(event) = matching::event(self.registration.event_type)
-            && !self.has_lost_object
-        {
+        if let Some(event) = matching::event(self.registration.event_type) {
             let comm = std::ptr::with_exposed_provenance_mut(self.comm);
-            // SAFETY: that of no object, or of one that was not freed.
-            unsafe {
-                matching::listen(handle, event, &self.registration, comm, &|| lock(&self.callbacks).of_matching());
-            }
+            let callbacks = || lock(&self.callbacks).of_matching();
+            // Another thread may free it, or the communicator.
+            let is_there = || handle.live().is_ok_and(|known| !known.has_lost_object);
+            // SAFETY: that of no object, or one whose end `communicator_freed` notes, before it is gone.
+            unsafe { matching::listen(handle, event, &self.registration, comm, (&callbacks, &is_there)) };
         }
     }
 }

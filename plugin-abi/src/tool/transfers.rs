@@ -34,7 +34,7 @@ pub(super) fn follow() {
     watch::set_transfers(wanted);
     if wanted {
         let listener = Listener { handle: HANDLE, function: tell, alone: tell, param: null_mut() };
-        listeners::add_everywhere(Event::Transfer, listener);
+        listeners::add_everywhere(Event::Transfer, listener, || true);
     } else {
         listeners::remove_everywhere(Event::Transfer, HANDLE);
     }

@@ -47,6 +47,8 @@ pub(super) struct EventHandle {
     /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that
     /// was closed.
     window: AtomicU64,
+    /// Its window opens no more: it is released, or its communicator gone.
+    is_ended: AtomicBool,
     propagate: AtomicBool,
 }
 
@@ -103,9 +105,14 @@ pub(super) fn new(
         raised,
         callback: Mutex::new(callback),
         window: AtomicU64::new(0),
+        is_ended: AtomicBool::new(false),
         propagate: AtomicBool::new(false),
     });
-    handles().insert(number, Some(handle));
+    handles().insert(number, Some(Arc::clone(&handle)));
+    // Another thread may have begun to free it, and have found no handle yet.
+    if handle.tracked.is_freed() {
+        lose_object(&handle);
+    }
     number
 }
 
@@ -136,10 +143,15 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
         handles.values().flatten().filter(of).cloned().collect()
     };
     for handle in gone {
-        handle.end();
-        // Not one that was released meanwhile.
-        handles().entry(handle.number).and_modify(|entry| *entry = None);
+        lose_object(&handle);
     }
+}
+
+/// The communicator of a handle is gone.
+fn lose_object(handle: &EventHandle) {
+    handle.end();
+    // Not one that was released meanwhile.
+    handles().entry(handle.number).and_modify(|entry| *entry = None);
 }
 
 /// The handles that follow a copy of this communicator, if it is made now.
@@ -151,17 +163,22 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
-/// There is a copy of a communicator, which these handles follow.
-pub(in crate::tool) fn copied(followers: &[i64], comm: Comm) {
-    let follows: Vec<_> = followers.iter().filter_map(|number| find(*number).ok()).collect();
+/// There is a copy of a communicator, with the handles that follow it.
+pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
+    let follows: Vec<_> = copy.followers.iter().filter_map(|number| find(*number).ok()).collect();
     for handle in follows {
+        let window = handle.window.load(Ordering::SeqCst);
         if let Raised::Matching(event) = handle.raised
-            && handle.is_active()
+            && is_open(window)
         {
-            // SAFETY: a live communicator, tracked from now on (`communicator::freed`).
-            unsafe { listeners::add(comm.0.cast(), event, handle.listener(handle.callback())) };
+            handle.listen(event, window, handle.listener(handle.callback()), std::slice::from_ref(copy));
         }
     }
+}
+
+/// Whether that is the number of an open window.
+fn is_open(window: u64) -> bool {
+    window % 2 == 1
 }
 
 /// Shows all that has happened.
@@ -175,13 +192,13 @@ fn catch_up() {
 
 impl EventHandle {
     pub(super) fn is_active(&self) -> bool {
-        self.window.load(Ordering::Relaxed) % 2 == 1
+        is_open(self.window.load(Ordering::Relaxed))
     }
 
-    /// Opens its window.
+    /// Opens its window, unless another thread has ended it meanwhile.
     pub(super) fn activate(self: &Arc<Self>) {
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_active() {
+        if self.is_active() || self.is_ended.load(Ordering::SeqCst) {
             return;
         }
         let window = self.window.fetch_add(1, Ordering::SeqCst) + 1;
@@ -190,7 +207,10 @@ impl EventHandle {
             Raised::Matching(event) => {
                 let listener = self.listener(*callback);
                 drop(callback);
-                return self.listen(*event, window, listener);
+                let follows = self.propagate.load(Ordering::Relaxed);
+                let copies = if follows { communicator::followed_by_handle(self.number) } else { Vec::new() };
+                self.listen(*event, window, listener, std::slice::from_ref(&self.tracked));
+                return self.listen(*event, window, listener, &copies);
             }
         };
         // The callback in force: it cannot be replaced while the window is open.
@@ -210,33 +230,27 @@ impl EventHandle {
         Listener { handle: self.number, function, alone: function, param }
     }
 
-    /// The communicators whose events it sees.
-    fn comms(&self) -> Vec<Comm> {
-        let follows = self.propagate.load(Ordering::Relaxed);
-        let copies = if follows { communicator::followed_by_handle(self.number) } else { Vec::new() };
-        std::iter::once(self.comm).chain(copies).collect()
-    }
-
-    /// [`Self::activate`] of an event of the matching's. Without the handle's lock, for which a callback in another
-    /// thread may be waiting.
-    fn listen(&self, event: Event, window: u64, listener: Listener) {
-        for comm in self.comms() {
-            // SAFETY: tracked, so alive until `communicator::freed`.
-            unsafe { listeners::add(comm.0.cast(), event, listener) };
-        }
-        if self.window.load(Ordering::SeqCst) != window {
-            // Another thread has closed it meanwhile, and may have found nothing to take away.
-            self.take_listeners(event);
+    /// [`Self::activate`] of an event of the matching's, on these communicators. Without the handle's lock, for which a
+    /// callback in another thread may be waiting; so that thread may close the window meanwhile, or MPI free them.
+    fn listen(&self, event: Event, window: u64, listener: Listener, comms: &[Arc<TrackedComm>]) {
+        for comm in comms {
+            let is_wanted = || self.window.load(Ordering::SeqCst) == window && !comm.is_freed();
+            // SAFETY: what is tracked is live until `communicator::freed` has noted that, and then forgotten the
+            // listeners.
+            unsafe { listeners::add(comm.comm.0.cast(), event, listener, is_wanted) };
         }
     }
 
+    /// The listeners of a window that is closed: all, as none is added for it any more.
     fn take_listeners(&self, event: Event) {
-        for comm in self.comms() {
-            listeners::remove(comm.0.cast(), event, self.number);
+        listeners::remove(self.comm.0.cast(), event, self.number);
+        for copy in communicator::followed_by_handle(self.number) {
+            listeners::remove(copy.comm.0.cast(), event, self.number);
         }
     }
 
-    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens. As [`Self::listen`].
+    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens. Without the lock, as
+    /// [`Self::listen`].
     fn ignore(&self, event: Event) {
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         let was_active = self.is_active();
@@ -269,6 +283,8 @@ impl EventHandle {
 
     /// Closes its window for good.
     fn end(&self) {
+        // Before the lock is taken under which it is closed: who opens it before that is seen there.
+        self.is_ended.store(true, Ordering::SeqCst);
         self.deactivate();
         if let Raised::Transport { registration, .. } = &self.raised {
             // Refused only where it has been freed already.

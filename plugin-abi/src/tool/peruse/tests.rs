@@ -6,16 +6,18 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 
 use engine::events::{self, PutComplete, PutStarted, Safety};
 
+use super::event_handle::{self, Callback};
+use super::supported::{self, SupportedEvent};
 use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock,
 };
-use crate::runtime::listeners::Spec;
-use crate::tool::communicator::Comm;
+use crate::runtime::listeners::{self, Spec};
+use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::tests::held_up::Thread;
 
 unsafe extern "C" {
@@ -152,6 +154,61 @@ fn a_handle_that_its_callback_releases_is_called_no_more() {
     put();
     assert_eq!(*called.lock().expect("no panic"), 1);
     assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
+}
+
+unsafe extern "C" {
+    fn PMPI_Comm_dup(comm: Comm, copy: *mut Comm) -> c_int;
+    fn PMPI_Comm_free(comm: *mut Comm) -> c_int;
+}
+
+/// A communicator that is tracked, to be freed.
+fn tracked() -> (Comm, Arc<TrackedComm>) {
+    let mut comm = Comm(null_mut());
+    // SAFETY: a valid communicator, and room for another, which is valid then.
+    unsafe {
+        assert_eq!(PMPI_Comm_dup(world(), &raw mut comm), 0);
+        (comm, communicator::track(comm).expect("MPI lets it"))
+    }
+}
+
+/// An event of the matching's, which nobody raises here.
+fn activate() -> &'static SupportedEvent {
+    supported::all().iter().find(|event| event.name == c"PERUSE_COMM_REQ_ACTIVATE").expect("it is in the list")
+}
+
+#[test]
+fn a_handle_whose_communicator_another_thread_frees_while_it_is_made_is_of_none() {
+    let _alone = crate::tool::tests::alone();
+    let (mut comm, tracked) = tracked();
+    let (freed, told) = (comm, Mutex::new(Vec::<Told>::new()));
+    // SAFETY: valid, and not used by anybody else.
+    assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
+    let callback = Callback { function: note, param: (&raw const told).cast_mut().cast() };
+    for event in [activate(), supported::numbered(PUT_STARTED).expect("it is supported")] {
+        let mut handle = event_handle::new(event, freed, Arc::clone(&tracked), callback);
+        assert_eq!(PERUSE_Event_activate(handle), Code::MpiObject as c_int);
+        // SAFETY: a handle.
+        assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, Code::MpiObject as c_int);
+        assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
+    }
+    put();
+    assert_eq!(taken(&told), []);
+}
+
+#[test]
+fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_nothing() {
+    let _alone = crate::tool::tests::alone();
+    let (mut comm, tracked) = tracked();
+    let callback = Callback { function: note, param: null_mut() };
+    let mut number = event_handle::new(activate(), comm, tracked, callback);
+    // What a call has at hand that is about to open it.
+    let handle = event_handle::find(number).ok().expect("it is there");
+    // SAFETY: valid, and not used by anybody else.
+    assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
+    handle.activate();
+    assert!(!listeners::is_anybody());
+    // SAFETY: a handle.
+    assert_eq!(unsafe { PERUSE_Event_release(&raw mut number) }, Code::MpiObject as c_int);
 }
 
 /// Where a callback is, and what it waits for.

@@ -49,7 +49,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
             listeners::begins(*one);
             if is_listened_to {
                 let listener = Listener { handle: 7, function, alone: function, param: null_mut() };
-                listeners::add(*one, Event::Arrived, listener);
+                listeners::add(*one, Event::Arrived, listener, || true);
             }
             listeners::ends(*one);
         }
@@ -63,6 +63,18 @@ fn looks_beside(others: usize) -> [usize; 2] {
 }
 
 #[test]
+fn a_listener_that_is_wanted_no_more_when_its_turn_comes_is_not_added() {
+    let _alone = alone();
+    listeners::raised_by(Some(RAISER));
+    let listener = Listener { handle: 9, function: nothing, alone: nothing, param: null_mut() };
+    // SAFETY: it is not looked at where nothing is wanted.
+    unsafe { listeners::add(std::ptr::dangling_mut(), Event::Arrived, listener, || false) };
+    listeners::add_everywhere(Event::Arrived, listener, || false);
+    assert!(!listeners::is_anybody());
+    listeners::raised_by(None);
+}
+
+#[test]
 fn a_communicator_costs_the_same_beside_ten_others_as_beside_100_000() {
     let _alone = alone();
     listeners::raised_by(Some(RAISER));
@@ -71,7 +83,7 @@ fn a_communicator_costs_the_same_beside_ten_others_as_beside_100_000() {
 
     // A tool listens to all.
     let listener = Listener { handle: 8, function: nothing, alone: nothing, param: null_mut() };
-    listeners::add_everywhere(Event::Arrived, listener);
+    listeners::add_everywhere(Event::Arrived, listener, || true);
     let few = looks_beside(10);
     assert_eq!((few, looks_beside(1000)), ([1, 2], few));
     listeners::remove_everywhere(Event::Arrived, 8);
