@@ -66,6 +66,39 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     assert_eq!(count(&seen), (3 * MANY, 0));
 }
 
+/// Runs this in a thread that has not initialised MPI: a new one may have the number of one that has, and has ended.
+fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let within = || {
+            if !crate::tool::host::may_call_mpi() {
+                return body();
+            }
+            std::thread::scope(|scope| scope.spawn(body).join().expect("no panic"));
+        };
+        scope.spawn(within).join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_that_may() {
+    let _alone = alone();
+    crate::tool::peruse::tests::world();
+    let seen = [Mutex::new(Seen::default()), Mutex::new(Seen::default())];
+    let registrations = seen.each_ref().map(|seen| (anywhere(seen), seen));
+    raise(3);
+    let counts = || seen.each_ref().map(|seen| (count(seen), seen.lock().expect("no panic").freed));
+    // The second finds the end of the first pending.
+    in_a_thread_that_may_not_call_mpi(|| {
+        for (registration, seen) in registrations {
+            // SAFETY: a registration of this process; `seen` outlives it.
+            assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
+        }
+    });
+    assert_eq!(counts(), [((0, 0), 0); 2], "what waits, and the end, are for another place");
+    assert_eq!(ibex_events_flush(), 0);
+    assert_eq!(counts(), [((3, 0), 1); 2]);
+}
+
 #[test]
 fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_that_may() {
     let _alone = alone();
