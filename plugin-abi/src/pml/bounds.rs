@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What flow control keeps for the PML, and the bounds that are no parameters.
 //!
-//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. Grade: pending. Threads: who
-//! has entered the PML.
+//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. In which communicators a link
+//! stands ([`Holders`]) is noted when a rank is found (`peer`): that is what is marked where the peer holds back. A
+//! communicator that is gone stays noted until its number is another one's, so there are at most as many entries for a peer
+//! as communicators at a time; what is marked is compared with the link. Grade: pending. Threads: who has entered the PML.
+//! Tests: below.
 
+use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::counters::Counters;
 use engine::protocol::flow_control::{Kept, Limits, Outgoing};
 
-use super::holders::Holders;
 use super::lengths::Level;
 use super::link::{Account, Link};
 use super::request::Request;
@@ -101,9 +104,31 @@ impl Flow {
     }
 }
 
+/// For each link, by the number of the communicator, the rank there.
+#[derive(Default)]
+pub(crate) struct Holders(HashMap<Link, HashMap<u32, i32>>);
+
+impl Holders {
+    /// A link stands in a communicator for a rank.
+    pub(crate) fn note(&mut self, link: Link, context: u32, rank: i32) {
+        self.0.entry(link).or_default().insert(context, rank);
+    }
+
+    /// Where a link stands: communicator and rank.
+    pub(crate) fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
+        self.0.get(&link).into_iter().flatten().map(|(context, rank)| (*context, *rank))
+    }
+
+    /// A link leads nowhere any more.
+    pub(crate) fn forget(&mut self, link: Link) {
+        self.0.remove(&link);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::transport::EndpointId;
 
     #[test]
     fn the_least_that_was_left_is_nothing_where_more_was_kept_than_permitted_and_begins_anew_where_it_is_reset() {
@@ -121,5 +146,24 @@ mod tests {
         assert_eq!((room.now(), room.least(), room.least_ever()), (1000, 600, 0));
         room.begin(500);
         assert_eq!((room.now(), room.least(), room.least_ever()), (500, 500, 500), "another PML");
+    }
+
+    #[test]
+    fn a_peer_of_a_thousand_is_looked_for_where_it_is_and_nowhere_else() {
+        let mut holders = Holders::default();
+        let link = |peer| Link::new(0, EndpointId::from_index(peer));
+        for peer in 0..1000 {
+            // Each is in 100 communicators, but for one that is in three.
+            for context in 0..if peer == 7 { 3 } else { 100 } {
+                holders.note(link(peer), context, (peer + context) as i32);
+                holders.note(link(peer), context, peer as i32);
+            }
+        }
+        let mut places: Vec<_> = holders.of(link(7)).collect();
+        places.sort_unstable();
+        assert_eq!(places, [(0, 7), (1, 7), (2, 7)]);
+        assert_eq!(holders.of(link(8)).count(), 100);
+        holders.forget(link(8));
+        assert_eq!((holders.of(link(8)).count(), holders.0.len()), (0, 999));
     }
 }

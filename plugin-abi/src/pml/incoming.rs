@@ -11,14 +11,14 @@ use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::protocol::transfers::TransferId;
 
-use super::arrived::{Arrived, Body, SHORT};
+use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Owner, Request};
 use super::several::ByRail;
-use super::watch::Came;
-use super::{accept, flow, passage, pieces, reading, resume, unexpected, watch};
+use super::watch::{self, Came};
+use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::tag::Tag;
 
@@ -185,7 +185,7 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
         // SAFETY: in state.contexts, so alive.
         (Err(id), _) => unsafe {
             let message = Arrived { from: Link::UNKNOWN, id, body: copy(bytes) };
-            unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
+            arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
         },
     }
 }
@@ -282,7 +282,7 @@ fn whole(
 ) {
     let envelope = Envelope::new(of.rank, of.tag);
     let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return unexpected::keep_early(pml, state, of.context, (envelope, kept()), sender);
+        return arrived::keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: in state.contexts, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
@@ -299,7 +299,7 @@ fn whole(
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: in state.contexts, so alive.
         Err(id) => unsafe {
-            unexpected::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
+            arrived::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
         },
     }
 }
@@ -309,7 +309,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let from = message.from;
     let sender = || Some(from);
     let Some(communicator) = state.contexts.get(context).copied() else {
-        return unexpected::keep_early(pml, state, context, (envelope, message), sender);
+        return arrived::keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: in state.contexts, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
@@ -320,7 +320,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: in state.contexts, so alive.
         Err(id) => unsafe {
-            unexpected::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
+            arrived::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
         },
     }
 }

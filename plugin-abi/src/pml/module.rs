@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use engine::matching::Contexts;
 use ibex_ffi::openmpi::{release, sys};
 
-use super::{context, listening, persistent, probe, procs, progress, receive, send};
+use super::{context, listening, persistent, probe, progress, receive, send};
 use crate::runtime::component::Shown;
 use crate::runtime::guard::fence;
 
@@ -16,8 +16,8 @@ use crate::runtime::guard::fence;
 // SAFETY: Open MPI's structure.
 static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
     Shown::new(sys::mca_pml_base_module_t {
-        pml_add_procs: Some(procs::pml_add_procs),
-        pml_del_procs: Some(procs::pml_del_procs),
+        pml_add_procs: Some(context::pml_add_procs),
+        pml_del_procs: Some(context::pml_del_procs),
         pml_enable: Some(pml_enable),
         pml_progress: Some(progress::pml_progress),
         pml_add_comm: Some(context::pml_add_comm),

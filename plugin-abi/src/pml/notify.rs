@@ -14,7 +14,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::instance::pml;
 use super::request::Request;
-use super::{returning, watch};
+use super::{listening, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 use crate::runtime::watch as serving;
@@ -96,7 +96,7 @@ type Status = *mut sys::ompi_status_public_t;
 /// P4: an array of so many requests of MPI's.
 unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
     // SAFETY: P4: an array of so many requests. Looked at before, as those that are done are gone afterwards.
-    let is_programs = unsafe { returning::has_programs(count, requests) };
+    let is_programs = unsafe { listening::has_programs(count, requests) };
     let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
     // SAFETY: P4: an array of so many requests.
     fence("the end of a wait", (), || unsafe { notify(count, requests) });

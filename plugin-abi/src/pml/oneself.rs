@@ -14,7 +14,7 @@ use engine::protocol::header::{MAX_SIZE, Memory};
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::arrived::{Arrived, Body, SHORT};
+use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::datatype::{self, Convertor, Data, Extent};
 use super::finish::{Outcome, finish, note, note_not_put};
@@ -22,8 +22,8 @@ use super::instance::{Pml, State};
 use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
-use super::watch::Came;
-use super::{passage, transmit, unexpected, watch};
+use super::watch::{self, Came};
+use super::{passage, transmit};
 use crate::runtime::variables::now;
 
 /// Bytes that are copied at a time where there are gaps on both sides.
@@ -67,7 +67,7 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let message = Arrived { from: Link::ONESELF, id, body };
     // SAFETY: P1: not finished, so its communicator lives; P3.
     unsafe {
-        unexpected::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
+        arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
         if is_copied {
             // All of it is kept, and nothing names the request.
             watch::ends(&mut *request.as_ptr(), Bytes::None.posted());

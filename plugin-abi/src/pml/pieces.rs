@@ -18,10 +18,9 @@ use super::finish::{finish, note_not_put};
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
-use super::resume;
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{announcing, flight, moving, passage, rails, routing, token, watch};
+use super::{flight, moving, passage, rails, resume, routing, striped, token, watch};
 use crate::runtime::messages;
 
 /// Pieces of a message that are with the adapter at a time.
@@ -124,7 +123,7 @@ pub(crate) fn wanted(
         unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
     // SAFETY: R3: the receiver will not read.
-    unsafe { announcing::put_back(pml, r.link, announced) };
+    unsafe { striped::put_back(pml, r.link, announced) };
     // SAFETY: P1: a send whose pieces are wanted, and which does not wait for a buffer.
     unsafe { send(pml, state, request) };
     resume::answered(pml, state, counted);

@@ -13,14 +13,13 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Extent;
-use super::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::passage::Reason;
+use super::passage::{self, Reason};
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{announcing, flight, flow, oneself, passage, rails, routing, watch};
+use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
 
 #[inline(always)]
 fn match_of(communicator: &Communicator, tag: i32) -> Match {
@@ -156,7 +155,7 @@ unsafe fn announce(
     };
     let others = match registered {
         // SAFETY: P2, until the send is finished; so M3.
-        Some(_) => unsafe { announcing::register(pml, state, r.link, r.extent) },
+        Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
         None => Vec::new(),
     };
     let link = r.link;
@@ -170,7 +169,7 @@ unsafe fn announce(
     match registered {
         Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
-            announcing::announce(pml, state, link, (of, sender, memory), registered);
+            striped::announce(pml, state, link, (of, sender, memory), registered);
         }
         _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
     }

@@ -17,11 +17,11 @@ use ibex_ffi::verbs::RemoteSpan;
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::passage::{Protocol, Reason};
+use super::passage::{self, Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::watched_reads::WatchedReads;
-use super::{announcing, flight, passage, resume, routing, striped, transmit, watch};
+use super::{flight, resume, routing, striped, transmit, watch};
 
 /// Reads of a message that are posted at a time.
 const MOST: u32 = 4;
@@ -146,7 +146,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     unsafe {
         // Of one that was sent whole tools have been told.
         watch::ends_by(r, moved, |r| passage::was_read(pml, r, &transfer));
-        announcing::put_back(pml, r.link, transfer);
+        striped::put_back(pml, r.link, transfer);
         flight::answered(r, sender, false);
         finish(state, request);
     }

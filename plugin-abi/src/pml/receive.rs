@@ -10,17 +10,15 @@ use std::ptr::NonNull;
 use engine::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
-use super::accept;
 use super::arrived::Arrived;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
-use super::flow;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
-use super::{passage, returning, watch};
+use super::{accept, flow, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -75,7 +73,7 @@ unsafe extern "C" fn recv_watched(
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4.
     let code = unsafe { receive::<true>(pml, &wanted, status) };
-    returning::returns(tag);
+    listening::returns(tag);
     code
 }
 

@@ -17,7 +17,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
-use super::reads::{OfRail, Reads};
+use super::striped::{OfRail, Reads};
 use super::watched_reads::WatchedReads;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;

@@ -16,12 +16,11 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
-use super::finish;
 use super::instance::{Pml, State, pml, unwatched};
 use super::link::Link;
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{passage, peer, protocol, returning, transfers, transmit, watch};
+use super::{finish, listening, passage, peer, protocol, transfers, transmit, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
@@ -220,7 +219,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         tell(Event::Complete);
         tell(Event::Notify);
         leave(pml, state);
-        returning::returns(outgoing.tag);
+        listening::returns(outgoing.tag);
     } else {
         // SAFETY: P4.
         unsafe { begun(pml, state, outgoing, (id, link)) };
@@ -272,7 +271,7 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
         protocol::begin(pml, &mut state, request, link);
         wait(pml, state, request);
     }
-    returning::returns(outgoing.tag);
+    listening::returns(outgoing.tag);
 }
 
 /// Waits for the send of a blocking call, and gives it back.
@@ -312,7 +311,7 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
         Err(code) => return code,
     }
     if is_watched {
-        returning::returns(outgoing.tag);
+        listening::returns(outgoing.tag);
     }
     sys::OPAL_SUCCESS
 }

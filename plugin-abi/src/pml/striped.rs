@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A long message that its receiver reads by several ports at once.
 //!
-//! The sender has registered the memory with each port that reaches the peer, and announced each port's key
-//! (`announcing`). The receiver reads by those of its own that are connected to one of them, and lets the others begin
-//! to connect, for the next message. Shares are by the ports' rates; a port that fails leaves its reads to the others,
-//! and where none is left it asks for copies. The state machine is `engine::protocol::striping`. Called by `accept` and
-//! `reading`. Grade: pending. Threads: who has entered the PML.
+//! The sender registers the memory with each port that reaches the peer, and announces it with each port's key
+//! ([`announce`]). The receiver reads by those of its own that are connected to one of them, and lets the others begin to
+//! connect, for the next message. Shares are by the ports' rates; a port that fails leaves its reads to the others, and
+//! where none is left it asks for copies. The state machine is `engine::protocol::striping`. Called by `protocol`, `accept`
+//! and `reading`, and by `pieces` when the receiver has answered. Grade: pending. Threads: who has entered the PML.
 
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, Memory, PortKey};
+use engine::protocol::header::{Header, Match, Memory, PortKey};
 use engine::protocol::reading::Part;
 use engine::protocol::striping::Striping;
 use engine::protocol::transfers::TransferId;
@@ -18,15 +18,17 @@ use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::RemoteSpan;
 
+use super::datatype::{Data, Extent};
 use super::finish::finish;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
-use super::passage::{Passage, Protocol, Reason};
-use super::reads::{Lane, Reads, SHORTEST};
+use super::passage::{self, Passage, Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::{Bytes, Moved};
+use super::transmit::{self, Transmitted};
 use super::watched_reads::WatchedReads;
-use super::{flight, moving, passage, pieces, rails, routing, transmit, watch};
+use super::{flight, moving, pieces, rails, routing, watch};
+use crate::runtime::memory::Registered;
 
 /// Reads of a message that are posted to a port at a time.
 const MOST: usize = 4;
@@ -257,4 +259,89 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Mov
     routing::control(pml, state, reads.from, &header);
     // SAFETY: P1: a receive that has all it wants.
     unsafe { finish(state, request) };
+}
+
+/// The shortest message that is read by several ports, bytes: two reads of the least length.
+pub(crate) const SHORTEST: usize = 64 << 10;
+
+/// What a port's registration is of: which rail's, and the registration.
+pub(crate) type OfRail = (usize, Registered);
+
+/// A message that is being read by several ports.
+pub(crate) struct Reads {
+    pub(crate) state: Striping,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) sender: TransferId,
+    /// By which the message was announced.
+    pub(crate) from: Link,
+    /// Where the data begins.
+    pub(crate) address: u64,
+    pub(crate) watched: Option<Box<WatchedReads>>,
+}
+
+/// A port that reads.
+pub(crate) struct Lane {
+    pub(crate) link: Link,
+    /// The sender's key of its memory.
+    pub(crate) key: u32,
+    pub(crate) registered: Registered,
+}
+
+/// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
+///
+/// # Safety
+/// P2, M3: the data of a send, whose registrations are put back before it is finished.
+pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
+    if !pml.has_several() || extent.length < SHORTEST {
+        return Vec::new();
+    }
+    let Some(peer) = rails::of(pml, state, home) else { return Vec::new() };
+    let links = state.several.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
+    let registered = links.filter(|link| rails::is_usable(pml, **link)).filter_map(|link| {
+        let rail = pml.rails().get(link.rail())?;
+        let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
+        // SAFETY: P2, M3: mapped until the send is finished, and put back before.
+        let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
+        Some((link.rail(), registered?))
+    });
+    registered.collect()
+}
+
+/// Announces a message that can be read by these ports. Their keys are told apart by the ports' numbers, as the
+/// announcement may have to go by another port than is expected now.
+pub(crate) fn announce(
+    pml: &Pml,
+    state: &mut State,
+    link: Link,
+    (of, sender, memory): (Match, TransferId, Memory),
+    registered: impl Iterator<Item = OfRail>,
+) {
+    let key = |(rail, registered): OfRail| {
+        let rail = pml.rails().get(rail)?;
+        Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
+    };
+    let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
+    let extent = Extent { start: keys.as_ptr().cast_mut(), length: keys.len() };
+    // Data in one piece is not looked at.
+    let data = Data { buffer: std::ptr::null_mut(), count: 0, datatype: std::ptr::null_mut() };
+    let header = Header::AnnounceKeyed(of, sender.0, memory);
+    // SAFETY: the keys live for the call; `link` is a rail's, as only rails register.
+    if unsafe { routing::message(pml, state, link, &header, (&data, extent), None) } == Transmitted::Failed {
+        transmit::failed(state);
+    }
+}
+
+/// Gives back what was registered for an announcement.
+///
+/// # Safety
+/// R3: the receiver has read, or will not.
+pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
+    let Transfer::Announced { registered, others, .. } = transfer else { return };
+    let home = registered.map(|registered| (home.rail(), registered));
+    for (rail, registered) in home.into_iter().chain(others) {
+        if let Some(rail) = pml.rails().get(rail) {
+            // SAFETY: R3: the receiver has read, or will not.
+            unsafe { rail.port().memory().put_back(registered) };
+        }
+    }
 }

@@ -100,29 +100,6 @@ fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_th
 }
 
 #[test]
-fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_that_may() {
-    let _alone = alone();
-    crate::tool::peruse::tests::world();
-    let seen = [Mutex::new(Seen::default()), Mutex::new(Seen::default())];
-    let registrations = seen.each_ref().map(|seen| (anywhere(seen), seen));
-    raise(3);
-    let counts = || seen.each_ref().map(|seen| (count(seen), seen.lock().expect("no panic").freed));
-    // It is not the one that has initialised MPI. The second finds the end of the first pending.
-    std::thread::scope(|scope| {
-        let frees = || {
-            for (registration, seen) in registrations {
-                // SAFETY: a registration of this process; `seen` outlives it.
-                assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
-            }
-        };
-        scope.spawn(frees).join().expect("no panic");
-    });
-    assert_eq!(counts(), [((0, 0), 0); 2], "what waits, and the end, are for another place");
-    assert_eq!(ibex_events_flush(), 0);
-    assert_eq!(counts(), [((3, 0), 1); 2]);
-}
-
-#[test]
 fn a_call_that_fails_delivers_nothing() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
@@ -190,6 +167,6 @@ fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_man
     assert_eq!(room(&[]), 64);
     assert_eq!(room(&[1]), 64);
     assert_eq!(room(&[2, 0]), 64, "another gets them where they happen");
-    assert_eq!(room(&[0]), crate::runtime::variables::now::default_room());
-    assert_eq!(room(&[0, 0, 2]), crate::runtime::variables::now::default_room());
+    assert_eq!(room(&[0]), crate::runtime::variables::events::default_room());
+    assert_eq!(room(&[0, 0, 2]), crate::runtime::variables::events::default_room());
 }
