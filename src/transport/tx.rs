@@ -18,21 +18,18 @@ mod tests;
 
 use self::bounce::Bounce;
 use self::posted::Posted;
-use self::request::{Operation, Request};
+use self::request::{NOTHING, Operation, Request};
 use self::send_queue::SendQueue;
 use super::adapter::{QueuePair, SendSlots, Work};
 use super::completion::{Batch, Completion, Failed, TakesRequests, Token, Undelivered};
 use super::work_request::{EndpointId, WrId};
 use crate::counters::{Counters, add, subtract};
-use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Status, Wr};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, Status, Wr};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
 const FEW_SLOTS: u64 = 256;
-
-/// A write of no bytes needs no key at either end, and completes like any other request.
-const NOTHING: Work<'static> = Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } };
 
 /// What became of an attempt to post.
 #[derive(Debug, PartialEq, Eq)]
@@ -412,16 +409,8 @@ impl<S: SendSlots> Tx<S> {
             Operation::Send { tag, spans, count } => {
                 Work::Send { spans: &spans[..usize::from(*count)], immediate: queue.immediate(*tag) }
             }
-            Operation::Put { local, remote } => Work::Write { local: *local, remote: *remote },
             Operation::PutInline { bytes, remote } => Work::WriteInline { bytes: (&**bytes).into(), remote: *remote },
-            Operation::Get { local, remote } => Work::Read { local: *local, remote: *remote },
-            Operation::FetchAdd { local, remote, operand } => {
-                Work::FetchAdd { local: *local, remote: *remote, operand: *operand }
-            }
-            Operation::CompareSwap { local, remote, compare, swap } => {
-                Work::CompareSwap { local: *local, remote: *remote, compare: *compare, swap: *swap }
-            }
-            Operation::Nothing => NOTHING,
+            Operation::Other(work) => *work,
         };
         self.post_now(queue, to, asked, counters, work)
     }

@@ -229,6 +229,9 @@ pub struct InlineSpan<'a> {
     of: PhantomData<&'a [MaybeUninit<u8>]>,
 }
 
+// SAFETY: as a slice of bytes that nobody writes, of which it has the lifetime.
+unsafe impl Send for InlineSpan<'_> {}
+
 impl InlineSpan<'_> {
     /// A span of no bytes.
     pub const EMPTY: InlineSpan<'static> = InlineSpan { start: ptr::dangling(), len: 0, of: PhantomData };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_atomic_fop` and `btl_atomic_cswap`: the adapter's 64-bit fetch-and-add and compare-and-swap.
+//! `btl_atomic_fop` and `btl_atomic_cswap`: the adapter's 64-bit fetch-and-add and compare-and-swap, or, `BY_MESSAGES`,
+//! those of the process that has the memory (`emulated_atomic`).
 //!
 //! Anything else, 32-bit and floating-point operands and addresses that are no multiple of 8 included, is answered with
 //! "not supported": osc/rdma then does it another way, whereas any other error makes it try for ever
@@ -9,6 +10,8 @@ use std::ffi::{c_int, c_void};
 
 use ibex_ffi::openmpi::sys;
 
+use super::atomic_message::Word;
+use super::emulated_atomic;
 use super::module::Module;
 use super::operation::CallbackArguments;
 use super::own_memory;
@@ -22,7 +25,7 @@ type Opaque = sys::mca_btl_base_registration_handle_t;
 const OPERAND: usize = 8;
 
 /// Whether an operation with these flags is on 8 bytes, and aligned to them.
-pub(super) fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
+fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
     flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
 }
@@ -34,7 +37,7 @@ fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *
 
 /// `btl_atomic_fop`: adds to remote memory; what was there before comes to `local_address`.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-pub(crate) unsafe extern "C" fn btl_atomic_fop(
+pub(crate) unsafe extern "C" fn btl_atomic_fop<const BY_MESSAGES: bool>(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
@@ -50,6 +53,14 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
     data: *mut c_void,
 ) -> c_int {
     let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    if BY_MESSAGES {
+        if op != sys::MCA_BTL_ATOMIC_ADD || !is_of_8_bytes(flags, remote_address) {
+            return sys::OPAL_ERR_NOT_SUPPORTED;
+        }
+        let (is_own, add) = (remote_handle.is_null(), Word::Add(operand));
+        // SAFETY: M1, M3; without a remote handle the target is this process' own.
+        return unsafe { emulated_atomic::start("btl_atomic_fop", call, remote_address, is_own, add) };
+    }
     let add = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
     let fits =
         |module: &Module| op == sys::MCA_BTL_ATOMIC_ADD && supported(module, flags, remote_address, local_handle);
@@ -66,7 +77,7 @@ pub(crate) unsafe extern "C" fn btl_atomic_fop(
 /// `btl_atomic_cswap`: sets remote memory to `value` if it is `compare`; what was there before comes to
 /// `local_address`.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-pub(crate) unsafe extern "C" fn btl_atomic_cswap(
+pub(crate) unsafe extern "C" fn btl_atomic_cswap<const BY_MESSAGES: bool>(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
     local_address: *mut c_void,
@@ -82,6 +93,14 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap(
     data: *mut c_void,
 ) -> c_int {
     let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
+    if BY_MESSAGES {
+        if !is_of_8_bytes(flags, remote_address) {
+            return sys::OPAL_ERR_NOT_SUPPORTED;
+        }
+        let (is_own, swap) = (remote_handle.is_null(), Word::Swap { compare, value });
+        // SAFETY: M1, M3; without a remote handle the target is this process' own.
+        return unsafe { emulated_atomic::start("btl_atomic_cswap", call, remote_address, is_own, swap) };
+    }
     let swap = RdmaRequest { call, remote_address, remote_handle, size: OPERAND };
     let fits = |module: &Module| supported(module, flags, remote_address, local_handle);
     // SAFETY: M1, M3; the handles are for the 8 bytes of the result and of the target (btl.h).

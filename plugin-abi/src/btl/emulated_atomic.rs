@@ -9,11 +9,11 @@
 //! record of the module's ([`Operation`]), so that a flush waits for it; the message names it by a number, which is
 //! looked up when it comes back. What cannot be done, or cannot be answered, ends the job with a reason, as it does with
 //! an adapter's atomics: osc/rdma would take the result for what was there. Tools are told of them as of an adapter's, by
-//! the host's clock. Called by Open MPI as [`super::atomic`] is. Grade: pending. Threads: any. Tests:
+//! the host's clock. Called by [`super::atomic`]. Grade: pending. Threads: any. Tests:
 //! `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without atomics.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
 use ibex_ffi::openmpi::sys;
 
-use super::atomic::is_of_8_bytes;
+use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
 use super::atomic_message::{Message, OPERAND, SIZE, Word, done, performed};
 use super::descriptor::pool::Descriptor;
 use super::endpoint::endpoint;
@@ -65,66 +65,23 @@ pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
         return;
     }
     base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB;
-    base.btl_atomic_fop = Some(btl_atomic_fop);
-    base.btl_atomic_cswap = Some(btl_atomic_cswap);
+    base.btl_atomic_fop = Some(btl_atomic_fop::<true>);
+    base.btl_atomic_cswap = Some(btl_atomic_cswap::<true>);
     // SAFETY: while MPI is initialised, before a message of this tag is sent.
     unsafe { listen(TAG, received_by::<Asked>()) };
 }
 
-/// `btl_atomic_fop`
-#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-unsafe extern "C" fn btl_atomic_fop(
-    btl: *mut sys::mca_btl_base_module_t,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
-    op: sys::mca_btl_base_atomic_op_t,
-    operand: u64,
-    flags: c_int,
-    _order: c_int,
-    callback: sys::mca_btl_base_rdma_completion_fn_t,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if op != sys::MCA_BTL_ATOMIC_ADD || !is_of_8_bytes(flags, remote_address) {
-        return sys::OPAL_ERR_NOT_SUPPORTED;
-    }
-    // SAFETY: M1, M3; without a remote handle the target is this process' own.
-    unsafe { start("btl_atomic_fop", call, remote_address, remote_handle.is_null(), Word::Add(operand)) }
-}
-
-/// `btl_atomic_cswap`
-#[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-unsafe extern "C" fn btl_atomic_cswap(
-    btl: *mut sys::mca_btl_base_module_t,
-    peer: *mut sys::mca_btl_base_endpoint_t,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    remote_handle: *mut sys::mca_btl_base_registration_handle_t,
-    compare: u64,
-    value: u64,
-    flags: c_int,
-    _order: c_int,
-    callback: sys::mca_btl_base_rdma_completion_fn_t,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> c_int {
-    let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
-    if !is_of_8_bytes(flags, remote_address) {
-        return sys::OPAL_ERR_NOT_SUPPORTED;
-    }
-    let swap = Word::Swap { compare, value };
-    // SAFETY: M1, M3; without a remote handle the target is this process' own.
-    unsafe { start("btl_atomic_cswap", call, remote_address, remote_handle.is_null(), swap) }
-}
-
+/// Starts an atomic by a message; `name` is the function that Open MPI called.
+///
 /// # Safety
 /// M1, M3; `address` is 8 bytes of a window of the peer, or of this process where it `is_own`.
-unsafe fn start(name: &'static str, call: CallbackArguments, address: u64, is_own: bool, word: Word) -> c_int {
+pub(super) unsafe fn start(
+    name: &'static str,
+    call: CallbackArguments,
+    address: u64,
+    is_own: bool,
+    word: Word,
+) -> c_int {
     fence(name, sys::OPAL_ERROR, || {
         let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let me = modex::from_openmpi(me.name());

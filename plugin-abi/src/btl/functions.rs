@@ -59,8 +59,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_put = Some(rdma::btl_put);
     base.btl_get = Some(rdma::btl_get);
     base.btl_dump = Some(btl_dump);
-    base.btl_atomic_fop = Some(atomic::btl_atomic_fop);
-    base.btl_atomic_cswap = Some(atomic::btl_atomic_cswap);
+    base.btl_atomic_fop = Some(atomic::btl_atomic_fop::<false>);
+    base.btl_atomic_cswap = Some(atomic::btl_atomic_cswap::<false>);
     base.btl_register_mem = Some(register_mem::btl_register_mem);
     base.btl_deregister_mem = Some(register_mem::btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);

@@ -136,7 +136,7 @@ impl<A: Adapter> Port<A> {
     pub fn put(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.put, 1);
         add(&self.counters.put_bytes, u64::from(local.len()));
-        self.submit(to, token, Work::Write { local, remote }, || Operation::Put { local, remote })
+        self.submit(to, token, Work::Write { local, remote })
     }
 
     /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory; they may be reused
@@ -158,7 +158,7 @@ impl<A: Adapter> Port<A> {
         add(&self.counters.put, 1);
         add(&self.counters.put_bytes, bytes.len() as u64);
         let work = Work::WriteInline { bytes, remote };
-        self.submit(to, token, work, || Operation::PutInline { bytes: bytes.copied(), remote })
+        self.submit_as(to, token, work, || Operation::PutInline { bytes: bytes.copied(), remote })
     }
 
     /// Reads the peer's memory into `local`. `token` comes back when it is there.
@@ -169,7 +169,7 @@ impl<A: Adapter> Port<A> {
     pub fn get(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.get, 1);
         add(&self.counters.get_bytes, u64::from(local.len()));
-        self.submit(to, token, Work::Read { local, remote }, || Operation::Get { local, remote })
+        self.submit(to, token, Work::Read { local, remote })
     }
 
     /// Adds `operand` to the 64 bits at `remote`; what they were comes to `local` (8 bytes). `token` comes back then.
@@ -186,8 +186,7 @@ impl<A: Adapter> Port<A> {
         token: Token,
     ) -> Result<(), Refused> {
         add(&self.counters.atomic, 1);
-        let work = Work::FetchAdd { local, remote, operand };
-        self.submit(to, token, work, || Operation::FetchAdd { local, remote, operand })
+        self.submit(to, token, Work::FetchAdd { local, remote, operand })
     }
 
     /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token`
@@ -205,13 +204,18 @@ impl<A: Adapter> Port<A> {
         token: Token,
     ) -> Result<(), Refused> {
         add(&self.counters.atomic, 1);
-        let work = Work::CompareSwap { local, remote, compare, swap };
-        self.submit(to, token, work, || Operation::CompareSwap { local, remote, compare, swap })
+        self.submit(to, token, Work::CompareSwap { local, remote, compare, swap })
+    }
+
+    /// Posts a request, or queues it.
+    #[inline]
+    fn submit(&mut self, to: EndpointId, token: Token, work: Work<'static>) -> Result<(), Refused> {
+        self.submit_as(to, token, work, || Operation::Other(work))
     }
 
     /// Posts a request, or queues it as `operation`.
     #[inline]
-    fn submit(
+    fn submit_as(
         &mut self,
         to: EndpointId,
         token: Token,

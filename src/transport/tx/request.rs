@@ -4,9 +4,13 @@
 //! Made by `port/send.rs` and `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
 
 use crate::transport::completion::Token;
-use ibex_ffi::verbs::{LocalSpan, RemoteSpan};
+use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan, Work};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
+
+/// A write of no bytes needs no key at either end, and completes like any other request.
+pub(crate) const NOTHING: Work<'static> =
+    Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } };
 
 /// What a request does, with what it needs beside its local memory.
 #[derive(Debug)]
@@ -29,18 +33,10 @@ pub(crate) enum Operation {
         /// How many bytes it has.
         length: u32,
     },
-    /// An RDMA write.
-    Put { local: LocalSpan, remote: RemoteSpan },
+    /// All else that borrows nothing but registered memory.
+    Other(Work<'static>),
     /// An RDMA write of bytes that fit a work request.
     PutInline { bytes: Box<[MaybeUninit<u8>]>, remote: RemoteSpan },
-    /// An RDMA read.
-    Get { local: LocalSpan, remote: RemoteSpan },
-    /// An atomic addition.
-    FetchAdd { local: LocalSpan, remote: RemoteSpan, operand: u64 },
-    /// An atomic compare-and-swap.
-    CompareSwap { local: LocalSpan, remote: RemoteSpan, compare: u64, swap: u64 },
-    /// Nothing, but completed: tells that all before it is done.
-    Nothing,
 }
 
 /// A request that waits to be posted.
@@ -51,8 +47,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request that moves no byte, for its completion.
-    pub(crate) const NOTHING: Request = Request { token: Token(0), operation: Operation::Nothing };
+    /// A request that moves no byte, but is completed: tells that all before it is done.
+    pub(crate) const NOTHING: Request = Request { token: Token(0), operation: Operation::Other(NOTHING) };
 
     /// The tag of a message; `None` of all else.
     pub(crate) fn message_tag(&self) -> Option<u8> {

@@ -167,6 +167,6 @@ fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_man
     assert_eq!(room(&[]), 64);
     assert_eq!(room(&[1]), 64);
     assert_eq!(room(&[2, 0]), 64, "another gets them where they happen");
-    assert_eq!(room(&[0]), crate::runtime::variables::events::default_room());
-    assert_eq!(room(&[0, 0, 2]), crate::runtime::variables::events::default_room());
+    assert_eq!(room(&[0]), crate::runtime::variables::now::default_room());
+    assert_eq!(room(&[0, 0, 2]), crate::runtime::variables::now::default_room());
 }
