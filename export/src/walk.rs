@@ -201,6 +201,7 @@ pub(crate) fn first(job: &Job) -> i64 {
         (0..source.count as u32).map(move |place| kind.first(job, place)).filter(|time| *time != i64::MIN)
     });
     let calls = job.calls.iter().map(|call| call.begun).chain(job.searches.iter().map(|search| search.begun));
+    let calls = calls.chain(job.fragments.iter().map(|fragment| fragment.time));
     let rest = calls.chain(job.pauses.iter().map(|pause| pause.from)).chain(job.span.map(|(first, _)| first));
     let rest = rest.map(ibex_messages::Time::nanoseconds);
     others.chain(messages).chain(rest).min().unwrap_or(0)

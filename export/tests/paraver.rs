@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Call, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
+use ibex_messages::{Call, Fragment, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
 /// What the checker found in a trace that keeps the rules.
@@ -199,6 +199,9 @@ fn a_trace_keeps_the_rules_and_has_every_message() {
     let phases = job.messages.iter().map(|message| message.moments().count() - 2).sum::<usize>();
     assert_eq!(found.states - found.of_threads, phases);
     assert_eq!(found.events[&50_000_001], 2 * job.calls.len(), "each call begins and ends");
+    let moments = job.messages.iter().map(|message| message.moments().count()).sum::<usize>();
+    assert_eq!(found.events[&77_000_201] + found.events[&77_000_202], moments, "each is an event of PERUSE");
+    assert_eq!(found.events[&77_000_203], moments);
     assert_eq!(found.events[&77_000_001], 4000, "the protocol of each");
     assert_eq!(found.events[&77_000_002], 1);
 }
@@ -286,6 +289,54 @@ fn calls_are_states_of_their_threads_and_events_as_extrae_writes_them() {
     ] {
         assert!(labels.lines().any(|label| label == line), "{line}: {labels}");
     }
+}
+
+#[test]
+fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
+    let scratch = Scratch::new("paraver-flags");
+    let mut job = Job::synthetic(2, 50, 3);
+    let is_unexpected =
+        |message: &ibex_messages::Message| message.receive.is_some_and(|side| side.unexpected.is_some());
+    let places = [true, false].map(|of| job.messages.iter().position(|message| is_unexpected(message) == of));
+    let [unexpected, expected] = places.map(|place| place.expect("made"));
+    let side = job.messages[expected].receive.expect("made");
+    let (begun, ended) = (side.begun.expect("made").nanoseconds(), side.ended.expect("made").nanoseconds());
+    let times = [1, 2, 3].map(|part| begun + (ended - begun) * part / 4);
+    for time in times {
+        let (rank, message, time) = (job.messages[expected].receiver, expected as u32, Time::new(time));
+        job.fragments.push(Fragment { rank, thread: 0, message, is_received: true, time });
+    }
+    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
+    let found = check(&scratch.path(""), "job");
+    assert_eq!(
+        found.events[&77_000_203],
+        job.messages.iter().map(|message| message.moments().count()).sum::<usize>() + 3
+    );
+    let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
+    let first = job.span.expect("made").0.nanoseconds();
+    // Type, value and time of each flag of a message, whose task is that of the rank.
+    let flags = |place: usize| -> Vec<(u32, u32, i64)> {
+        let lines = text.lines().filter_map(|line| line.strip_suffix(&format!(":77000203:{}", place + 1)));
+        let flag = |line: &str| {
+            let words: Vec<i64> = line.split(':').map(|word| word.parse().expect("a number")).collect();
+            let message = &job.messages[place];
+            let rank = if words[6] == 77_000_201 { message.sender } else { message.receiver };
+            assert_eq!(words[..5], [2, i64::from(rank) + 1, 1, i64::from(rank) + 1, 1], "{line}");
+            (words[6] as u32 - 77_000_200, words[7] as u32, words[5] + first)
+        };
+        lines.map(flag).collect()
+    };
+    let of = |flags: &[(u32, u32, i64)], side: u32| -> Vec<u32> {
+        flags.iter().filter(|flag| flag.0 == side).map(|flag| flag.1).collect()
+    };
+    let (early, late) = (flags(unexpected), flags(expected));
+    for flags in [&early, &late] {
+        assert_eq!(of(flags, 1), [1, 5, 6, 7, 8], "activate, xfer begin and end, complete, notify");
+    }
+    assert_eq!(of(&early, 2), [9, 10, 1, 2, 5, 6, 7, 8], "arrived, unexpected, activate, match");
+    assert_eq!(of(&late, 2), [1, 3, 9, 12, 5, 17, 17, 17, 6, 7, 8], "activate, posted, arrived, match; fragments");
+    let continued: Vec<i64> = late.iter().filter(|flag| flag.1 == 17).map(|flag| flag.2).collect();
+    assert_eq!(continued, times, "so the interval between two is seen");
 }
 
 #[test]

@@ -15,8 +15,8 @@ mod time;
 mod waits;
 
 pub use model::{
-    Call, Communicator, Connection, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Pause, Port,
-    Protocol, Queue, Rank, Reason, ReceiveSide, Search, SendSide, Wait, WaitKind,
+    Call, Communicator, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind,
+    Pause, Port, Protocol, Queue, Rank, Reason, ReceiveSide, Search, SendSide, Wait, WaitKind,
 };
 pub use time::Time;
 pub use waits::ProcessWait;

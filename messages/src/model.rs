@@ -25,6 +25,8 @@ pub struct Job {
     pub calls: Vec<Call>,
     /// The names of the functions that were called: `MPI_Wait`.
     pub functions: Vec<String>,
+    /// Fragments of messages after the first, by rank; those of a request ordered by their times.
+    pub fragments: Vec<Fragment>,
     /// Searches of the matching queues, by rank; none if they are not recorded.
     pub searches: Vec<Search>,
     /// Times in which processes recorded nothing, by rank.
@@ -80,6 +82,21 @@ pub struct Call {
     pub begun: Time,
     /// It returns; `None` if it had not when the trace ended.
     pub ended: Option<Time>,
+}
+
+/// A fragment of a message that follows the first: it has gone or come between the begin and the end of the transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fragment {
+    /// Who saw it.
+    pub rank: u32,
+    /// The thread that did.
+    pub thread: u32,
+    /// The message, an index in [`Job::messages`].
+    pub message: u32,
+    /// Whether the receiver saw it.
+    pub is_received: bool,
+    /// When.
+    pub time: Time,
 }
 
 /// A queue of the matching.

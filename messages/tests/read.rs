@@ -408,6 +408,43 @@ fn a_connection_that_one_thread_begins_and_another_ends_is_one() {
 }
 
 #[test]
+fn fragments_are_of_their_messages() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
+    for number in 0..3 {
+        let now = 1000 * number;
+        let send = processes[0].send(now, &to);
+        let id = processes[1].post(now, &from);
+        processes[1].arrive(now + 30, &from, Some((id, &from)));
+        for fragment in 0..number {
+            processes[0].raise("comm_req_xfer_continue", now + 500 + fragment, &[send, 64, 1, 5, 0, 0]);
+            processes[1].thread = 3;
+            processes[1].raise("comm_req_xfer_continue", now + 600 + fragment, &[id, 64, 0, 5, 1, 0]);
+            processes[1].thread = 0;
+        }
+    }
+    // Of a request that nothing else tells of.
+    processes[1].raise("comm_req_xfer_continue", 5000, &[998, 64, 0, 5, 1, 0]);
+    let job = simulated::read("fragments", &processes, &whole(2));
+    let found: Vec<_> = job
+        .fragments
+        .iter()
+        .map(|of| (of.rank, of.thread, of.message, of.is_received, time(Some(of.time)).expect("a time")))
+        .collect();
+    let wanted = [
+        (0, 0, 1, false, 1500),
+        (0, 0, 2, false, 2500),
+        (0, 0, 2, false, 2501),
+        (1, 3, 1, true, 1600),
+        (1, 3, 2, true, 2600),
+        (1, 3, 2, true, 2601),
+    ];
+    assert_eq!(found, wanted);
+    assert_eq!(job.messages.len(), 3);
+}
+
+#[test]
 fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful() {
     let mut processes = vec![Process::default(); 2];
     (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use ibex_messages::{Job, Queue};
 
-use super::{COUNTER, FIRST_STATE, INCIDENT, INCIDENT_VALUE, PROTOCOL, SEARCH, calls, counter_of_port};
+use super::{COUNTER, FIRST_STATE, INCIDENT, INCIDENT_VALUE, PROTOCOL, SEARCH, calls, counter_of_port, peruse};
 use crate::counters::Counter;
 use crate::life::Phase;
 use crate::names;
@@ -42,6 +42,10 @@ pub(super) fn labels_of(job: &Job) -> String {
     }
     let queues = [Queue::Posted, Queue::Unexpected].map(|queue| (queue as u32 + 1, names::search(queue)));
     numbered(&mut text, SEARCH, "ibex: search of a queue", [(0, "none")].into_iter().chain(queues));
+    for (kind, side) in [(peruse::OF_SEND, "send"), (peruse::OF_RECEIVE, "receive")] {
+        numbered(&mut text, kind, &format!("PERUSE: event of a {side}"), peruse::EVENTS.into_iter());
+    }
+    numbered(&mut text, peruse::MESSAGE, "PERUSE: number of the message", std::iter::empty());
     event(&mut text, PROTOCOL, "ibex: protocol of the send", names::PROTOCOLS.map(names::protocol).as_slice());
     event(&mut text, INCIDENT, "ibex: incident", names::INCIDENTS.map(names::incident).as_slice());
     event(&mut text, INCIDENT_VALUE, "ibex: requests, bytes or number of the incident", &[]);

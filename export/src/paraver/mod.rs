@@ -18,23 +18,26 @@
 //! once more for each halving of the lanes where they are too many.
 //! Threads: one. Memory: the states and events of calls, otherwise a line. `labels.rs` has the `.pcf`. Tests: tests/paraver.rs.
 
+mod beside;
 mod calls;
 mod labels;
+mod peruse;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ibex_messages::{Job, Time};
+use ibex_messages::{Fragment, Job, Time};
 
 use crate::counters::{Change, Counter, Counters, Owner};
 use crate::error::ExportError;
 use crate::file;
 use crate::lanes::Lane;
 use crate::life::Item;
-use crate::regions::{Edge, Region, Regions};
+use crate::regions::{Edge, Region};
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
+use beside::{Beside, OfThread};
 
 /// Lanes of a thread and direction.
 const MOST_LANES: u32 = 64;
@@ -160,51 +163,6 @@ fn write_records(
     Ok(())
 }
 
-/// What threads do beside what the walk has of messages.
-#[derive(Clone, Copy)]
-enum OfThread {
-    State(calls::Span),
-    Edge(Edge),
-}
-
-impl OfThread {
-    fn time(&self) -> u64 {
-        match self {
-            OfThread::State(span) => span.begin,
-            OfThread::Edge(edge) => edge.time,
-        }
-    }
-}
-
-/// All of it, taken in the order of time.
-struct Beside {
-    functions: Vec<calls::Function>,
-    all: Vec<OfThread>,
-    next: usize,
-    last: u64,
-}
-
-impl Beside {
-    fn of(job: &Job, threads: &Threads) -> Beside {
-        let functions = calls::functions(job);
-        let mut regions = Regions::of(job, threads);
-        let edges = std::iter::from_fn(|| regions.before(u64::MAX)).map(OfThread::Edge);
-        let spans = calls::spans(job, threads, &functions).into_iter().map(OfThread::State);
-        let mut all: Vec<OfThread> = spans.chain(edges).collect();
-        all.sort_by_key(OfThread::time);
-        // A state ends with a call or a pause, or where one begins.
-        let last = all.last().map_or(0, OfThread::time);
-        Beside { functions, all, next: 0, last }
-    }
-
-    /// The next, if it is not later than this time.
-    fn before(&mut self, time: u64) -> Option<OfThread> {
-        let next = self.all.get(self.next).filter(|next| next.time() <= time).copied();
-        self.next += usize::from(next.is_some());
-        next
-    }
-}
-
 fn header(job: &Job, objects: &Objects, end: u64) -> String {
     let list = |items: Vec<String>| items.join(",");
     let processors = list(objects.nodes.iter().map(|(_, ranks)| ranks.to_string()).collect());
@@ -258,6 +216,10 @@ impl Records<'_> {
             let object = self.objects.object(rank, self.objects.lanes[lane as usize]);
             writeln!(self.file, "1:{object}:{}:{until}:{}", step.time, FIRST_STATE + phase.number())?;
         }
+        if let Some((kind, value, message)) = peruse::event(self.job, step.item, step.moment) {
+            let object = self.object(self.threads.of_item(self.job, step.item));
+            self.flag(&object, step.time, (kind, value, message))?;
+        }
         match step.item {
             Item::Send(place) if step.is_first => self.send(place, step.time),
             Item::Incident(place) => {
@@ -276,6 +238,11 @@ impl Records<'_> {
                 let object = self.object(thread);
                 writeln!(self.file, "1:{object}:{begin}:{end}:{state}")
             }
+            OfThread::Fragment(time, Fragment { rank, thread, message, is_received, .. }) => {
+                let object = self.object(self.threads.find(rank, thread));
+                let kind = if is_received { peruse::OF_RECEIVE } else { peruse::OF_SEND };
+                self.flag(&object, time, (kind, peruse::XFER_CONTINUE, message))
+            }
             OfThread::Edge(Edge { time, thread, region, is_begin }) => {
                 let (kind, value) = match region {
                     Region::Call(place) => {
@@ -291,6 +258,12 @@ impl Records<'_> {
                 writeln!(self.file, "2:{object}:{time}:{kind}:{}", if is_begin { value } else { 0 })
             }
         }
+    }
+
+    /// An event of PERUSE of a message.
+    fn flag(&mut self, object: &str, time: u64, (kind, value, message): (u32, u32, u32)) -> io::Result<()> {
+        let number = u64::from(message) + 1;
+        writeln!(self.file, "2:{object}:{time}:{kind}:{value}:{}:{number}", peruse::MESSAGE)
     }
 
     /// `cpu:appl:task:thread` of the thread at this place.

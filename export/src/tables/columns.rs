@@ -20,6 +20,7 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "communicators", rows: |job| job.communicators.len(), columns: COMMUNICATORS },
     Table { name: "members", rows: members, columns: MEMBERS },
     Table { name: "calls", rows: |job| job.calls.len(), columns: CALLS },
+    Table { name: "fragments", rows: |job| job.fragments.len(), columns: FRAGMENTS },
     Table { name: "searches", rows: |job| job.searches.len(), columns: SEARCHES },
     Table { name: "pauses", rows: |job| job.pauses.len(), columns: PAUSES },
     Table { name: "operations", rows: |job| job.operations.len(), columns: OPERATIONS },
@@ -148,6 +149,14 @@ static CALLS: &[Column] = &[
     text!("function", |job, row| text(job.function(&job.calls[row]))),
     time!("begun", |job, row| moment(Some(job.calls[row].begun))),
     time!("ended", |job, row| moment(job.calls[row].ended)),
+];
+
+static FRAGMENTS: &[Column] = &[
+    number!("message", |job, row| some(job.fragments[row].message)),
+    number!("rank", |job, row| some(job.fragments[row].rank)),
+    number!("thread", |job, row| some(job.fragments[row].thread)),
+    text!("side", |job, row| word(Some(if job.fragments[row].is_received { "receive" } else { "send" }))),
+    time!("time", |job, row| moment(Some(job.fragments[row].time))),
 ];
 
 static SEARCHES: &[Column] = &[

@@ -34,6 +34,15 @@ pub(crate) struct Sent {
     pub(crate) route: Route,
 }
 
+/// A fragment after the first, of the request of this number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Continued {
+    pub(crate) request: u64,
+    pub(crate) is_received: bool,
+    pub(crate) thread: u32,
+    pub(crate) time: crate::Time,
+}
+
 /// A receiver's half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {

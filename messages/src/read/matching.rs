@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 use crate::read::calls::Calls;
-use crate::read::half::{ANY, Envelope, Received, Route, Sent};
+use crate::read::half::{ANY, Continued, Envelope, Received, Route, Sent};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Step, matching, protocol};
 use crate::time::Time;
@@ -25,6 +25,7 @@ pub(crate) struct Matching {
     posted: Vec<Posted>,
     arrivals: Vec<Arrival>,
     threads: HashMap<u32, Thread>,
+    pub(crate) fragments: Vec<Continued>,
     /// Messages that a matched probe has taken, until their receives come.
     probed: Vec<u32>,
     /// Number of sends and messages with a known begin.
@@ -86,7 +87,10 @@ impl Matching {
     /// receive the probe before it.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
-            Step::Continue => {}
+            Step::Continue => {
+                let (request, is_received) = (seen.value(matching::ID), seen.value(matching::OPERATION) != 0);
+                self.fragments.extend(time.map(|time| Continued { request, is_received, thread, time }));
+            }
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);
             }

@@ -22,9 +22,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ibex_trace::{Folder, Reader, Timeline};
 
-use crate::model::{Job, Loss, Message, Rank};
+use crate::model::{Fragment, Job, Loss, Message, Rank};
 use crate::read::communicators::{Communicators, Worlds};
 use crate::read::groups::{Group, MOST_RANKS};
+use crate::read::half::Continued;
 use crate::read::pass::Process;
 use crate::time::Time;
 
@@ -54,9 +55,11 @@ impl Job {
         job.faults.extend(paused);
         let mut communicators = Communicators::find(&processes, &worlds);
         job.faults.append(&mut communicators.faults);
+        let fragments: Vec<_> = processes.iter_mut().map(|process| std::mem::take(&mut process.fragments)).collect();
         join::join(&mut job, processes, &places, &communicators);
         job.communicators = communicators.all;
         job.messages.sort_by_cached_key(|message| message.moments().min());
+        job.fragments = named(&job, places.iter().copied().zip(fragments));
         job
     }
 }
@@ -321,6 +324,32 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         let all: u64 = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
         job.faults.push(format!("{all} events were lost, so the data may be incomplete."));
     }
+}
+
+/// The fragments of all processes with the messages that they are of, by rank. Those of messages that are left out are, too.
+fn named(job: &Job, all: impl Iterator<Item = (u32, Vec<Continued>)>) -> Vec<Fragment> {
+    let mut all: Vec<_> = all.filter(|(_, of)| !of.is_empty()).collect();
+    all.sort_by_key(|(rank, _)| *rank);
+    let key = |rank: u32, of: &Continued| (rank, of.is_received, of.request);
+    let mut messages: HashMap<_, Option<u32>> =
+        all.iter().flat_map(|(rank, of)| of.iter().map(|of| (key(*rank, of), None))).collect();
+    if messages.is_empty() {
+        return Vec::new();
+    }
+    for (place, message) in (0..).zip(&job.messages) {
+        let sent = message.send.map(|side| (message.sender, false, side.request));
+        let received = message.receive.map(|side| (message.receiver, true, side.request));
+        for key in [sent, received].into_iter().flatten() {
+            messages.entry(key).and_modify(|known| *known = Some(place));
+        }
+    }
+    let fragment = |(rank, of): (u32, Continued)| {
+        let Continued { is_received, thread, time, .. } = of;
+        let message = messages.get(&key(rank, &of)).copied().flatten()?;
+        Some(Fragment { rank, thread, message, is_received, time })
+    };
+    let all = all.into_iter().flat_map(|(rank, of)| of.into_iter().map(move |of| (rank, of)));
+    all.filter_map(fragment).collect()
 }
 
 /// The indexes in the job of those functions of a process that it has called.

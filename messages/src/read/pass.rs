@@ -12,7 +12,7 @@ use ibex_trace::{Error, Reader};
 use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port, Search};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
-use crate::read::half::{Received, Sent};
+use crate::read::half::{Continued, Received, Sent};
 use crate::read::matching::Matching;
 use crate::read::searches::Searches;
 use crate::read::transfers::Transfers;
@@ -35,6 +35,7 @@ pub(crate) struct Process {
     pub(crate) functions: Vec<String>,
     /// Whether these are all.
     pub(crate) has_calls: bool,
+    pub(crate) fragments: Vec<Continued>,
     pub(crate) searches: Vec<Search>,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) losses: Vec<Loss>,
@@ -274,6 +275,7 @@ impl Pass {
                 "{name}: {torn} matches of a receive and a message are inconsistent; these messages may lack their receives."
             ));
         }
+        process.fragments = std::mem::take(&mut self.matching.fragments);
         let (sends, received, unknown) = self.matching.halves(&self.calls);
         if unknown > 0 {
             process

@@ -9,12 +9,13 @@ use ibex_trace::{
     Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Options, Record, Source, Writer,
 };
 
-pub(crate) const MATCHING: [&str; 16] = [
+pub(crate) const MATCHING: [&str; 17] = [
     "comm_req_activate",
     "comm_req_match_unex",
     "comm_req_insert_in_posted_q",
     "comm_req_remove_from_posted_q",
     "comm_req_xfer_begin",
+    "comm_req_xfer_continue",
     "comm_req_xfer_end",
     "comm_req_complete",
     "comm_req_notify",

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What threads do beside the messages that the walk has, in the order of time: states, edges of regions, fragments.
+//!
+//! Called by `mod.rs`, which writes what comes before each step of the walk. Path: once for each. Threads: one. Times:
+//! nanoseconds since the job's first moment. Tests: tests/paraver.rs.
+
+use ibex_messages::{Fragment, Job, Time};
+
+use super::calls;
+use crate::regions::{Edge, Regions};
+use crate::threads::Threads;
+use crate::walk;
+
+/// What threads do beside what the walk has of messages.
+#[derive(Clone, Copy)]
+pub(super) enum OfThread {
+    State(calls::Span),
+    Edge(Edge),
+    /// A fragment, and since the job's first moment when.
+    Fragment(u64, Fragment),
+}
+
+impl OfThread {
+    fn time(&self) -> u64 {
+        match self {
+            OfThread::State(span) => span.begin,
+            OfThread::Edge(edge) => edge.time,
+            OfThread::Fragment(time, _) => *time,
+        }
+    }
+}
+
+/// All of it, taken in the order of time.
+pub(super) struct Beside {
+    pub(super) functions: Vec<calls::Function>,
+    all: Vec<OfThread>,
+    next: usize,
+    /// The time of the last.
+    pub(super) last: u64,
+}
+
+impl Beside {
+    pub(super) fn of(job: &Job, threads: &Threads) -> Beside {
+        let functions = calls::functions(job);
+        let mut regions = Regions::of(job, threads);
+        let edges = std::iter::from_fn(|| regions.before(u64::MAX)).map(OfThread::Edge);
+        let spans = calls::spans(job, threads, &functions).into_iter().map(OfThread::State);
+        let first = walk::first(job);
+        let since = |time: Time| time.nanoseconds().saturating_sub(first).max(0).cast_unsigned();
+        let fragments = job.fragments.iter().map(|of| OfThread::Fragment(since(of.time), *of));
+        let mut all: Vec<OfThread> = spans.chain(edges).chain(fragments).collect();
+        all.sort_by_key(OfThread::time);
+        // A state ends with a call or a pause, or where one begins.
+        let last = all.last().map_or(0, OfThread::time);
+        Beside { functions, all, next: 0, last }
+    }
+
+    /// The next, if it is not later than this time.
+    pub(super) fn before(&mut self, time: u64) -> Option<OfThread> {
+        let next = self.all.get(self.next).filter(|next| next.time() <= time).copied();
+        self.next += usize::from(next.is_some());
+        next
+    }
+}
