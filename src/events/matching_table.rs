@@ -135,7 +135,11 @@ static NAMES: [(&str, u8, &str); 20] = [
         2,
         "A wait or test reports the completion of a request, or a blocking call is about to return.",
     ),
-    ("comm_msg_arrived", 2, "A message has arrived: all of it, or its rendezvous request."),
+    (
+        "comm_msg_arrived",
+        2,
+        "A message has arrived: all of it, or its rendezvous request. It has no sequence number: the messages of a sender arrive in the order in which they were sent, by its connection, and no header says more. One that came before this process had made its communicator is told when that is made, with that time: the events of a source never go back in time.",
+    ),
     (
         "comm_msg_insert_in_unex_q",
         2,

@@ -211,7 +211,7 @@ table_with_transfers! {
             "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
-        "A message has arrived in this process: all of it, or its rendezvous request. Whether a receive for it is posted is not said. The xfer events show its transfer as well."
+        "A message has arrived in this process: all of it, or its rendezvous request. Whether a receive for it is posted is not said. The xfer events show its transfer as well. One that came before this process had made its communicator is told when that is made, by the host's clock and by no port."
     {
         message: U64 "The number of the message in this process: the same as in the `xfer` events, and in the `comm_msg` events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
