@@ -126,13 +126,13 @@ static void flushes_are_told(void) {
     if (check.rank == 0) {
         seen_listen(&tool, MOST_EVENTS, kinds, MPI_INFO_NULL);
         for (int round = 0; round < ROUNDS; round++) {
-            MPI_OK(MPI_Put(memory, BYTES / 2, MPI_BYTE, 1, 8, BYTES / 2, MPI_BYTE, window));
+            MPI_OK(MPI_Put(memory, BYTES / 4, MPI_BYTE, 1, 8, BYTES / 4, MPI_BYTE, window));
             by_flush();
         }
         seen_stop(&tool);
         for (int i = 0; i < seen_count(&tool); i++) {
             const struct seen *seen = &tool.all[i];
-            if (seen->kind == PUT_STARTED && seen->data.operation.bytes == BYTES / 2) {
+            if (seen->kind == PUT_STARTED && seen->data.operation.bytes == BYTES / 4) {
                 puts++;
                 is_waited_for(i);
             }
