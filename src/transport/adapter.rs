@@ -4,7 +4,7 @@
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
 //! `adapter/scripted.rs` is the scripted adapter of the unit tests. All calls are resolved at compile time, so the
-//! interface costs no instruction. Objects are destroyed when they are dropped. Hot: `post`, `poll`,
+//! interface costs no instruction. The traits of the two queues are `ibex-ffi`'s, which implements them itself. Objects are destroyed when they are dropped. Hot: `post`, `poll`,
 //! [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 
 pub mod verbs;
@@ -14,8 +14,8 @@ pub(crate) mod scripted;
 
 use crate::connect::carriers::Carriers;
 use crate::select::PortChoice;
-pub use ibex_ffi::verbs::Work;
-use ibex_ffi::verbs::{Access, AsyncEvent, LocalSpan, Path, PostError, Reception, Transition, WorkCompletion, Wr};
+use ibex_ffi::verbs::{AsyncEvent, LocalSpan};
+pub use ibex_ffi::verbs::{CompletesWork as CompletionQueue, TakesWork as QueuePair, Work};
 use std::io;
 use std::time::Duration;
 
@@ -52,73 +52,6 @@ pub trait Adapter: Send {
 
     /// The time since any fixed moment.
     fn now(&self) -> Duration;
-}
-
-/// A queue pair.
-pub trait QueuePair: Send {
-    /// Its number, 24 bits.
-    fn number(&self) -> u32;
-
-    /// The most bytes a work request carries inline.
-    fn max_inline(&self) -> u32;
-
-    /// Posts a work request. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
-    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError>;
-
-    /// Reset to initialised, on the port's partition; peers get `access`.
-    ///
-    /// # Errors
-    /// What `ibv_modify_qp(3)` says, here and below.
-    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()>;
-
-    /// Initialised to ready-to-receive, from `path`.
-    ///
-    /// # Errors
-    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be
-    /// resolved.
-    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()>;
-
-    /// Ready-to-receive to ready-to-send.
-    ///
-    /// # Errors
-    /// As above.
-    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()>;
-
-    /// Any state to reset: what is posted is forgotten without a completion. The number stays.
-    ///
-    /// # Errors
-    /// As above.
-    fn reset(&mut self) -> io::Result<()>;
-
-    /// Any state to error: what is posted completes as flushed.
-    ///
-    /// # Errors
-    /// As above.
-    fn fail(&mut self) -> io::Result<()>;
-}
-
-/// A completion queue.
-pub trait CompletionQueue: Send {
-    /// Takes up to a batch of completions. Hot.
-    ///
-    /// # Errors
-    /// The queue is broken: overrun, or the device is gone.
-    fn poll(&mut self) -> io::Result<&[WorkCompletion]>;
-
-    /// As [`Self::poll`], and with each completion the adapter's raw stamp.
-    ///
-    /// # Errors
-    /// As [`Self::poll`]; `EOPNOTSUPP` where the adapter does not stamp.
-    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])>;
-
-    /// How many completions a poll takes at most.
-    fn batch(&self) -> usize;
-
-    /// How many completions it holds at most.
-    fn capacity(&self) -> u32;
 }
 
 /// A receive queue and the slots that are posted to it, all of one size.

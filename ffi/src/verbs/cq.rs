@@ -7,7 +7,7 @@
 
 use super::stamped::{self, Reader};
 use super::sys;
-use super::{Context, WorkCompletion, extended};
+use super::{CompletesWork, Context, WorkCompletion, extended};
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -15,6 +15,27 @@ use std::sync::Arc;
 type PollCq = unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32;
 
 /// A completion queue (`ibv_create_cq(3)`) without a completion channel: it is polled.
+///
+/// Completions lie in the queue's own array, so that none of them can be looked at after the next poll:
+///
+/// ```compile_fail,E0499
+/// # use ibex_ffi::verbs::CompletesWork as _;
+/// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+/// let first = queue.poll()?;
+/// let second = queue.poll()?;
+/// println!("{first:?} {second:?}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```
+/// # use ibex_ffi::verbs::CompletesWork as _;
+/// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+/// println!("{:?}", queue.poll()?);
+/// println!("{:?}", queue.poll()?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct CompletionQueue {
     handle: Arc<Handle>,
@@ -99,44 +120,26 @@ impl CompletionQueue {
         &self.handle
     }
 
-    /// How many completions it holds at most: what the adapter granted, at least what was asked for.
+    /// Whether it can give the adapter's stamps.
     #[must_use]
-    pub fn capacity(&self) -> u32 {
+    pub fn can_stamp(&self) -> bool {
+        self.stamped.is_some()
+    }
+}
+
+impl CompletesWork for CompletionQueue {
+    fn capacity(&self) -> u32 {
         // SAFETY: R4, the queue is live; the field is set when it is created.
         unsafe { (*self.handle.raw()).cqe }.max(0) as u32
     }
 
-    /// How many completions a poll takes at most.
-    #[must_use]
-    pub fn batch(&self) -> usize {
+    #[inline]
+    fn batch(&self) -> usize {
         self.completions.len()
     }
 
-    /// Takes up to a batch of completions. Hot.
-    ///
-    /// They lie in the queue's own array, so that none of them can be looked at after the next poll:
-    ///
-    /// ```compile_fail,E0499
-    /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
-    /// let first = queue.poll()?;
-    /// let second = queue.poll()?;
-    /// println!("{first:?} {second:?}");
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// ```
-    /// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
-    /// println!("{:?}", queue.poll()?);
-    /// println!("{:?}", queue.poll()?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// A negative answer of the provider: the queue is broken (overrun, device gone).
     #[inline]
-    pub fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
+    fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
         let room = self.completions.len() as i32;
         // SAFETY: the array has `room` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is live
         // (R4).
@@ -145,23 +148,13 @@ impl CompletionQueue {
         self.completions.get(..taken as usize).ok_or_else(broken)
     }
 
-    /// As [`Self::poll`], and with each completion the adapter's raw stamp.
-    ///
-    /// # Errors
-    /// As [`Self::poll`]; `EOPNOTSUPP` where the queue has none ([`Self::can_stamp`]).
     #[inline(never)]
-    pub fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
         let stamped = self.stamped.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
         // SAFETY: the queue is live (R4), the one the reader was made of, and `&mut self` keeps others away.
         let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;
         Ok((&self.completions[..taken], &stamped.stamps[..taken]))
-    }
-
-    /// Whether it can give the adapter's stamps.
-    #[must_use]
-    pub fn can_stamp(&self) -> bool {
-        self.stamped.is_some()
     }
 }
 

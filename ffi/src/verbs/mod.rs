@@ -29,6 +29,7 @@ mod fork;
 mod mapping;
 mod pages;
 mod qp;
+mod queues;
 mod registration;
 mod slots;
 mod srq;
@@ -45,6 +46,7 @@ pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSp
 pub use fork::{ForkStatus, fork_init, fork_status};
 pub use pages::{HugePages, PageKind};
 pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
+pub use queues::{CompletesWork, TakesWork};
 pub use registration::Access;
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};

@@ -5,7 +5,7 @@
 //! (states). Tests: device tests in `hw-tests`.
 
 use super::sys;
-use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq, errno, srq};
+use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, cq, errno, srq};
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};
@@ -154,20 +154,6 @@ impl QueuePair {
         Ok(Self { raw, post, max_inline: init.cap.max_inline_data, _keep: keep })
     }
 
-    /// The queue pair number, 24 bits.
-    #[must_use]
-    #[inline]
-    pub fn number(&self) -> u32 {
-        // SAFETY: R4, the queue pair is live; the field is set when it is created.
-        unsafe { (*self.raw.as_ptr()).qp_num }
-    }
-
-    /// Bytes a work request may carry inline.
-    #[must_use]
-    pub fn max_inline(&self) -> u32 {
-        self.max_inline
-    }
-
     fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
         // SAFETY: R4, and `attr` is valid for the call; the kernel checks the transition.
         errno(unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), attr, mask.0 as i32) })
@@ -179,12 +165,25 @@ impl QueuePair {
         attr.qp_state = state;
         self.modify(&mut attr, Mask::IBV_QP_STATE)
     }
+}
 
-    /// Reset to initialised, on `port`; peers get `access`.
-    ///
-    /// # Errors
-    /// The errno of `ibv_modify_qp(3)`.
-    pub fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
+impl TakesWork for QueuePair {
+    #[inline]
+    fn number(&self) -> u32 {
+        // SAFETY: R4, the queue pair is live; the field is set when it is created.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
+    fn max_inline(&self) -> u32 {
+        self.max_inline
+    }
+
+    #[inline(always)]
+    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
+        self.post_work(wr, work)
+    }
+
+    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port;
@@ -196,20 +195,11 @@ impl QueuePair {
         )
     }
 
-    /// Any state to reset: what is posted is forgotten without a completion. The number stays.
-    ///
-    /// # Errors
-    /// The errno of `ibv_modify_qp(3)`.
-    pub fn reset(&mut self) -> io::Result<()> {
+    fn reset(&mut self) -> io::Result<()> {
         self.enter(sys::ibv_qp_state::IBV_QPS_RESET)
     }
 
-    /// Initialised to ready-to-receive, from `path`: what the peer sends is taken and acknowledged.
-    ///
-    /// # Errors
-    /// The errno of `ibv_modify_qp(3)`: `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` when the peer's
-    /// link address could not be resolved (RoCE).
-    pub fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
+    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
         attr.path_mtu = path.mtu;
@@ -230,11 +220,7 @@ impl QueuePair {
         )
     }
 
-    /// Ready-to-receive to ready-to-send. The timers hold as long as the connection.
-    ///
-    /// # Errors
-    /// The errno of `ibv_modify_qp(3)`.
-    pub fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
+    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = to.psn;
@@ -253,11 +239,7 @@ impl QueuePair {
         )
     }
 
-    /// Any state to error: what is posted completes as flushed.
-    ///
-    /// # Errors
-    /// The errno of `ibv_modify_qp(3)`.
-    pub fn fail(&mut self) -> io::Result<()> {
+    fn fail(&mut self) -> io::Result<()> {
         self.enter(sys::ibv_qp_state::IBV_QPS_ERR)
     }
 }

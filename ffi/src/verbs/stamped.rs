@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completions with the adapter's timestamps: reads an extended completion queue, one by one.
 //!
-//! The same queue is polled normally ([`super::CompletionQueue::poll`]) while no tool wants timestamps. That is sound:
+//! The same queue is polled normally ([`super::CompletesWork::poll`]) while no tool wants timestamps. That is sound:
 //! an extended queue may be passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`), and in rdma-core's mlx4, mlx5, irdma and efa
 //! both ways of reading take the queue's lock, look at the same consumer index and leave it right; what a cursor keeps
 //! beyond that is set anew by `ibv_start_poll`. The two are never mixed between a start and its end. Path: hot while a

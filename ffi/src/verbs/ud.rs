@@ -7,7 +7,7 @@
 
 use super::qp::{address_vector, blank};
 use super::sys;
-use super::{Arena, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
+use super::{Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
 use std::io;
 use std::mem;
 use std::ptr::{self, NonNull};

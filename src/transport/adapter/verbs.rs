@@ -3,14 +3,13 @@
 //!
 //! Hot where [`super`] says so: every function is inlined and costs nothing. Threads: the port's.
 
-use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
+use super::{Adapter, ReceiveQueue, SendSlots};
 use crate::connect::carriers::NetworkCarriers;
 use crate::select::PortChoice;
 use crate::transport::work_request::WrId;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{
-    self, Access, Arena, AsyncEvent, HugePages, LocalSpan, Path, PostError, ProtectionDomain, QueuePairLimits,
-    Reception, SharedReceiveQueue, Transition, WorkCompletion, Wr,
+    self, Access, Arena, AsyncEvent, HugePages, LocalSpan, ProtectionDomain, QueuePairLimits, SharedReceiveQueue,
 };
 use std::io;
 use std::sync::Arc;
@@ -85,62 +84,6 @@ impl Adapter for Verbs {
 
     fn now(&self) -> Duration {
         self.start.elapsed()
-    }
-}
-
-impl QueuePair for verbs::QueuePair {
-    #[inline]
-    fn number(&self) -> u32 {
-        verbs::QueuePair::number(self)
-    }
-
-    fn max_inline(&self) -> u32 {
-        verbs::QueuePair::max_inline(self)
-    }
-
-    #[inline(always)]
-    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
-        verbs::QueuePair::post(self, wr, work)
-    }
-
-    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
-        verbs::QueuePair::initialise(self, port, pkey_index, access)
-    }
-
-    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
-        verbs::QueuePair::ready_to_receive(self, path, to)
-    }
-
-    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
-        verbs::QueuePair::ready_to_send(self, to)
-    }
-
-    fn reset(&mut self) -> io::Result<()> {
-        verbs::QueuePair::reset(self)
-    }
-
-    fn fail(&mut self) -> io::Result<()> {
-        verbs::QueuePair::fail(self)
-    }
-}
-
-impl CompletionQueue for verbs::CompletionQueue {
-    #[inline(always)]
-    fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
-        verbs::CompletionQueue::poll(self)
-    }
-
-    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
-        verbs::CompletionQueue::poll_stamped(self)
-    }
-
-    #[inline]
-    fn batch(&self) -> usize {
-        verbs::CompletionQueue::batch(self)
-    }
-
-    fn capacity(&self) -> u32 {
-        verbs::CompletionQueue::capacity(self)
     }
 }
 

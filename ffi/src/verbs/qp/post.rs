@@ -103,12 +103,8 @@ pub enum Work<'a> {
 }
 
 impl QueuePair {
-    /// Posts a work request. What it carries inline, at most [`Self::max_inline`] bytes, may be reused at once. Hot.
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing was posted.
     #[inline(always)]
-    pub fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
+    pub(super) fn post_work(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
         use sys::ibv_wr_opcode as Opcode;
         match work {
             Work::Send { spans, immediate } => self.send(wr, spans, immediate),

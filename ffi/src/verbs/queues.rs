@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The interface of the two queues that the transport works with: implemented by [`super::QueuePair`] and
+//! [`super::CompletionQueue`], and by the scripted adapter of the engine's tests.
+//!
+//! Hot: `post`, `poll`; the rest is setup grade. One thread at a time (`&mut`).
+
+use super::{Access, Path, PostError, Reception, Transition, Work, WorkCompletion, Wr};
+use std::io;
+
+/// What the transport asks of a queue pair.
+pub trait TakesWork: Send {
+    /// Its number, 24 bits.
+    fn number(&self) -> u32;
+
+    /// The most bytes a work request carries inline.
+    fn max_inline(&self) -> u32;
+
+    /// Posts a work request. What it carries inline, at most [`Self::max_inline`] bytes, may be reused at once. Hot.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was posted.
+    fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError>;
+
+    /// Reset to initialised, on the port's partition; peers get `access`.
+    ///
+    /// # Errors
+    /// What `ibv_modify_qp(3)` says, here and below.
+    fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()>;
+
+    /// Initialised to ready-to-receive, from `path`: what the peer sends is taken and acknowledged.
+    ///
+    /// # Errors
+    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be
+    /// resolved.
+    fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()>;
+
+    /// Ready-to-receive to ready-to-send. The timers hold as long as the connection.
+    ///
+    /// # Errors
+    /// As above.
+    fn ready_to_send(&mut self, to: &Transition) -> io::Result<()>;
+
+    /// Any state to reset: what is posted is forgotten without a completion. The number stays.
+    ///
+    /// # Errors
+    /// As above.
+    fn reset(&mut self) -> io::Result<()>;
+
+    /// Any state to error: what is posted completes as flushed.
+    ///
+    /// # Errors
+    /// As above.
+    fn fail(&mut self) -> io::Result<()>;
+}
+
+/// What the transport asks of a completion queue.
+pub trait CompletesWork: Send {
+    /// Takes up to a batch of completions. Hot.
+    ///
+    /// # Errors
+    /// The queue is broken: overrun, or the device is gone.
+    fn poll(&mut self) -> io::Result<&[WorkCompletion]>;
+
+    /// As [`Self::poll`], and with each completion the adapter's raw stamp.
+    ///
+    /// # Errors
+    /// As [`Self::poll`]; `EOPNOTSUPP` where the adapter does not stamp.
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])>;
+
+    /// How many completions a poll takes at most.
+    fn batch(&self) -> usize;
+
+    /// How many completions it holds at most: what the adapter granted, at least what was asked for.
+    fn capacity(&self) -> u32;
+}
