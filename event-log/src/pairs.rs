@@ -37,6 +37,10 @@ const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
 /// begun.
 const OPEN: usize = 1 << 16;
 
+/// How much later than its end a beginning may have been and still belong to it, nanoseconds: more than the clocks of an
+/// adapter and of the host differ, less than until a number is used again.
+const EARLIEST: i64 = 1_000_000;
+
 /// How long the pairs of one kind took, nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Statistics {
@@ -55,7 +59,9 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
+    /// Two clocks may make a short time a little less than none.
     fn add(&mut self, took: i64) {
+        let took = took.max(0);
         (self.min, self.max) = if self.count == 0 { (took, took) } else { (self.min.min(took), self.max.max(took)) };
         self.count += 1;
         self.total += i128::from(took);
@@ -91,6 +97,9 @@ pub(crate) struct Pair {
     open: HashMap<Key, Begun>,
     /// How many beginnings are in there.
     waiting: usize,
+    /// Ends with a number whose beginning was not seen yet: events of different sources come in no order, and a step that the
+    /// adapter has stamped may be delivered before the post that began it.
+    early: HashMap<Key, i64>,
     /// What was found, by the value of that element.
     found: BTreeMap<Option<i128>, Statistics>,
 }
@@ -117,8 +126,8 @@ impl Pair {
         };
         let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
         let apart = both(&["direction"]).pop();
-        let (open, found) = (HashMap::new(), BTreeMap::new());
-        Pair { begin, end, called: None, numbers, who, which, apart, open, waiting: 0, found }
+        let (open, early, found) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Pair { begin, end, called: None, numbers, who, which, apart, open, waiting: 0, early, found }
     }
 
     /// What was found, each with a name; at least one.
@@ -145,7 +154,10 @@ impl Pair {
         let apart = self.apart.map(|(begin, end)| types[kind].elements[if is_begin { begin } else { end }].value(data));
         let found = self.found.entry(apart).or_default();
         if is_begin {
-            if self.waiting < OPEN {
+            if let Some(end) = self.early.remove(&key).filter(|end| time - end < EARLIEST) {
+                found.unbegun -= 1;
+                found.add(end - time);
+            } else if self.waiting < OPEN {
                 self.waiting += 1;
                 found.open += 1;
                 match self.open.entry(key) {
@@ -159,6 +171,9 @@ impl Pair {
         }
         let Entry::Occupied(mut begun) = self.open.entry(key) else {
             found.unbegun += 1;
+            if is_numbered(&key, self.numbers.len()) && self.early.len() < OPEN {
+                self.early.insert(key, time);
+            }
             return;
         };
         let first = match begun.get_mut().later.pop_front() {
@@ -173,7 +188,7 @@ impl Pair {
     /// Follows no more what has begun without a number: it stays open.
     pub(crate) fn forget_unnumbered(&mut self) {
         let numbers = self.numbers.len();
-        self.open.retain(|key, _| key[..numbers].iter().any(|number| *number != 0));
+        self.open.retain(|key, _| is_numbered(key, numbers));
         self.waiting = self.open.values().map(|begun| 1 + begun.later.len()).sum();
     }
 
@@ -189,6 +204,11 @@ impl Pair {
         }
         key
     }
+}
+
+/// Whether what has a key has a number: its first values, so many.
+fn is_numbered(key: &Key, numbers: usize) -> bool {
+    key[..numbers].iter().any(|number| *number != 0)
 }
 
 #[cfg(test)]
@@ -275,6 +295,22 @@ mod tests {
         }
         let wanted = Statistics { count: 1, min: 200, max: 200, total: 200, unbegun: 1, open: 1 };
         assert_eq!(pair.found(&types)[0].1, wanted);
+    }
+
+    #[test]
+    fn an_end_that_is_delivered_before_its_beginning_belongs_to_it_by_its_number() {
+        let types = types();
+        let pair = &mut among(&types)[0];
+        for (kind, message, time) in [(1, 7, 130), (0, 7, 100), (1, 8, 100), (0, 8, 110), (1, 0, 200), (0, 0, 190)] {
+            pair.see(&types, kind, &data(message, 5, 1), time);
+        }
+        // One is an adapter's, whose clock is a little behind; without a number it may be any other's end.
+        let wanted = Statistics { count: 2, min: 0, max: 30, total: 30, unbegun: 1, open: 1 };
+        assert_eq!(pair.found(&types)[0].1, wanted);
+        // A number that is used again, long after an end whose beginning was lost.
+        pair.see(&types, 1, &data(9, 5, 1), 300);
+        pair.see(&types, 0, &data(9, 5, 1), 300 + EARLIEST);
+        assert_eq!((pair.found(&types)[0].1.open, pair.found(&types)[0].1.unbegun), (2, 2));
     }
 
     #[test]

@@ -117,6 +117,25 @@ fn the_life_of_a_message_is_that_of_its_events() {
 }
 
 #[test]
+fn an_operation_whose_adapter_is_behind_the_host_is_one_and_a_read_of_a_message_is_none() {
+    let mut process = Process::default();
+    process.world(0, 1);
+    for (operation, begun, ended, request) in [(3, 100, 150, 0), (5, 210, 200, 0), (8, 220, 230, 6)] {
+        process.raise("get_started", begun, &[operation, 4096, 8192, 64, 0, request]);
+        process.raise("get_complete", ended, &[operation, 4096, 8192, 64, 0, 0, request]);
+    }
+    // Its beginning is lost; then the number is used again.
+    process.raise("get_complete", 300, &[9, 4096, 8192, 64, 0, 0, 0]);
+    process.raise("get_started", 5_000_300, &[9, 4096, 8192, 64, 0, 0]);
+    process.events.sort_by_key(|event| event.2);
+    let job = simulated::read("operations", &[process], &whole(1));
+    let times: Vec<_> =
+        job.operations.iter().map(|of| (of.begun, of.completed)).map(|(a, b)| (time(a), time(b))).collect();
+    let wanted = [(Some(100), Some(150)), (Some(200), Some(200)), (None, Some(300)), (Some(5_000_300), None)];
+    assert_eq!(times, wanted);
+}
+
+#[test]
 fn random_histories_come_back() {
     for seed in 0..40 {
         let ranks = 2 + seed as usize % 3;

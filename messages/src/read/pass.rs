@@ -59,6 +59,10 @@ pub(crate) struct Gaps {
     pub(crate) after: bool,
 }
 
+/// More than the clocks of an adapter and of its host differ, nanoseconds, and less than until an operation's number is
+/// used again.
+const CLOCKS_DIFFER: i64 = 1_000_000;
+
 /// The state of the pass.
 struct Pass {
     matching: Matching,
@@ -67,6 +71,8 @@ struct Pass {
     searches: Searches,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
+    /// Operations that have ended, and have not begun: the adapter's clock may be a little behind the host's.
+    early: HashMap<(Which, u64), usize>,
     connections: HashMap<(u32, u32), usize>,
     process: Process,
 }
@@ -81,6 +87,7 @@ impl Process {
             calls: Calls::new(reader.head()),
             searches: Searches::default(),
             operations: HashMap::new(),
+            early: HashMap::new(),
             connections: HashMap::new(),
             process: Process { ports: ports(reader), ..Process::default() },
         };
@@ -138,16 +145,25 @@ impl Pass {
     }
 
     fn operation_begins(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
-        let operation = operation(which, seen, time);
-        self.operations.insert((which, seen.value(other::OPERATION)), self.process.operations.len());
-        self.process.operations.push(operation);
+        let (key, next) = ((which, seen.value(other::OPERATION)), self.process.operations.len());
+        if let Some(at) = self.early.remove(&key) {
+            let of = &mut self.process.operations[at];
+            if time.zip(of.completed).is_some_and(|(begun, ended)| begun.since(ended) < CLOCKS_DIFFER) {
+                of.begun = time.min(of.completed);
+                return;
+            }
+        }
+        self.operations.insert(key, next);
+        self.process.operations.push(operation(which, seen, time));
     }
 
     fn operation_ends(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
-        let begun = self.operations.remove(&(which, seen.value(other::OPERATION)));
-        let at = begun.unwrap_or_else(|| {
+        let key = (which, seen.value(other::OPERATION));
+        let at = self.operations.remove(&key).unwrap_or_else(|| {
             self.process.operations.push(operation(which, seen, None));
-            self.process.operations.len() - 1
+            let at = self.process.operations.len() - 1;
+            self.early.insert(key, at);
+            at
         });
         let operation = &mut self.process.operations[at];
         (operation.completed, operation.status) = (time, seen.unsigned(other::STATUS));

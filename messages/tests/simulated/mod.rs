@@ -29,6 +29,7 @@ pub(crate) const MATCHING: [&str; 17] = [
     "comm_search_unex_q_end",
 ];
 const TRANSFER: [&str; 2] = ["xfer_begin", "xfer_end"];
+const OPERATIONS: [&str; 2] = ["get_started", "get_complete"];
 
 /// The elements of a type.
 fn elements(name: &str) -> &'static [&'static str] {
@@ -43,6 +44,8 @@ fn elements(name: &str) -> &'static [&'static str] {
         "xfer_begin" | "xfer_end" => {
             &["request", "message", "offset", "bytes", "total", "context", "source", "tag", "direction", "peer"]
         }
+        "get_complete" => &["operation", "local", "remote", "bytes", "peer", "status", "request"],
+        "get_started" => &["operation", "local", "remote", "bytes", "peer", "request"],
         "connection_begin" => &["peer", "port"],
         "connection_established" => &["peer", "port", "queue_pair", "remote_queue_pair"],
         "mpi_call_begin" | "mpi_call_end" => &["call", "number"],
@@ -222,6 +225,7 @@ fn types() -> Vec<&'static str> {
     let mut types = MATCHING.to_vec();
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
     types.extend(TRANSFER);
+    types.extend(OPERATIONS);
     types.extend(["connection_begin", "connection_established"]);
     types.extend(["mpi_call_begin", "mpi_call_end", "mpi_pcontrol"]);
     types
