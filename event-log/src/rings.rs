@@ -254,8 +254,12 @@ impl Rings {
         Some(Rings { first: Batch::reserve(FIRST, room)?, room, threads, is_short, refused })
     }
 
+    fn batches(&self) -> impl Iterator<Item = &'static Batch> {
+        std::iter::successors(Some(self.first), |batch| batch.next())
+    }
+
     fn all(&self) -> impl Iterator<Item = &'static Ring> {
-        std::iter::successors(Some(self.first), |batch| batch.next()).flat_map(|batch| batch.rings)
+        self.batches().flat_map(|batch| batch.rings)
     }
 
     /// The calling thread's, for an event. `None`: there is none and no memory for one; the event counts as
@@ -287,17 +291,24 @@ impl Rings {
                 // Acquire: pairs with the release in `recycle`.
                 ring.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
             };
-            if let Some(free) = self.all().find(is_free) {
-                return Some(free);
+            let mut last = self.first;
+            for batch in self.batches() {
+                if let Some(free) = batch.rings.iter().find(is_free) {
+                    return Some(free);
+                }
+                last = batch;
             }
-            self.grow();
+            self.grow(last);
         }
         None
     }
 
-    /// Adds rings, unless another thread does so meanwhile.
-    fn grow(&self) {
-        let last = std::iter::successors(Some(self.first), |batch| batch.next()).last().unwrap_or(self.first);
+    /// Adds rings after this batch, the last in which none was free, unless another thread does so meanwhile: those are
+    /// looked at first.
+    fn grow(&self, last: &Batch) {
+        if last.next().is_some() {
+            return;
+        }
         let Some(batch) = Batch::reserve(FURTHER, self.room) else {
             self.is_short.store(true, Ordering::Relaxed);
             return;
