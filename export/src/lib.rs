@@ -76,7 +76,8 @@ impl Format {
     }
 }
 
-/// Writes a job in a format. The job is not copied: the additional memory depends on the items in flight.
+/// Writes a job in a format. The job is not copied: the additional memory depends on the messages in flight, and on how many
+/// calls of MPI, searches and fragments there are.
 ///
 /// # Errors
 /// `out` exists or cannot be written, or a library is missing. The incomplete output stays for inspection.
