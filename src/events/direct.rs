@@ -129,7 +129,8 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
     add(&MATCHING[2]);
     // These events are ordered by their timestamps alone.
     if registration.ring.push(instance, 0, registration.used).is_err() {
-        instance.source.source().count_dropped();
+        let source = instance.source.source();
+        source.count(&source.dropped);
         registration.count_dropped(instance.source, 1);
     }
     interest_mask::set_pending(interest_mask::BUFFERS);

@@ -75,10 +75,10 @@ pub(super) struct Source {
     /// The last timestamp of a thread that had it: the next goes on from there.
     last: AtomicU64,
     // Written by the one control flow that delivers at the moment, without a locked instruction.
-    raised: AtomicU64,
-    delivered: AtomicU64,
-    buffered: AtomicU64,
-    dropped: AtomicU64,
+    pub(super) raised: AtomicU64,
+    pub(super) delivered: AtomicU64,
+    pub(super) buffered: AtomicU64,
+    pub(super) dropped: AtomicU64,
     // Written by any thread.
     late: AtomicU64,
     delivered_later: AtomicU64,
@@ -119,32 +119,12 @@ impl Source {
 
     /// Counts by the source's own control flow; the shared source has several.
     #[inline]
-    fn add(&self, count: &AtomicU64) {
+    pub(super) fn count(&self, count: &AtomicU64) {
         if matches!(self.kind.get(), Some(SourceKind::Shared)) {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-    }
-
-    #[inline]
-    pub(super) fn count_raised(&self) {
-        self.add(&self.raised);
-    }
-
-    #[inline]
-    pub(super) fn count_delivered(&self) {
-        self.add(&self.delivered);
-    }
-
-    #[inline]
-    pub(super) fn count_buffered(&self) {
-        self.add(&self.buffered);
-    }
-
-    #[inline]
-    pub(super) fn count_dropped(&self) {
-        self.add(&self.dropped);
     }
 
     /// Counts events of a port, which any thread may bring.

@@ -137,7 +137,8 @@ impl Thread {
     pub(super) fn stamp(&self, instance: &mut EventInstance, host: HostTimestamp) {
         let timestamp = host.0.max(self.last.get());
         self.last.set(timestamp);
-        self.source.source().count_raised();
+        let source = self.source.source();
+        source.count(&source.raised);
         instance.source = self.source;
         instance.timestamp = timestamp;
     }
@@ -270,7 +271,7 @@ impl<'a> Delivery<'a> {
                 && !entry.calls.must_report_drops(registration)
                 && let Some(callback) = entry.calls.fit(needed)
             {
-                source.count_delivered();
+                source.count(&source.delivered);
                 callback(instance, registration, needed);
             } else {
                 put_into_buffer(registration, instance, *number.get_or_insert_with(next_number));
@@ -302,9 +303,9 @@ impl Drop for Delivery<'_> {
 fn put_into_buffer(registration: &Registration, instance: &EventInstance, number: u64) {
     let source = instance.source.source();
     if registration.ring.push(instance, number, registration.used).is_ok() {
-        source.count_buffered();
+        source.count(&source.buffered);
     } else {
-        source.count_dropped();
+        source.count(&source.dropped);
         registration.count_dropped(instance.source, 1);
     }
     interest_mask::set_pending(interest_mask::BUFFERS);

@@ -30,37 +30,27 @@ pub struct ReceiveHandle(pub(super) Handle);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageHandle(pub(super) Handle);
 
-impl ReceiveHandle {
-    /// As a number to keep in a request. 0 is no handle's.
-    #[must_use]
-    #[inline]
-    pub const fn bits(self) -> u64 {
-        self.0.bits()
-    }
+macro_rules! kept_as_bits {
+    ($($handle:ident)*) => {$(
+        impl $handle {
+            /// As a number to keep in a request. 0 is no handle's.
+            #[must_use]
+            #[inline]
+            pub const fn bits(self) -> u64 {
+                self.0.bits()
+            }
 
-    /// The handle with these bits. Those that are no handle's are refused wherever they are used.
-    #[must_use]
-    #[inline]
-    pub const fn from_bits(bits: u64) -> Self {
-        ReceiveHandle(Handle::from_bits(bits))
-    }
+            /// The handle with these bits. Those that are no handle's are refused wherever they are used.
+            #[must_use]
+            #[inline]
+            pub const fn from_bits(bits: u64) -> Self {
+                $handle(Handle::from_bits(bits))
+            }
+        }
+    )*};
 }
 
-impl MessageHandle {
-    /// As a number to keep in a request. 0 is no handle's.
-    #[must_use]
-    #[inline]
-    pub const fn bits(self) -> u64 {
-        self.0.bits()
-    }
-
-    /// The handle with these bits. Those that are no handle's are refused wherever they are used.
-    #[must_use]
-    #[inline]
-    pub const fn from_bits(bits: u64) -> Self {
-        MessageHandle(Handle::from_bits(bits))
-    }
-}
+kept_as_bits!(ReceiveHandle MessageHandle);
 
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::detour::{self, Again};
 use super::module::Module;
 use super::operation::Operation;
 use super::token::{Record, record};
-use super::{failures, loss, watch};
+use super::{failures, watch};
 use crate::runtime::operation_chain::{Link, OperationChain};
 
 /// The descriptors that the callbacks of a batch have left to be given back: a chain through the descriptors
@@ -67,7 +67,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 None => {}
             }
         }
-        Completion::PeerFailed { peer } => loss::peer_failed(module, peer),
+        Completion::PeerFailed { peer } => failures::peer_failed(module, peer),
         Completion::LinkChanged { is_up } => detour::link_changed(module, is_up),
         Completion::Message { .. } => {}
     }
@@ -88,7 +88,7 @@ unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId,
     }
     if !failed.posted && failures::has_failed(module, to) {
         // Open MPI need not have asked to hear of it, and the peer would wait for it.
-        loss::lost(module, to);
+        failures::lost(module, to);
     }
     // SAFETY: M2: it is not under way again, so that nobody else uses it.
     let is_told = unsafe { (*descriptor).callback_wanted };

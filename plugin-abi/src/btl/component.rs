@@ -15,7 +15,7 @@ use ibex_ffi::openmpi::sys;
 use super::functions::template;
 use super::init::btl_init;
 use super::progress::{self, btl_progress};
-use super::{limits, modules, settings};
+use super::{module, settings};
 use crate::runtime::component::{DATA, Shown, version};
 use crate::runtime::guard::{self, fence};
 use crate::runtime::{copies, messages, ports, refusal, variables};
@@ -74,7 +74,7 @@ unsafe extern "C" fn open() -> c_int {
         guard::reset();
         progress::start_anew();
         ports::start_anew();
-        modules::start_anew();
+        module::start_anew();
         settings::set_tunables(None);
         if refusal::other_openmpi().is_err() {
             // Said when it was registered.
@@ -83,7 +83,7 @@ unsafe extern "C" fn open() -> c_int {
         variables::keep();
         // SAFETY: the component is being opened.
         let limits = unsafe { settings::follow(&template(component())) };
-        if let Err(error) = limits::check(&limits) {
+        if let Err(error) = settings::check(&limits) {
             messages::parameter(&error);
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }

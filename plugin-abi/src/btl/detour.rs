@@ -5,23 +5,19 @@
 //! ob1 goes on choosing among the ports by turns; where the engine refuses a message for a peer that is diverted
 //! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or
 //! of bml's is changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays
-//! where it is. Called by `send`, `completion`, `loss` and `register_mem`. Grade: a detour costs a copy; without one
+//! where it is. Called by `send`, `completion`, `failures` and `functions`. Grade: a detour costs a copy; without one
 //! nothing comes here. Threads: any; one port is entered at a time. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 
 use engine::peer::PeerName;
-use engine::transport::Cause;
-use engine::transport::Port;
-use engine::transport::Sent;
-use engine::transport::WhenDiverted;
-use engine::transport::{EndpointId, Failed, Token};
+use engine::transport::{Cause, EndpointId, Failed, Port, Sent, Token, WhenDiverted};
 use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::{self, Descriptor};
-use super::module::{Module, State};
-use super::waiting::wait;
-use super::{failures, modules, token};
+use super::module::{self, Module, State};
+use super::send::wait;
+use super::{failures, token};
 use crate::runtime::failures::tell_but;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;
@@ -43,7 +39,7 @@ fn goes_by_any_port(tag: u8) -> bool {
 /// The link of a module's port has gone, or is there again.
 #[cold]
 pub(crate) fn link_changed(module: &Module, is_up: bool) {
-    if modules::all().count() < 2 {
+    if module::all().count() < 2 {
         return;
     }
     if is_up {
@@ -272,7 +268,7 @@ unsafe extern "C" fn copy_done(
     fence("the end of a message that another port carried", (), || {
         // SAFETY: made by `take_over` for this copy, which is done once.
         let original = unsafe { Box::from_raw((*copy).des_cbdata.cast::<Original>()) };
-        let module = modules::all().find(|module| module.index == original.module);
+        let module = module::all().find(|module| module.index == original.module);
         if let Some(mut state) = module.and_then(Module::enter) {
             state.port.complete(original.to, original.token, status != sys::OPAL_SUCCESS);
         }
@@ -285,5 +281,5 @@ fn reaches(module: &Module, name: PeerName) -> bool {
 
 fn others(module: &Module) -> impl Iterator<Item = &'static Module> {
     let index = module.index;
-    modules::all().filter(move |other| other.index != index)
+    module::all().filter(move |other| other.index != index)
 }

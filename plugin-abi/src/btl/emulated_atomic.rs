@@ -34,7 +34,7 @@ use super::module::Module;
 use super::operation::{CallbackArguments, Operation};
 use super::send::btl_send;
 use super::watch::{self, Kind, Watched};
-use super::{descriptor, loss};
+use super::{descriptor, failures};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 
@@ -244,7 +244,11 @@ fn answer(module: &Module, request: &Message) {
 #[cold]
 fn unanswered(module: &Module, request: &Message, is_done: bool) {
     let place = describe(module, |port| port.peer(request.from, request.port));
-    loss::end_job(module, Some(request.from), &messages::atomic_unanswered(&place, request.address, OPERAND, is_done));
+    failures::end_job(
+        module,
+        Some(request.from),
+        &messages::atomic_unanswered(&place, request.address, OPERAND, is_done),
+    );
 }
 
 /// The target of an atomic operation answers that it was not done.
@@ -257,7 +261,7 @@ fn refused(number: u64, address: u64) {
     let module = unsafe { Module::from_raw(call.btl) };
     let target = endpoint(call.peer);
     let place = describe(module, |_| target);
-    loss::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
+    failures::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
 }
 
 /// An endpoint in words.

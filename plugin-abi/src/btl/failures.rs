@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The codes that Open MPI is given for what has failed, each after its reason was said (`runtime/failures.rs`).
+//! What has failed: the codes that Open MPI is given, each after its reason was said (`runtime/failures.rs`), and, where a
+//! peer or the whole port is lost, that Open MPI is told, which ends the job.
 //!
-//! Called by `completion` for completions, by `send`, `rdma` and `descriptor` for calls. Grade: errors. Threads: any;
-//! none is in the module. Tests: the device tests in `hw-tests`.
+//! Called by `completion` for completions, by `send`, `rdma` and `descriptor` for calls; by `completion` and `progress` for
+//! what is lost, outside of the port: Open MPI's callback runs in here. Grade: errors. Threads: any; none is in the module.
+//! Tests: the device tests in `hw-tests`.
 
-use std::ffi::c_int;
+use std::ffi::{CString, c_int};
+use std::ptr::null_mut;
 
+use engine::peer::PeerName;
 use engine::transport::{EndpointId, Failed};
+use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use super::detour;
 use super::module::Module;
-use crate::runtime::failures;
+use crate::runtime::{failures, guard, messages, modex};
 
 /// A request did not complete: the code for its callback.
 #[cold]
@@ -42,4 +48,52 @@ pub(crate) fn out_of_slots(module: &Module) {
     if let Some(mut state) = module.enter() {
         failures::tell(&mut state.port);
     }
+}
+
+/// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
+#[cold]
+pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
+    if !detour::goes_around(module, peer) {
+        lost(module, peer);
+    }
+}
+
+/// Something cannot reach a peer any more: says why, and has Open MPI end the job.
+#[cold]
+pub(crate) fn lost(module: &Module, peer: EndpointId) {
+    let (name, text) = {
+        let Some(mut state) = module.enter() else { return };
+        failures::tell(&mut state.port);
+        let text = state.port.failure(peer).map_or_else(|| state.port.describe(peer), ToString::to_string);
+        (state.port.peer_name(peer), text)
+    };
+    report(module, name.and_then(modex::process), &text);
+}
+
+/// An operation with a peer has begun and has no end, and nobody would be told: says why, and ends the job.
+#[cold]
+pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
+    messages::operation_failed(text);
+    report(module, peer.and_then(modex::process), text);
+    // Where another PML than ob1 is chosen nobody has asked to be told.
+    // SAFETY: ends the process.
+    unsafe { sys::ibex_abort(1) };
+}
+
+/// A panic was caught earlier: this port takes no further part.
+#[cold]
+pub(crate) fn report_defect(module: &Module) {
+    debug_assert!(guard::broken(), "called only then");
+    report(module, None, "ibex has a defect, see above");
+}
+
+fn report(module: &Module, process: Option<Process>, text: &str) {
+    let Some(function) = module.error_callback() else {
+        return;
+    };
+    // ob1 hands the text to a printf-like function as the format.
+    let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
+    let process = process.map_or(null_mut(), Process::as_raw);
+    // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
+    unsafe { function(module.as_raw(), sys::MCA_BTL_ERROR_FLAGS_FATAL as i32, process, text.as_ptr().cast_mut()) };
 }

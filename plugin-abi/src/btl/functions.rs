@@ -4,15 +4,16 @@
 //! Only `component` uses it. What ob1, bml/r2 and osc/rdma read from a module's fields is filled in [`template`]
 //! (before the user's settings, device-free) and `Module::new` (by what the port can). Grade: setup. Threads: any.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
 use super::endpoint::endpoint;
-use super::module::Module;
-use super::{atomic, descriptor, flush, modules, procs, rdma, register_mem, send};
+use super::module::{self, Module};
+use super::{atomic, descriptor, detour, flush, procs, rdma, send};
 use crate::runtime::guard::fence;
-use crate::runtime::memory::HANDLE_SIZE;
+use crate::runtime::memory::{HANDLE_SIZE, Registered};
 use crate::runtime::messages;
 
 /// The largest message that is sent at once, header and all, bytes.
@@ -61,8 +62,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_dump = Some(btl_dump);
     base.btl_atomic_fop = Some(atomic::btl_atomic_fop::<false>);
     base.btl_atomic_cswap = Some(atomic::btl_atomic_cswap::<false>);
-    base.btl_register_mem = Some(register_mem::btl_register_mem);
-    base.btl_deregister_mem = Some(register_mem::btl_deregister_mem);
+    base.btl_register_mem = Some(btl_register_mem);
+    base.btl_deregister_mem = Some(btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);
     base.btl_flush = Some(flush::btl_flush);
     // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_atomic_op: osc/rdma uses the fetching
@@ -104,8 +105,48 @@ unsafe extern "C" fn btl_dump(
 unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
         // SAFETY: M1, and this is Open MPI's last call for the module.
-        drop(unsafe { modules::remove(btl) });
+        drop(unsafe { module::remove(btl) });
         sys::OPAL_SUCCESS
+    })
+}
+
+/// `btl_register_mem`.
+pub(crate) unsafe extern "C" fn btl_register_mem(
+    btl: *mut sys::mca_btl_base_module_t,
+    peer: *mut sys::mca_btl_base_endpoint_t,
+    base: *mut c_void,
+    size: usize,
+    flags: u32,
+) -> *mut sys::mca_btl_base_registration_handle_t {
+    fence("btl_register_mem", null_mut(), || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        // Messages to be read through this port are not announced while it is to be left alone, or may turn out to
+        // reach no port of the peer; ob1 takes another one, or sends the data itself.
+        let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
+        if is_away || module::are_several() && detour::is_unproven(module, endpoint(peer)) {
+            return null_mut();
+        }
+        // SAFETY: M3: until btl_deregister_mem.
+        let registered = unsafe { module.memory().register(base, size, flags & sys::MCA_BTL_REG_FLAG_ACCESS_ANY) };
+        registered.map_or(null_mut(), |registered| registered.handle().as_ptr().cast())
+    })
+}
+
+/// `btl_deregister_mem`.
+pub(crate) unsafe extern "C" fn btl_deregister_mem(
+    btl: *mut sys::mca_btl_base_module_t,
+    handle: *mut sys::mca_btl_base_registration_handle_t,
+) -> c_int {
+    fence("btl_deregister_mem", sys::OPAL_ERROR, || {
+        // SAFETY: M1.
+        let module = unsafe { Module::from_raw(btl) };
+        // SAFETY: null, or what `btl_register_mem` gave out and Open MPI gives back once.
+        let Some(registered) = (unsafe { Registered::from_handle(handle.cast()) }) else {
+            return sys::OPAL_ERR_BAD_PARAM;
+        };
+        // SAFETY: Open MPI gives it back when what named it has completed (R3).
+        unsafe { module.memory().put_back(registered) }
     })
 }
 
@@ -113,6 +154,7 @@ unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int
 mod tests {
     use super::*;
     use crate::btl::module::FLAGS;
+    use crate::runtime::memory::HANDLE_SIZE;
 
     #[test]
     fn the_template_has_what_a_btl_must_have_and_leaves_out_what_ibex_does_without() {
@@ -121,5 +163,10 @@ mod tests {
         assert!(base.btl_flush.is_some() && base.btl_atomic_op.is_none() && base.btl_register.is_none());
         assert_eq!(base.btl_flags & !FLAGS, 0);
         assert_eq!(base.btl_flags & sys::MCA_BTL_FLAGS_SEND_INPLACE, 0);
+    }
+
+    #[test]
+    fn a_handle_fits_where_open_mpi_keeps_it() {
+        assert!(HANDLE_SIZE <= sys::MCA_BTL_REG_HANDLE_MAX_SIZE as usize);
     }
 }

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::{sys, variable};
 
-use super::module::Module;
-use super::{emulated_atomic, limits, modules, progress, settings};
+use super::module::{self, Module};
+use super::{emulated_atomic, progress, settings};
 use crate::runtime::component::names_ibex;
 use crate::runtime::guard::fence;
 use crate::runtime::modex;
@@ -39,7 +39,7 @@ pub(crate) unsafe extern "C" fn btl_init(
         let number = modules.len();
         for (index, module) in modules.into_iter().enumerate() {
             // SAFETY: within the array just allocated.
-            unsafe { array.add(index).write(modules::add(module)) };
+            unsafe { array.add(index).write(module::add(module)) };
         }
         // SAFETY: the out parameter.
         unsafe { count.write(number as c_int) };
@@ -68,7 +68,7 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
     // Else the user has set it.
     if settings.btl_latency == 0 {
         let rates: Vec<u32> = modules.iter().map(|module| module.mbps()).collect();
-        for (module, latency) in modules.iter_mut().zip(limits::latencies(&rates)) {
+        for (module, latency) in modules.iter_mut().zip(settings::latencies(&rates)) {
             module.set_latency(latency);
         }
     }

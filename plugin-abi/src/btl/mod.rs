@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BTL: the face for ob1 and osc/rdma, by Open MPI's `opal/mca/btl/btl.h`.
 //!
-//! The files carry Open MPI's nouns: `component` (once per process), `settings` (what the user set) and `init` (its
-//! modules are made); `module` (one per port), `modules` (all of them) and `functions` (what Open MPI calls in one);
-//! `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `flush`, `register_mem` (the data path), `operation`
-//! (its record), `token` (how the engine names those), `waiting` (messages that wait), `own_memory`
-//! (atomics of a process on itself), `emulated_atomic` and `atomic_message` (atomics over an adapter that has none);
-//! `progress` and `completion` (what has happened), `failures` and `loss` (what has failed), `detour` (messages that
-//! another port carries), `limits` (which settings are refused), `watch` (what sites do while a tool listens).
+//! The files carry Open MPI's nouns: `component` (once per process), `settings` (what the user set, and what of it is
+//! refused) and `init` (its modules are made); `module` (one per port, and all of them) and `functions` (what Open MPI
+//! calls in one); `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `flush` (the data path), `operation` (its
+//! record), `token` (how the engine names those), `emulated_atomic` and `atomic_message` (atomics over an adapter that has
+//! none); `progress` and `completion` (what has happened), `failures` (what has failed), `detour` (messages that another
+//! port carries), `watch` (what sites do while a tool listens).
 
 mod atomic;
 mod atomic_message;
@@ -21,18 +20,12 @@ mod failures;
 mod flush;
 mod functions;
 mod init;
-mod limits;
-mod loss;
 mod module;
-mod modules;
 mod operation;
-mod own_memory;
 mod procs;
 mod progress;
 mod rdma;
-mod register_mem;
 mod send;
 mod settings;
 mod token;
-mod waiting;
 mod watch;

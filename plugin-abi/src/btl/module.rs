@@ -7,14 +7,13 @@
 //! who has entered the port ([`State`]).
 
 use std::cell::UnsafeCell;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use engine::events::SourceId;
 use engine::peer::PeerName;
-use engine::transport::EndpointId;
-use engine::transport::{Atomics, Port, PortError};
+use engine::transport::{Atomics, EndpointId, Port, PortError};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
@@ -27,6 +26,7 @@ use crate::runtime::frame::Frames;
 use crate::runtime::memory::Memory;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
+use crate::runtime::ports::MAX_PORTS;
 
 /// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
 pub(crate) const INLINE_MAX: usize = 1024;
@@ -182,7 +182,7 @@ impl Module {
         self.port.attributes().mbps
     }
 
-    /// How much longer it takes than the fastest port; see `limits`.
+    /// How much longer it takes than the fastest port; see `settings`.
     pub(crate) fn set_latency(&mut self, microseconds: u32) {
         self.base.btl_latency = microseconds;
     }
@@ -288,6 +288,54 @@ impl Module {
     pub(crate) fn has_detours(&self, some: bool) {
         self.detouring.store(some, Ordering::Relaxed);
     }
+}
+
+static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The component is opened: there is none.
+pub(crate) fn start_anew() {
+    COUNT.store(0, Ordering::Release);
+}
+
+/// Takes up a module. Returns Open MPI's pointer to it.
+pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
+    let index = count();
+    let module = Box::into_raw(module);
+    MODULES[index].store(module, Ordering::Release);
+    COUNT.store(index + 1, Ordering::Release);
+    module.cast()
+}
+
+fn count() -> usize {
+    // Acquire: what init wrote to a module before it published it.
+    COUNT.load(Ordering::Acquire)
+}
+
+/// Whether there has been more than one.
+pub(crate) fn are_several() -> bool {
+    count() > 1
+}
+
+/// The modules in use.
+#[inline]
+pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
+    let used = &MODULES[..count()];
+    // SAFETY: M1: in the table from init until its finalize, which comes after all else.
+    used.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
+
+/// Takes a module back that is being finalized.
+///
+/// # Safety
+/// M1, and Open MPI's last call for the module: nobody uses it any more.
+pub(crate) unsafe fn remove(module: *mut sys::mca_btl_base_module_t) -> Box<Module> {
+    for place in &MODULES {
+        // Open MPI has stopped calling progress by now; the exchange is for the threads' memory model alone.
+        let _ = place.compare_exchange(module.cast(), null_mut(), Ordering::AcqRel, Ordering::Acquire);
+    }
+    // SAFETY: leaked from a box by `add`; taken back once, as the caller says that this is the last call for it.
+    unsafe { Box::from_raw(module.cast::<Module>()) }
 }
 
 #[cfg(test)]

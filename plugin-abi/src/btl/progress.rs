@@ -15,13 +15,12 @@ use engine::transport::{Batch, Completion, Immediate};
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
 use super::completion::{FinishedDescriptors, handle_non_message, operations_done, stamp};
-use super::module::{Module, State};
-use super::{loss, modules, watch};
-use crate::runtime::face::Face;
+use super::module::{self, Module, State};
+use super::{failures, watch};
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::poller::{self, Btl};
-use crate::runtime::tag::Tag;
+use crate::runtime::token::{Face, Tag};
 use crate::runtime::watch::SAFETY;
 
 /// See [`progress_watched`].
@@ -56,7 +55,7 @@ fn progress_all<const WATCHED: bool>() -> c_int {
         // Open MPI's progress engine calls both components; others call this one alone.
         return if poller::take_poll() { 0 } else { (pml.poll)() };
     }
-    modules::all().map(progress_port::<WATCHED>).sum()
+    module::all().map(progress_port::<WATCHED>).sum()
 }
 
 /// Moves on the port that a module is of, for who waits for its operations. Returns the number of events.
@@ -92,7 +91,7 @@ fn progress_watched() -> c_int {
 #[cold]
 fn defect() -> c_int {
     if !DEFECT_REPORTED.swap(true, Ordering::Relaxed) {
-        modules::all().for_each(loss::report_defect);
+        module::all().for_each(failures::report_defect);
     }
     0
 }
@@ -138,7 +137,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 
 /// Deals with what is the BTL's of a frame that the PML has polled. No port is entered.
 fn deliver(port: u8, frame: &Frame) {
-    let Some(module) = modules::all().find(|module| module.index == port) else { return };
+    let Some(module) = module::all().find(|module| module.index == port) else { return };
     let finished =
         if events::is_idle() { handle_all::<false>(module, frame) } else { handle_all::<true>(module, frame) };
     if let Some(mut state) = module.enter() {

@@ -12,22 +12,15 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use engine::events::{self, HostTimestamp};
-use engine::transport::EndpointId;
-use engine::transport::Port;
-use engine::transport::WhenDiverted;
-use engine::transport::{Refused, Sent};
+use engine::transport::{EndpointId, Port, Refused, Sent, WhenDiverted};
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::InlineSpan;
 
-use super::descriptor;
-use super::descriptor::pool::{Descriptor, Descriptors};
-use super::detour;
+use super::descriptor::pool::{Descriptor, Descriptors, bytes, spans};
 use super::endpoint::endpoint;
 use super::module::{INLINE_MAX, Module, State};
-use super::token;
-use super::waiting::wait;
-use super::watch;
+use super::{descriptor, detour, token, watch};
 use crate::runtime::guard::fence;
 
 /// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come;
@@ -339,4 +332,32 @@ unsafe fn from_slot(
 fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
     descriptor::reap(port, descriptors);
     port.has_room(to)
+}
+
+/// Lets a descriptor's message wait. Its callback comes: the upper layer may be waiting for it to go.
+///
+/// # Errors
+/// Those of [`Port::queue_send`].
+///
+/// # Safety
+/// M2; the descriptor is filled and was not posted.
+pub(crate) unsafe fn wait(
+    port: &mut Port,
+    to: EndpointId,
+    tag: u8,
+    descriptor: *mut Descriptor,
+    when: WhenDiverted,
+) -> Result<(), Refused> {
+    // SAFETY: M2.
+    unsafe {
+        (*descriptor).callback_wanted = true;
+        (*descriptor).tag = tag;
+    }
+    // SAFETY: M2.
+    if let Some(message) = unsafe { bytes(descriptor) } {
+        return port.queue_bytes(to, tag, message, token::descriptor(descriptor), when);
+    }
+    // SAFETY: M2; the second segment was made by btl_prepare_src.
+    let (spans, count) = unsafe { spans(descriptor) };
+    port.queue_send(to, tag, &spans[..count], token::descriptor(descriptor), when)
 }

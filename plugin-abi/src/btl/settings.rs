@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the user has set of the BTL: the fields of a module that Open MPI registers as variables, and ibex's own
-//! parameters.
+//! What the user has set of the BTL: the fields of a module that Open MPI registers as variables, the limits among them and
+//! which values of those are refused, and ibex's own parameters; the latencies that ports are given.
 //!
-//! Written when the component is registered and opened, read when it is initialised. Grade: setup. Threads: one.
+//! Open MPI checks none of its variables. Written when the component is registered and opened, read when it is initialised
+//! (`component`, `init`). Grade: setup. Threads: one. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::{sys, variable};
 
-use super::limits::{Limits, Set};
+use crate::runtime::memory::HANDLE_SIZE;
 
 /// The fields of a module as the user's settings leave them: Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
@@ -84,4 +86,178 @@ pub(crate) fn tunables() -> Option<Tunables> {
 
 fn kept() -> MutexGuard<'static, Option<Tunables>> {
     TUNABLES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The limits of a BTL that Open MPI registers itself, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Limits {
+    /// The largest message of send and receive.
+    pub(crate) max_send_size: usize,
+    /// The largest message sent at once.
+    pub(crate) eager_limit: usize,
+    /// The first piece of a larger one.
+    pub(crate) rndv_eager_limit: usize,
+    /// One put of the pipeline protocol.
+    pub(crate) rdma_pipeline_frag_size: usize,
+}
+
+impl Limits {
+    /// The limits in which those that the user has not set follow those that he has, so that only two of his own can be
+    /// at odds. `self` are those of a user who sets nothing.
+    pub(crate) fn following(self, set: Set) -> Limits {
+        let largest_set = [set.eager_limit, set.rndv_eager_limit].into_iter().flatten().max().unwrap_or_default();
+        let max_send_size = set.max_send_size.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
+        let eager_limit = self.eager_limit.max(set.rndv_eager_limit.unwrap_or_default()).min(max_send_size);
+        let eager_limit = set.eager_limit.unwrap_or(eager_limit);
+        let rndv_eager_limit = set.rndv_eager_limit.unwrap_or(self.rndv_eager_limit.min(eager_limit));
+        Limits { max_send_size, eager_limit, rndv_eager_limit, ..self }
+    }
+}
+
+/// What the user has set of the limits that depend on each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Set {
+    pub(crate) max_send_size: Option<usize>,
+    pub(crate) eager_limit: Option<usize>,
+    pub(crate) rndv_eager_limit: Option<usize>,
+}
+
+/// One of the parameters that Open MPI gives every BTL is out of its range.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct LimitOutOfBounds {
+    name: &'static str,
+    value: usize,
+    min: usize,
+    max: usize,
+    reason: &'static str,
+}
+
+impl fmt::Display for LimitOutOfBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the parameter btl_ibex_{} is {}, but may be {} to {} bytes ({}): set it so (mpirun --mca btl_ibex_{} VALUE) or leave it out",
+            self.name, self.value, self.min, self.max, self.reason, self.name
+        )
+    }
+}
+
+/// The smallest first fragment: ob1's largest header (PUT, 56 bytes) with a registration handle behind it.
+const SMALLEST: usize = 56 + HANDLE_SIZE;
+
+/// The largest receive slot.
+const LARGEST: usize = 1 << 20;
+
+/// Checks the limits that `mca_btl_base_param_register` let the user set; Open MPI itself checks none of them.
+pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
+    let within = |name, value, min, max, reason| {
+        if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
+    };
+    within("max_send_size", limits.max_send_size, 4096, LARGEST, "every receive slot is that large")?;
+    within("eager_limit", limits.eager_limit, SMALLEST, limits.max_send_size, "up to max_send_size")?;
+    within(
+        "rndv_eager_limit",
+        limits.rndv_eager_limit,
+        SMALLEST,
+        limits.eager_limit,
+        "up to eager_limit and max_send_size",
+    )?;
+    within("rdma_pipeline_frag_size", limits.rdma_pipeline_frag_size, 4096, 1 << 31, "one put of the pipeline protocol")
+}
+
+/// The latencies that Open MPI is told of a process' ports, by their data rates: by how many microseconds an eager
+/// message takes longer on the link than on that of the fastest.
+///
+/// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100
+/// Gb/s and more are one), and a slower one has none while a faster one is there. osc/rdma takes for a window the BTL of
+/// the least latency of those that reach all of its ranks. 4.1's shared-memory BTL says 1, and crashes in a
+/// compare-and-swap; so the fastest port says 0.
+pub(crate) fn latencies(mbps: &[u32]) -> Vec<u32> {
+    const EAGER_BITS: u32 = 12 << 13;
+    let on_the_link: Vec<u32> = mbps.iter().map(|mbps| EAGER_BITS / (*mbps).max(1)).collect();
+    let least = on_the_link.iter().min().copied().unwrap_or_default();
+    on_the_link.into_iter().map(|latency| latency - least).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { max_send_size: 32768, eager_limit: 12288, rndv_eager_limit: 12288, rdma_pipeline_frag_size: 1 << 20 };
+
+    #[test]
+    fn ports_of_a_class_have_one_latency_and_slower_ports_a_greater_one() {
+        assert_eq!(latencies(&[400_000, 200_000, 100_000]), [0, 0, 0]);
+        assert_eq!(latencies(&[100_000, 56_000, 40_000, 25_000, 10_000, 1_000]), [0, 1, 2, 3, 9, 98]);
+        assert_eq!(latencies(&[0, 400_000]), [98304, 0]);
+    }
+
+    #[test]
+    fn the_fastest_port_has_a_latency_below_that_of_shared_memory() {
+        for mbps in [400_000, 56_000, 10_000, 0] {
+            assert_eq!(latencies(&[mbps, mbps]), [0, 0]);
+        }
+        assert_eq!(latencies(&[10_000, 25_000]), [6, 0]);
+        assert!(latencies(&[]).is_empty());
+    }
+
+    /// What follows of the defaults where this is set.
+    fn following(max_send_size: usize, eager_limit: usize, rndv_eager_limit: usize) -> [usize; 3] {
+        let set = |value: usize| (value > 0).then_some(value);
+        let set = Set {
+            max_send_size: set(max_send_size),
+            eager_limit: set(eager_limit),
+            rndv_eager_limit: set(rndv_eager_limit),
+        };
+        let limits = LIMITS.following(set);
+        [limits.max_send_size, limits.eager_limit, limits.rndv_eager_limit]
+    }
+
+    #[test]
+    fn a_limit_that_is_not_set_follows_those_that_are() {
+        assert_eq!(following(0, 0, 0), [32768, 12288, 12288]);
+        assert_eq!(following(4096, 0, 0), [4096, 4096, 4096]);
+        assert_eq!(following(1 << 20, 0, 0), [1 << 20, 12288, 12288]);
+        assert_eq!(following(0, 64, 0), [32768, 64, 64]);
+        assert_eq!(following(0, 1 << 20, 0), [1 << 20, 1 << 20, 12288]);
+        assert_eq!(following(0, 0, 64), [32768, 12288, 64]);
+        assert_eq!(following(0, 0, 40000), [40000, 40000, 40000]);
+        assert_eq!(following(0, 20000, 16000), [32768, 20000, 16000]);
+        assert_eq!(following(8192, 4096, 0), [8192, 4096, 4096]);
+    }
+
+    #[test]
+    fn only_what_the_user_has_set_is_refused() {
+        let refusal = |[max_send_size, eager_limit, rndv_eager_limit]: [usize; 3]| {
+            check(&Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS }).expect_err("at odds").name
+        };
+        assert_eq!(refusal(following(0, (1 << 20) + 1, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, 0, (1 << 20) + 1)), "rndv_eager_limit");
+        assert_eq!(refusal(following(4095, 0, 0)), "max_send_size");
+        assert_eq!(refusal(following(0, 63, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, 4096, 8192)), "rndv_eager_limit");
+        assert_eq!(refusal(following(8192, 0, 12288)), "rndv_eager_limit");
+        assert_eq!(refusal(following(8192, 12288, 0)), "eager_limit");
+    }
+
+    #[test]
+    fn limits_out_of_bounds_name_parameter_value_and_range() {
+        assert_eq!(check(&LIMITS), Ok(()));
+        let cases = [
+            (Limits { max_send_size: 4095, ..LIMITS }, "btl_ibex_max_send_size is 4095, but may be 4096 to 1048576"),
+            (Limits { max_send_size: (1 << 20) + 1, ..LIMITS }, "btl_ibex_max_send_size is 1048577"),
+            (Limits { eager_limit: 32769, ..LIMITS }, "btl_ibex_eager_limit is 32769, but may be 64 to 32768"),
+            (Limits { eager_limit: 63, rndv_eager_limit: 63, ..LIMITS }, "btl_ibex_eager_limit is 63"),
+            (
+                Limits { rndv_eager_limit: 12289, ..LIMITS },
+                "btl_ibex_rndv_eager_limit is 12289, but may be 64 to 12288",
+            ),
+            (Limits { rdma_pipeline_frag_size: 0, ..LIMITS }, "btl_ibex_rdma_pipeline_frag_size is 0"),
+        ];
+        for (limits, expected) in cases {
+            let text = check(&limits).expect_err(expected).to_string();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
 }

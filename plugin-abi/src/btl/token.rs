@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BTL's tokens: of the two kinds of record it has, descriptors and operations.
 //!
-//! Made in `send`, `waiting`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any.
+//! Made in `send`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any.
 //! Tests: below.
 
 use std::ptr::NonNull;
@@ -10,8 +10,7 @@ use engine::transport::Token;
 
 use super::descriptor::pool::Descriptor;
 use super::operation::Operation;
-use crate::runtime::face::Face;
-use crate::runtime::token::{self, OPERATION, RecordKind};
+use crate::runtime::token::{self, Face, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
 

@@ -14,6 +14,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::arrived::{Arrived, Body};
 use super::finish::{Outcome, finish, note, note_not_put};
+use super::flight::Step;
 use super::instance::{Pml, State};
 use super::link::Link;
 use super::passage::{Protocol, Reason};
@@ -160,7 +161,7 @@ pub(crate) unsafe fn announced(
         return unsafe { finish(state, request) };
     }
     // SAFETY: P1: a receive that is not finished; P3.
-    unsafe { flight::begins(&mut *request.as_ptr(), sender, wanted) };
+    unsafe { flight::note(&mut *request.as_ptr(), &Step::Begins(sender, wanted)) };
     let mut why = Reason::Gaps;
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);

@@ -13,22 +13,19 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+use engine::matching::Contexts;
 use engine::tunables::{Faces, OutOfBounds, Tunables};
-use ibex_ffi::openmpi::release::PML_VERSION;
+use ibex_ffi::openmpi::release::{self, PML_VERSION};
 use ibex_ffi::openmpi::sys;
 
-use super::choice;
 use super::instance::{self, Pml, Rail, Settings};
-use super::listening;
-use super::module::module;
-use super::persistent::FUNCTIONS;
-use super::progress;
+use super::persistent::{self, FUNCTIONS};
+use super::{choice, context, listening, probe, progress, receive, send};
 use crate::runtime::component::{DATA, Shown, version};
 use crate::runtime::guard::fence;
-use crate::runtime::poller;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::variables::{self, now};
-use crate::runtime::{copies, messages, modex, refusal};
+use crate::runtime::{copies, messages, modex, poller, refusal};
 
 /// The longest message on the wire, bytes, where no other face has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
@@ -172,4 +169,62 @@ unsafe extern "C" fn pml_finalize() -> c_int {
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })
+}
+
+/// Open MPI copies it; changing it later changes nothing.
+// SAFETY: Open MPI's structure.
+static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
+    Shown::new(sys::mca_pml_base_module_t {
+        pml_add_procs: Some(context::pml_add_procs),
+        pml_del_procs: Some(context::pml_del_procs),
+        pml_enable: Some(pml_enable),
+        pml_progress: Some(progress::pml_progress),
+        pml_add_comm: Some(context::pml_add_comm),
+        pml_del_comm: Some(context::pml_del_comm),
+        pml_irecv_init: Some(persistent::pml_irecv_init),
+        pml_irecv: Some(receive::pml_irecv),
+        pml_recv: Some(receive::pml_recv),
+        pml_isend_init: Some(persistent::pml_isend_init),
+        pml_isend: Some(send::pml_isend),
+        pml_send: Some(send::pml_send),
+        pml_iprobe: Some(probe::pml_iprobe),
+        pml_probe: Some(probe::pml_probe),
+        pml_start: Some(persistent::pml_start),
+        pml_improbe: Some(probe::pml_improbe),
+        pml_mprobe: Some(probe::pml_mprobe),
+        pml_imrecv: Some(receive::pml_imrecv),
+        pml_mrecv: Some(receive::pml_mrecv),
+        pml_max_contextid: Contexts::<(), ()>::LIMIT,
+        pml_max_tag: i32::MAX,
+        pml_flags: release::PML_FLAGS,
+        // Nothing else is ever called.
+        ..release::PML_MODULE
+    })
+};
+
+/// Open MPI's pointer to the module.
+pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
+    MODULE.get()
+}
+
+/// `pml_enable`: once, with true, when this PML has been chosen. All is made when the component is initialised.
+unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
+    fence("pml_enable", sys::OPAL_ERROR, || {
+        listening::offer(enable);
+        sys::OPAL_SUCCESS
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_open_mpi_calls_is_there() {
+        // SAFETY: a static that nobody writes.
+        let module = unsafe { module().read() };
+        assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
+        assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive their end");
+        assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
+    }
 }

@@ -19,60 +19,37 @@ const FETCHED: u8 = 1;
 const WANTED: u8 = 2;
 const COPIED: u8 = 3;
 
-/// A send's message is announced under this number.
-///
-/// # Safety
-/// P1: a request that is not finished.
-pub(crate) unsafe fn announced(request: &mut Request, number: TransferId) {
-    let bytes = request.extent.length as u64;
-    // SAFETY: P1: not finished.
-    unsafe { note(Kind::RendezvousBegun, SENT, request, (number, bytes)) };
+/// What happens to a long message.
+pub(crate) enum Step {
+    /// A send's is announced under this number.
+    Announced(TransferId),
+    /// Its receiver has all that it wants of it, or wants copies.
+    Answered { number: TransferId, wants_copies: bool },
+    /// A receive, which has noted its match, is to have so many bytes of the message that its sender calls this.
+    Begins(TransferId, u64),
+    /// It has read them.
+    Fetched(TransferId, u64),
+    /// They have come as copies, which do not say of which message.
+    Copied,
 }
 
-/// Its receiver has all that it wants of it, or wants copies.
+/// A step of this request's message.
 ///
-/// # Safety
-/// P1: a request that is not finished.
-pub(crate) unsafe fn answered(request: &mut Request, number: TransferId, wants_copies: bool) {
-    let bytes = request.extent.length as u64;
-    let detail = if wants_copies { WANTED } else { SENT };
-    // SAFETY: P1: not finished.
-    unsafe { note(Kind::RendezvousEnded, detail, request, (number, bytes)) };
-}
-
-/// A receive, which has noted its match, is to have so many bytes of the message that its sender calls this.
-///
-/// # Safety
-/// P1: a request that is not finished.
-pub(crate) unsafe fn begins(request: &mut Request, number: TransferId, bytes: u64) {
-    // SAFETY: P1: not finished.
-    unsafe { note(Kind::RendezvousBegun, FETCHED, request, (number, bytes)) };
-}
-
-/// It has read them.
-///
-/// # Safety
-/// P1: a request that is not finished.
-pub(crate) unsafe fn fetched(request: &mut Request, number: TransferId, bytes: u64) {
-    // SAFETY: P1: not finished.
-    unsafe { note(Kind::RendezvousEnded, FETCHED, request, (number, bytes)) };
-}
-
-/// They have come as copies, which do not say of which message.
-///
-/// # Safety
-/// P1: a request that is not finished.
-pub(crate) unsafe fn copied(request: &mut Request) {
-    let wanted = request.extent.length as u64;
-    // SAFETY: P1: not finished.
-    unsafe { note(Kind::RendezvousEnded, COPIED, request, (TransferId(0), wanted)) };
-}
-
 /// # Safety
 /// P1: a request that is not finished.
 #[cold]
 #[inline(never)]
-unsafe fn note(kind: Kind, detail: u8, request: &mut Request, (number, bytes): (TransferId, u64)) {
+pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
+    let all = request.extent.length as u64;
+    let (kind, detail, number, bytes) = match *step {
+        Step::Announced(number) => (Kind::RendezvousBegun, SENT, number, all),
+        Step::Answered { number, wants_copies } => {
+            (Kind::RendezvousEnded, if wants_copies { WANTED } else { SENT }, number, all)
+        }
+        Step::Begins(number, bytes) => (Kind::RendezvousBegun, FETCHED, number, bytes),
+        Step::Fetched(number, bytes) => (Kind::RendezvousEnded, FETCHED, number, bytes),
+        Step::Copied => (Kind::RendezvousEnded, COPIED, TransferId(0), all),
+    };
     let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
     // SAFETY: P1: not finished, so its communicator lives.
     let context = unsafe { release::context(request.comm()) };

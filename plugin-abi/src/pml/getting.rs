@@ -12,6 +12,7 @@ use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::finish::finish;
+use super::flight::Step;
 use super::instance::{Pml, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
@@ -75,7 +76,7 @@ unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_r
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
             watch::ends(r, Bytes::Of { offset: 0, length }.posted());
-            flight::fetched(r, sender, length);
+            flight::note(r, &Step::Fetched(sender, length));
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: P1: a receive that has all it wants.

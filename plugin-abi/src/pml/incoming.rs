@@ -20,7 +20,7 @@ use super::several::ByRail;
 use super::watch::{self, Came};
 use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
-use crate::runtime::tag::Tag;
+use crate::runtime::token::Tag;
 
 /// A message as the port reports it.
 #[derive(Clone, Copy)]
@@ -267,7 +267,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                 resume::more(pml, state, from, context);
             }
         }
-        // It was dealt with before (`merging`), and no process with one port sends it.
+        // It was dealt with before (`moving`), and no process with one port sends it.
         Header::Moved { .. } => {}
     }
 }

@@ -33,7 +33,7 @@ use crate::runtime::frame::{self, Frame, Frames};
 use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
-use crate::runtime::tag::Tag;
+use crate::runtime::token::Tag;
 
 /// What the PML is made with.
 pub(crate) struct Settings {

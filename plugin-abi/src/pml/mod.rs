@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML: the face for MPI's point-to-point messages themselves, by Open MPI's `ompi/mca/pml/pml.h`.
 //!
-//! Open MPI's nouns first: `component` (once per process), `module` (what Open MPI calls), `context`
+//! Open MPI's nouns first: `component` (once per process, and what Open MPI calls), `context`
 //! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
 //! `communicator`, `members`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
 //! what), `progress` (what has happened), `incoming` (a message came), `accept` (it met
 //! its receive), `arrived` (it did not), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
 //! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it; `passage`: how a message goes), `listening` and `notify` (what is
 //! otherwise while they listen). With several ports: `rails` (which is used), `striped` (long messages by
-//! all), `moving` and `merging` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
+//! all), `moving` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
 //! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`,
 //! `several` are their records. Which receive takes which message is `engine::matching`'s, what processes say to
 //! each other `engine::protocol`'s.
@@ -47,8 +47,6 @@ mod link;
 mod listening;
 mod local;
 mod members;
-mod merging;
-mod module;
 mod moving;
 mod notify;
 mod oneself;

@@ -15,6 +15,7 @@ use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer, SendBuffers};
 use super::datatype::{Convertor, Extent};
 use super::finish::{finish, note_not_put};
+use super::flight::Step;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::request::{Request, Transfer};
@@ -83,7 +84,7 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
         // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
         unsafe {
             watch::ends(r, if offset == 0 { Bytes::None.completed() } else { moved });
-            flight::copied(r);
+            flight::note(r, &Step::Copied);
             r.transfer = Transfer::None;
             r.convertor = None;
             finish(state, request);
@@ -114,7 +115,7 @@ pub(crate) fn wanted(
     // SAFETY: P1: a send that is not finished.
     let counted = unsafe { resume::counted(r) };
     // SAFETY: P1: a send that is not finished.
-    unsafe { flight::answered(r, sender, true) };
+    unsafe { flight::note(r, &Step::Answered { number: sender, wants_copies: true }) };
     let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {

@@ -17,24 +17,24 @@ use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, Port, T
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
-use super::finish;
 use super::incoming::{self, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
-use super::{local, merging, moving, pieces, reading, resume, transfers, transmit};
+use super::{finish, local, moving, pieces, reading, resume, transfers, transmit};
 use crate::runtime::exclusive::Entered;
-use crate::runtime::face::Face;
 use crate::runtime::failures;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
+use crate::runtime::token::Face;
+
 pub(crate) use crate::runtime::idle::Idle;
 use crate::runtime::listeners::Completed;
 use crate::runtime::poller;
-use crate::runtime::tag::Tag;
 use crate::runtime::token::RecordKind;
+use crate::runtime::token::Tag;
 use crate::runtime::watch::SAFETY;
 
 /// `pml_progress`. Returns the number of events.
@@ -209,13 +209,13 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
             // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
             return unsafe { incoming::is_taken_or_put_aside(self.state, arrived, self.aside) };
         }
-        if SEVERAL && !merging::may_be_taken(self.state, self.rail, arrived.immediate) {
+        if SEVERAL && !moving::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
         if SEVERAL && is_taken {
-            merging::count(self.state, self.rail, arrived.immediate);
+            moving::count(self.state, self.rail, arrived.immediate);
         }
         is_taken
     }
@@ -304,7 +304,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             // SAFETY: R2: the bytes are in a receive slot that is not posted before the batch is released.
             unsafe {
                 if pml.has_several() {
-                    merging::message(pml, state, incoming, by);
+                    moving::message(pml, state, incoming, by);
                 } else {
                     incoming::message(pml, state, incoming);
                 }

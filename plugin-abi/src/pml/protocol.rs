@@ -13,6 +13,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Extent;
+use super::flight::Step;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::passage::{self, Reason};
@@ -83,7 +84,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
         // SAFETY: P1: not finished.
-        unsafe { flight::announced(r, sender) };
+        unsafe { flight::note(r, &Step::Announced(sender)) };
         r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: P2, until the send is finished. The receiver's answer finishes it.
@@ -133,7 +134,7 @@ unsafe fn announce(
     // SAFETY: P1: not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: P1: not finished.
-    unsafe { flight::announced(r, sender) };
+    unsafe { flight::note(r, &Step::Announced(sender)) };
     let rail = pml.rails().get(r.link.rail());
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;

@@ -3,7 +3,7 @@
 //!
 //! All messages to a peer go by one port, its *home*, in order and without numbers; which it is differs by peer, so
 //! that ports share the load. Long ones are read by several (`striped`); a home whose port goes down moves (`moving`),
-//! and what arrives is put in order again (`merging`). What is known of them is in `several`. With one port nothing of
+//! and what arrives is put in order again. What is known of them is in `several`. With one port nothing of
 //! this file is used but [`links_to`], and what tests that: [`route`], [`account`]. Grade: hot for [`note`] and
 //! [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who has entered a port, and
 //! [`links_to`], which enters ports alone.

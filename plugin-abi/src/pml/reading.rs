@@ -15,6 +15,7 @@ use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::RemoteSpan;
 
 use super::finish::finish;
+use super::flight::Step;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::passage::{self, Protocol, Reason};
@@ -119,7 +120,7 @@ pub(crate) unsafe fn read_done(
         // SAFETY: P1: a receive that is not finished; P3.
         unsafe {
             watch::ends(r, moved);
-            flight::fetched(r, sender, length);
+            flight::note(r, &Step::Fetched(sender, length));
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
         // SAFETY: P1: a receive that has all it wants.
@@ -147,7 +148,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
         // Of one that was sent whole tools have been told.
         watch::ends_by(r, moved, |r| passage::was_read(pml, r, &transfer));
         striped::put_back(pml, r.link, transfer);
-        flight::answered(r, sender, false);
+        flight::note(r, &Step::Answered { number: sender, wants_copies: false });
         finish(state, request);
     }
     resume::answered(pml, state, counted);

@@ -2,7 +2,7 @@
 //! Where a process has several ports: what is known of each peer, of each endpoint, and of what went to it and came
 //! from it.
 //!
-//! Kept in `instance`. Used by `rails` (which port), `moving` (another one), `merging` (what arrives is put in order).
+//! Kept in `instance`. Used by `rails` (which port), `moving` (another one, and what arrives is put in order).
 //! Grade: hot for [`Several::end`] and [`Several::end_mut`], else setup. Threads: who has entered the PML, but for
 //! [`Sent`]. Plain data.
 

@@ -20,6 +20,7 @@ use ibex_ffi::verbs::RemoteSpan;
 
 use super::datatype::{Data, Extent};
 use super::finish::finish;
+use super::flight::Step;
 use super::instance::{Pml, Rail, State};
 use super::link::Link;
 use super::passage::{self, Passage, Protocol, Reason};
@@ -253,7 +254,7 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Mov
     // SAFETY: P1: a receive that is not finished; P3.
     unsafe {
         watch::ends(&mut *request.as_ptr(), last);
-        flight::fetched(&mut *request.as_ptr(), reads.sender, reads.state.length());
+        flight::note(&mut *request.as_ptr(), &Step::Fetched(reads.sender, reads.state.length()));
     }
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);

@@ -11,8 +11,7 @@ use engine::transport::Token;
 
 use super::buffer::SendBuffer;
 use super::request::Request;
-use crate::runtime::face::Face;
-use crate::runtime::token::{self, RecordKind};
+use crate::runtime::token::{self, Face, RecordKind};
 
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);
 const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);

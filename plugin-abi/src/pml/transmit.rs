@@ -22,7 +22,7 @@ use super::link::Link;
 use super::request::Request;
 use super::{rails, token};
 use crate::runtime::messages;
-use crate::runtime::tag::Tag;
+use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
 
 /// What became of a message.

@@ -2,7 +2,7 @@
 //! When a blocking call lets Open MPI's own progress engine go on: [`Idle`] where it waits, [`Busy`] where there is always
 //! something for it to do.
 //!
-//! Used by the waits of the PML and by `btl/flush.rs`. Grade: hot. Threads: a wait's own; who has entered the PML.
+//! Used by the waits of the PML and by `btl_flush`. Grade: hot. Threads: a wait's own; who has entered the PML.
 //! Tests: below.
 
 use ibex_ffi::openmpi::sys;

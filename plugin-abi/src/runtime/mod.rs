@@ -2,7 +2,7 @@
 //! What the process has once, whatever faces of ibex Open MPI loads: a face is a component made of this library
 //! (`btl`, `pml`).
 //!
-//! `ports` opens ports once and `port` is one of them; `face` names the faces; `token` and `tag` say which face a
+//! `ports` opens ports once and `port` is one of them; `token` names the faces, and says which a
 //! request or a message is for; `poller` says which of them polls, and brings the other what is its, in a `frame` or, if it
 //! is an operation that is done, in an `operation_chain`. `memory` registers memory; `modex` says who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
 //! reasons not to take part, `copies` one of them: another libibex.so in the process. `variables` has parameters and
@@ -13,7 +13,6 @@
 pub(crate) mod component;
 pub(crate) mod copies;
 pub(crate) mod exclusive;
-pub(crate) mod face;
 pub(crate) mod failures;
 pub(crate) mod frame;
 pub(crate) mod free_list;
@@ -28,7 +27,6 @@ pub(crate) mod poller;
 pub(crate) mod port;
 pub(crate) mod ports;
 pub(crate) mod refusal;
-pub(crate) mod tag;
 pub(crate) mod token;
 pub(crate) mod variables;
 pub(crate) mod watch;

@@ -112,7 +112,7 @@ impl TakesMessages for &mut OperationChain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::face::Face;
+    use crate::runtime::token::Face;
     use crate::runtime::token::{OPERATION, RecordKind};
 
     /// As an operation's record is aligned.

@@ -210,10 +210,10 @@ impl<C: Carriers> Handshakes<C> {
         arrivals
     }
 
-    /// Sends a sealed hello.
+    /// Sends a sealed hello; `None`: no handshake of ours is for it.
     pub(crate) fn send(
         &mut self,
-        to: EndpointId,
+        to: Option<EndpointId>,
         via: Via,
         (remote, path): (&PortAddress, &Path),
         frame: &[u8; Hello::SIZE],
@@ -221,22 +221,9 @@ impl<C: Carriers> Handshakes<C> {
     ) {
         add(&counters.handshakes_sent, 1);
         self.carriers.send(remote, path, via, frame);
-        if !self.is_active(to) {
+        if !to.is_some_and(|to| self.is_active(to)) {
             self.carriers.forget(remote.instance);
         }
-    }
-
-    /// Sends a sealed hello that no handshake of ours is for.
-    pub(crate) fn reply(
-        &mut self,
-        via: Via,
-        (remote, path): (&PortAddress, &Path),
-        frame: &[u8; Hello::SIZE],
-        counters: &Counters,
-    ) {
-        add(&counters.handshakes_sent, 1);
-        self.carriers.send(remote, path, via, frame);
-        self.carriers.forget(remote.instance);
     }
 
     /// Where the port is that is being asked; `None` where the handshake is over.

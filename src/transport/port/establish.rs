@@ -195,6 +195,6 @@ impl<A: Adapter> Port<A> {
         let Some(connection) = self.connections.making(to) else { return };
         let frame = connection.handshake.hello(&me).encode(&connection.key);
         let path = path(&self.choice, &self.tunables, remote, remote.ud_qpn);
-        self.handshakes.send(to, via, (remote, &path), &frame, &self.counters);
+        self.handshakes.send(Some(to), via, (remote, &path), &frame, &self.counters);
     }
 }

@@ -199,7 +199,7 @@ impl<A: Adapter> Port<A> {
         let me = *self.handshakes.identity();
         let frame = connection.handshake.declining(&me, hello, declined).encode(&entry.key);
         let path = path(&self.choice, &self.tunables, &entry.address, entry.address.ud_qpn);
-        self.handshakes.reply(carrier.into(), (&entry.address, &path), &frame, &self.counters);
+        self.handshakes.send(None, carrier.into(), (&entry.address, &path), &frame, &self.counters);
     }
 
     /// A port of the peer declines.
