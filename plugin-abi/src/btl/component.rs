@@ -2,23 +2,25 @@
 //! The component: what Open MPI finds in `mca_btl_ibex.so`, once per process.
 //!
 //! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked),
-//! *init* (`init`: ports are chosen and opened, their addresses published, a module made for each), *progress*
+//! *init* (ports are chosen and opened, their addresses published, a module made for each), *progress*
 //! (`progress`), each module's finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so
 //! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: `tests/component.rs`.
 
 use std::ffi::c_int;
+use std::ptr::null_mut;
 
 use engine::tunables::Faces;
 use ibex_ffi::openmpi::release::BTL_VERSION;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{sys, variable};
 
 use super::functions::template;
-use super::init::btl_init;
+use super::module::{self, Module};
 use super::progress::{self, btl_progress};
-use super::{module, settings};
-use crate::runtime::component::{DATA, Shown, version};
+use super::{emulated_atomic, settings};
+use crate::runtime::component::{DATA, Shown, names_ibex, version};
 use crate::runtime::guard::{self, fence};
-use crate::runtime::{copies, messages, ports, refusal, variables};
+use crate::runtime::ports::{self, Request};
+use crate::runtime::{copies, messages, modex, refusal, variables};
 
 /// The symbol that Open MPI looks up in `mca_btl_ibex.so`.
 // SAFETY: the name is Open MPI's for this component and no other library's.
@@ -107,4 +109,69 @@ unsafe extern "C" fn close() -> c_int {
         settings::set_tunables(None);
         sys::OPAL_SUCCESS
     })
+}
+
+/// `btl_init`: a module for each usable port. Open MPI frees the array. Null: ibex takes no part.
+///
+/// `enable_progress_threads` is true whether or not there are any, so it is not looked at.
+pub(crate) unsafe extern "C" fn btl_init(
+    count: *mut c_int,
+    _enable_progress_threads: bool,
+    threads: bool,
+) -> *mut *mut sys::mca_btl_base_module_t {
+    fence("initialising the component", null_mut(), || {
+        // SAFETY: the out parameter.
+        unsafe { count.write(0) };
+        let modules = make_modules(threads);
+        if modules.is_empty() {
+            return null_mut();
+        }
+        let bytes = modules.len() * size_of::<*mut sys::mca_btl_base_module_t>();
+        // SAFETY: Open MPI gives the array to free().
+        let array = unsafe { libc::malloc(bytes) }.cast::<*mut sys::mca_btl_base_module_t>();
+        if array.is_null() {
+            return null_mut();
+        }
+        let number = modules.len();
+        for (index, module) in modules.into_iter().enumerate() {
+            // SAFETY: within the array just allocated.
+            unsafe { array.add(index).write(module::add(module)) };
+        }
+        // SAFETY: the out parameter.
+        unsafe { count.write(number as c_int) };
+        array
+    })
+}
+
+/// A module for each port, those that have a module's slots.
+#[allow(clippy::vec_box, reason = "a module never moves: Open MPI keeps its address")]
+fn make_modules(threads: bool) -> Vec<Box<Module>> {
+    let Some(tunables) = settings::tunables() else {
+        return Vec::new();
+    };
+    let settings = settings::module();
+    let request = Request {
+        tunables: &tunables,
+        receive_size: settings.btl_max_send_size as u32,
+        bounce_size: settings.btl_eager_limit.max(settings.btl_rndv_eager_limit) as u32,
+        threads,
+        is_asked_for: is_asked_for_by_name,
+    };
+    progress::begin();
+    // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
+    let _ = modex::publish_pml(false);
+    let mut modules = ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in));
+    // Else the user has set it.
+    if settings.btl_latency == 0 {
+        let rates: Vec<u32> = modules.iter().map(|module| module.mbps()).collect();
+        for (module, latency) in modules.iter_mut().zip(settings::latencies(&rates)) {
+            module.set_latency(latency);
+        }
+    }
+    modules
+}
+
+/// Whether the user named ibex in the list of transports, rather than getting it by default.
+fn is_asked_for_by_name() -> bool {
+    variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A module: one port, as Open MPI sees it.
 //!
-//! Made by `init` for each usable port, used through the functions named in its structure (`functions`), dropped in
+//! Made by `component` for each usable port, used through the functions named in its structure (`functions`), dropped in
 //! `btl_finalize`. It lives on the heap at one address. What the port can goes into its fields in [`Module::new`].
 //! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is reached by
 //! who has entered the port ([`State`]).

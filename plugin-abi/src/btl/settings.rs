@@ -3,7 +3,7 @@
 //! which values of those are refused, and ibex's own parameters; the latencies that ports are given.
 //!
 //! Open MPI checks none of its variables. Written when the component is registered and opened, read when it is initialised
-//! (`component`, `init`). Grade: setup. Threads: one. Tests: below.
+//! (`component`). Grade: setup. Threads: one. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;

@@ -7,7 +7,11 @@
 //!
 //! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of
 //! which the first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where
-//! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one. See `choice`.
+//! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one.
+//!
+//! Two lists of the user's count. `pml`: a list with ibex, or none, has it considered; `^ibex`, or a list without it,
+//! not. `btl`: whoever leaves ibex out of the transports, and asks for no PML, wants those that he has named: the PML
+//! declines. Tests: below; `hw-tests/tests/device/choice.rs`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -15,13 +19,14 @@ use std::sync::Arc;
 
 use engine::matching::Contexts;
 use engine::tunables::{Faces, OutOfBounds, Tunables};
+use ibex_ffi::openmpi::process::{Name, Process};
 use ibex_ffi::openmpi::release::{self, PML_VERSION};
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{sys, variable};
 
 use super::instance::{self, Pml, Rail, Settings};
 use super::persistent::{self, FUNCTIONS};
-use super::{choice, context, listening, probe, progress, receive, send};
-use crate::runtime::component::{DATA, Shown, version};
+use super::{context, listening, probe, progress, receive, send};
+use crate::runtime::component::{DATA, Shown, names_ibex, version};
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
 use crate::runtime::variables::{self, now};
@@ -72,8 +77,8 @@ unsafe extern "C" fn open() -> c_int {
         }
         ports::start_anew();
         variables::keep();
-        let list = choice::pmls();
-        for name in choice::considered(&list) {
+        let list = pmls();
+        for name in considered(&list) {
             let name = CString::new(name).unwrap_or_default();
             // SAFETY: copied by the call; the list is made anew when the framework is opened.
             unsafe { sys::ibex_pml_consider(name.as_ptr()) };
@@ -97,8 +102,8 @@ unsafe extern "C" fn pml_init(
     threads: bool,
 ) -> *mut sys::mca_pml_base_module_t {
     fence("initialising the component", null_mut(), || {
-        if let Some(why) = choice::declines() {
-            if choice::is_asked_for() || now::verbosity() > 0 {
+        if let Some(why) = declines() {
+            if is_asked_for() || now::verbosity() > 0 {
                 messages::verbose(why);
             }
             return null_mut();
@@ -153,7 +158,7 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
         receive_size: RECEIVE_SIZE,
         bounce_size: settings.eager_limit.min(RECEIVE_SIZE as usize) as u32,
         threads,
-        is_asked_for: choice::is_asked_for,
+        is_asked_for,
     };
     let rails =
         ports::open(&request, |port| Ok(Rail::new(&Arc::clone(port), settings.eager_limit, settings.read_size)));
@@ -215,6 +220,63 @@ unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
     })
 }
 
+/// The PMLs that the user asked for, as he wrote it; empty where he did not.
+pub(crate) fn pmls() -> String {
+    variable::text(c"pml", None, None).unwrap_or_default()
+}
+
+/// Whether the user asked for this one.
+pub(crate) fn is_asked_for() -> bool {
+    names_ibex(&pmls())
+}
+
+/// The names to be added to those that Open MPI considers.
+pub(crate) fn considered(list: &str) -> Vec<&str> {
+    if names_ibex(list) {
+        list.split(',').map(str::trim).collect()
+    } else if permits_ibex(list) {
+        vec!["ibex"]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Why the PML is not for this job, whatever ports there are.
+pub(crate) fn declines() -> Option<&'static str> {
+    // Open MPI looks into pending requests then, and takes them for such as ob1's and cm's.
+    if release::is_fault_tolerant() {
+        return Some("the PML declines, as the job is started with fault tolerance: ob1 has it, over the BTL of ibex");
+    }
+    let btls = variable::text(c"btl", None, None).unwrap_or_default();
+    (!is_asked_for() && !permits_ibex(&btls))
+        .then_some("the PML declines, as the parameter btl leaves ibex out and the parameter pml does not ask for it")
+}
+
+/// Whether a list of the user's permits ibex: it names it, or is empty, or says what else is left out.
+fn permits_ibex(list: &str) -> bool {
+    match list.trim().strip_prefix('^') {
+        Some(without) => !names_ibex(without),
+        None => list.trim().is_empty() || names_ibex(list),
+    }
+}
+
+/// Whether a process has chosen this PML, too; else says that it has not.
+pub(crate) fn is_same(process: Process) -> bool {
+    let peer = modex::from_openmpi(process.name());
+    let is_me = Process::me().is_some_and(|me| me.name() == process.name());
+    if is_me || modex::has_pml(peer) {
+        return true;
+    }
+    messages::other_pml(peer, &process.host());
+    false
+}
+
+/// Says that rank 0 has chosen another PML, if it has. Open MPI compares with it wherever it is, and names no cure.
+pub(crate) fn say_of_rank_0() {
+    let rank_0 = Process::me().and_then(|me| Process::of(Name { rank: 0, ..me.name() }));
+    rank_0.map(is_same);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +288,26 @@ mod tests {
         assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
         assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive their end");
         assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
+    }
+
+    #[test]
+    fn each_name_of_a_list_with_ibex_is_considered_and_ibex_where_nothing_is_against_it() {
+        assert_eq!(considered("ibex"), ["ibex"]);
+        assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
+        for list in ["", "^ucx", "^ucx,cm"] {
+            assert_eq!(considered(list), ["ibex"], "{list:?}");
+        }
+        for list in ["ob1", "^ibex", "^ucx, ibex", "ibexx", "ucx,ob1"] {
+            assert!(considered(list).is_empty(), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn transports_without_ibex_are_no_job_of_its() {
+        for (list, permits) in
+            [("", true), ("self,ibex", true), ("^tcp", true), ("self,vader", false), ("^ibex", false), ("tcp", false)]
+        {
+            assert_eq!(permits_ibex(list), permits, "{list:?}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::incoming::deliver;
 use super::instance::{Rail, pml};
 use super::listening::follow;
 use super::progress::leave;
-use super::{choice, flow, local, members, parting, rails};
+use super::{component, flow, local, members, parting, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::{listeners, modex};
 use crate::tool;
@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
         for index in 0..count {
             // SAFETY: P4: `count` processes, which live until MPI_Finalize.
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
-            if !choice::is_same(process) {
+            if !component::is_same(process) {
                 return sys::OPAL_ERR_UNREACH;
             }
             if let Some(pml) = pml() {
@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
         // SAFETY: P4: `count` processes; says who has chosen otherwise. The name is not kept.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) };
         if code != sys::OPAL_SUCCESS {
-            choice::say_of_rank_0();
+            component::say_of_rank_0();
             return code;
         }
         if let Some(pml) = pml() {

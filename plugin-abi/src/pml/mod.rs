@@ -30,7 +30,6 @@ mod arrived;
 mod backlog;
 mod bounds;
 mod buffer;
-mod choice;
 mod communicator;
 mod component;
 mod context;

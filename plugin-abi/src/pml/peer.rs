@@ -7,11 +7,10 @@
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::choice;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::link::Link;
-use super::rails;
+use super::{component, rails};
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
@@ -68,7 +67,7 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
         pml.enter()?.peers.insert(peer, Link::ONESELF);
         return Some(Link::ONESELF);
     }
-    if !choice::is_same(process) {
+    if !component::is_same(process) {
         return None;
     }
     let link = rails::links_to(pml, peer);
