@@ -8,7 +8,7 @@
 //! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters,
 //! `environment` and `fabric_folder` say where a fabric is.
 
-pub mod abi;
+mod abi;
 pub mod behaviour;
 pub mod config;
 pub mod engine;

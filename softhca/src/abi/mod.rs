@@ -2,9 +2,8 @@
 //! The exported symbols, and those exported functions that concern no adapter: names of states, rates, the device files
 //! that programs look for, and what is exported without being emulated. All others are in `crate::verbs`.
 
-pub mod exports;
+mod exports;
 mod interpose;
-pub(crate) mod kernel_copies;
-pub(crate) mod names;
-pub(crate) mod rates;
-pub(crate) mod unsupported;
+mod names;
+mod rates;
+mod unsupported;

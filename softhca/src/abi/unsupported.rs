@@ -19,8 +19,8 @@ pub(crate) extern "C" fn no_object() -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// For verbs that return a GUID: zero.
-pub(crate) extern "C" fn no_number() -> u64 {
+/// For verbs that return a GUID, or promise nothing: zero.
+pub(crate) extern "C" fn zero() -> u64 {
     0
 }
 
@@ -30,5 +30,6 @@ pub(crate) extern "C" fn minus_one() -> c_int {
     -1
 }
 
-/// For functions that return nothing.
+/// For functions that return nothing, and the conversions between the kernel's structures and those of verbs: librdmacm
+/// asks for these only once the kernel's connection manager has answered, which knows no emulated adapter.
 pub(crate) extern "C" fn nothing() {}

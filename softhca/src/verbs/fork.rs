@@ -5,7 +5,7 @@
 //! open the device anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the
 //! fabric's folder. Grade: setup. Threads: any.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,14 +59,4 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
 /// `ibv_is_fork_initialized(3)`.
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
     status()
-}
-
-/// Called by drivers of real adapters only.
-pub(crate) extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
-    0
-}
-
-/// Called by drivers of real adapters only.
-pub(crate) extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
-    0
 }

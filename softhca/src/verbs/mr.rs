@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use super::error::{number, pointer, set_errno};
 use super::fork;
 use super::pd::SoftPd;
-use crate::engine::{Errno, Mr, Result};
+use crate::engine::{Mr, Result};
 use crate::sys::{
     IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT,
     IBV_REREG_MR_FLAGS_SUPPORTED, ibv_mr, ibv_pd,
@@ -74,18 +74,6 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
 ) -> *mut ibv_mr {
     // SAFETY: the caller says that `pd` is allocated.
     unsafe { ibv_reg_mr_iova2(pd, addr, length, addr as u64, access as c_uint) }
-}
-
-/// `ibv_reg_dmabuf_mr(3)`: there is no device whose memory could be exported here.
-pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
-    _pd: *mut ibv_pd,
-    _offset: u64,
-    _length: usize,
-    _iova: u64,
-    _fd: c_int,
-    _access: c_int,
-) -> *mut ibv_mr {
-    pointer(Err(Errno(libc::EOPNOTSUPP)))
 }
 
 /// `ibv_rereg_mr(3)`: the keys stay. On failure the region is as before.

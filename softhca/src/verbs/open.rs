@@ -37,7 +37,6 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     let verbs = &mut opened.verbs;
     verbs.query_port = Some(port::query_port);
     verbs.query_device_ex = Some(attr::query_device_ex);
-    verbs.modify_cq = Some(cq::modify_cq);
     verbs.create_srq_ex = Some(srq::create_srq_ex);
     verbs.get_srq_num = Some(srq::get_srq_num);
     verbs.open_xrcd = Some(xrcd::open_xrcd);

@@ -12,7 +12,7 @@ use super::cursor::Cursor;
 use crate::behaviour::ByteLen;
 use crate::engine::codes::wc_status;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
-use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
+use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::verbs::context::SoftContext;
 use crate::verbs::error::{number, pointer, set_errno};
 use crate::verbs::registry;
@@ -146,14 +146,6 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     let size = unsafe { AtomicI32::from_ptr(&raw mut (*queue.public.get()).cqe) };
     size.store(queue.engine.cqe() as c_int, Ordering::Relaxed);
     number(result)
-}
-
-/// `ibv_modify_cq`: moderation of events, which the emulated adapter does not have.
-///
-/// # Safety
-/// `cq` is not destroyed; `attr` is readable.
-pub(crate) unsafe extern "C" fn modify_cq(_cq: *mut ibv_cq, _attr: *mut ibv_modify_cq_attr) -> c_int {
-    number(Err(Errno(libc::EOPNOTSUPP)))
 }
 
 /// `ibv_destroy_cq(3)`: EBUSY while a queue pair uses it; waits until its events are acknowledged.

@@ -167,13 +167,3 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     }
     number(result)
 }
-
-/// `ibv_resolve_eth_l2_from_gid`: for drivers of real Ethernet adapters; there are no frames here.
-pub(crate) extern "C" fn ibv_resolve_eth_l2_from_gid(
-    _context: *mut ibv_context,
-    _attr: *mut ibv_ah_attr,
-    _mac: *mut u8,
-    _vlan: *mut u16,
-) -> c_int {
-    number(Err(Errno(libc::EOPNOTSUPP)))
-}

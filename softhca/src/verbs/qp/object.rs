@@ -16,7 +16,7 @@ use crate::engine::codes::qp_type;
 use crate::engine::{Errno, Qp, QpAttr, QpCap, QpInit, Result};
 use crate::sys::{
     IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_wr_opcode, ibv_xrcd,
+    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_xrcd,
 };
 use crate::verbs::context::SoftContext;
 use crate::verbs::cq::object::SoftCq;
@@ -290,11 +290,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     number(result)
 }
 
-/// `ibv_query_qp_data_in_order(3)`: no promise; large transfers are copied by the kernel in an order of its own.
-pub(crate) extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: ibv_wr_opcode, _flags: u32) -> c_int {
-    0
-}
-
 /// `ibv_query_ece(3)`: the adapter has no enhanced connection establishment.
 ///
 /// # Safety
@@ -302,12 +297,6 @@ pub(crate) extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: ibv_w
 pub(crate) unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     // SAFETY: writable by the caller's word.
     unsafe { ece.write(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 }) };
-    set_errno(libc::EOPNOTSUPP);
-    libc::EOPNOTSUPP
-}
-
-/// `ibv_set_ece(3)`: as [`ibv_query_ece`].
-pub(crate) extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     set_errno(libc::EOPNOTSUPP);
     libc::EOPNOTSUPP
 }
