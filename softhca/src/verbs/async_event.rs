@@ -21,16 +21,13 @@ use crate::sys::{ibv_async_event, ibv_context};
 pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, out: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller says that `context` is open.
     let hca = unsafe { SoftContext::of(context) }.hca();
-    let found: Result<ibv_async_event> = loop {
-        match hca.read_async_event() {
-            Ok(event) => {
-                if let Some(event) = translate(event) {
-                    break Ok(event);
-                }
+    let found: Result<ibv_async_event> = (|| {
+        loop {
+            if let Some(event) = translate(hca.read_async_event()?) {
+                return Ok(event);
             }
-            Err(errno) => break Err(errno),
         }
-    };
+    })();
     // SAFETY: writable by the caller's word.
     minus_one(found.map(|event| unsafe { out.write(event) }))
 }
@@ -60,14 +57,14 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(found: *mut ibv_async_event)
     // SAFETY: the kind of an event tells which member of the union it has; an unacknowledged event keeps the object.
     let number = unsafe {
         match found.event_type {
-            event::CQ_ERR => SoftCq::of(found.element.cq).number(),
-            event::SRQ_ERR | event::SRQ_LIMIT_REACHED => SoftSrq::of(found.element.srq).number(),
+            event::CQ_ERR => SoftCq::of(found.element.cq.cast()).number,
+            event::SRQ_ERR | event::SRQ_LIMIT_REACHED => SoftSrq::of(found.element.srq).number,
             event::QP_FATAL
             | event::QP_REQ_ERR
             | event::QP_ACCESS_ERR
             | event::COMM_EST
             | event::SQ_DRAINED
-            | event::QP_LAST_WQE_REACHED => SoftQp::of(found.element.qp).number(),
+            | event::QP_LAST_WQE_REACHED => SoftQp::of(found.element.qp.cast()).number,
             _ => return,
         }
     };

@@ -3,33 +3,20 @@
 //! Grade: setup. Threads: any; re-registering and using a region at once is the program's error, as with any adapter.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::error::{number, pointer, set_errno};
+use super::error::{pointer, set_errno};
 use super::fork;
+use super::handle::Handle;
 use super::pd::SoftPd;
-use crate::engine::{Mr, Result};
+use crate::engine::Mr;
 use crate::sys::{
     IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT,
     IBV_REREG_MR_FLAGS_SUPPORTED, ibv_mr, ibv_pd,
 };
 
-/// A memory region as programs hold it.
-#[repr(C)]
-struct SoftMr {
-    public: ibv_mr,
-    engine: Mr,
-    access: c_uint,
-}
-
-unsafe fn register(pd: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<SoftMr> {
-    // SAFETY: `pd` is allocated, as the caller of `ibv_reg_mr_iova2` says.
-    let domain = unsafe { SoftPd::of(pd) };
-    let engine = domain.engine().reg_mr(addr as u64, length as u64, iova, access)?;
-    fork::memory_was_registered();
-    let (lkey, rkey) = (engine.lkey(), engine.rkey());
-    let public = ibv_mr { context: domain.context(), pd, addr, length, handle: lkey, lkey, rkey };
-    Ok(SoftMr { public, engine, access })
-}
+/// A memory region as programs hold it, and the rights it has.
+type SoftMr = Handle<ibv_mr, (Mr, AtomicU32)>;
 
 /// `ibv_reg_mr_iova2`: what `ibv_reg_mr(3)` is when the flags are not known to the compiler.
 ///
@@ -43,8 +30,13 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     access: c_uint,
 ) -> *mut ibv_mr {
     // SAFETY: the caller says that `pd` is allocated.
-    let region = unsafe { register(pd, addr, length, iova, access) };
-    pointer(region.map(|region| Box::into_raw(Box::new(region)).cast()))
+    let (context, domain) = unsafe { ((*pd).context, SoftPd::of(pd)) };
+    pointer(domain.engine.reg_mr(addr as u64, length as u64, iova, access).map(|engine| {
+        fork::memory_was_registered();
+        let (lkey, rkey) = (engine.lkey(), engine.rkey());
+        let public = ibv_mr { context, pd, addr, length, handle: lkey, lkey, rkey };
+        SoftMr::hand_out(public, (engine, AtomicU32::new(access)))
+    }))
 }
 
 /// `ibv_reg_mr_iova(3)`.
@@ -98,18 +90,18 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         set_errno(libc::EINVAL);
         return IBV_REREG_MR_ERR_INPUT as c_int;
     }
-    // SAFETY: registered by the caller's word, so made by Box in `ibv_reg_mr_iova2`; nobody else uses it meanwhile.
-    let region = unsafe { &mut *mr.cast::<SoftMr>() };
-    let old = region.public;
+    // SAFETY: the caller says that `mr` is registered; nobody else uses it meanwhile.
+    let (old, (engine, rights)) = unsafe { (*mr, SoftMr::of(mr)) };
     let pd = if has(IBV_REREG_MR_CHANGE_PD) { pd } else { old.pd };
     let (addr, length) = if has(IBV_REREG_MR_CHANGE_TRANSLATION) { (addr, length) } else { (old.addr, old.length) };
-    let access = if has(IBV_REREG_MR_CHANGE_ACCESS) { access as c_uint } else { region.access };
+    let access = if has(IBV_REREG_MR_CHANGE_ACCESS) { access as c_uint } else { rights.load(Ordering::Relaxed) };
     // SAFETY: the domain is allocated by the caller's word.
     let domain = unsafe { SoftPd::of(pd) };
-    match region.engine.change(domain.engine(), addr as u64, length as u64, addr as u64, access) {
+    match engine.change(&domain.engine, addr as u64, length as u64, addr as u64, access) {
         Ok(()) => {
-            region.public = ibv_mr { pd, addr, length, ..old };
-            region.access = access;
+            // SAFETY: the caller says that `mr` is registered; nobody else uses it meanwhile.
+            unsafe { mr.write(ibv_mr { pd, addr, length, ..old }) };
+            rights.store(access, Ordering::Relaxed);
             0
         }
         Err(errno) => {
@@ -124,11 +116,6 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 /// # Safety
 /// `mr` is registered, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    // SAFETY: registered by the caller's word.
-    let result = unsafe { &*mr.cast::<SoftMr>() }.engine.destroy();
-    if result.is_ok() {
-        // SAFETY: made by Box in `ibv_reg_mr_iova2`; the caller gives it up.
-        drop(unsafe { Box::from_raw(mr.cast::<SoftMr>()) });
-    }
-    number(result)
+    // SAFETY: the caller says that `mr` is registered, and given up if this succeeds.
+    unsafe { SoftMr::end(mr, |(engine, _)| engine.destroy()) }
 }

@@ -7,43 +7,24 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use super::context::SoftContext;
-use super::error::{number, pointer};
+use super::error::pointer;
+use super::handle::Handle;
 use crate::engine::{Errno, Pd, Result};
 use crate::sys::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
 
 /// A protection domain as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftPd {
-    public: ibv_pd,
+pub(crate) type SoftPd = Handle<ibv_pd, Domain>;
+
+/// What is behind it.
+pub(crate) struct Domain {
     /// Shared by a protection domain and the parent domains made of it.
-    engine: Arc<Pd>,
+    pub(crate) engine: Arc<Pd>,
     /// This is a parent domain: the protection domain stays when it goes.
     parent: bool,
 }
 
-impl SoftPd {
-    /// The domain behind a program's pointer.
-    ///
-    /// # Safety
-    /// `pd` is a protection or parent domain of this library, not deallocated.
-    pub(crate) unsafe fn of<'a>(pd: *mut ibv_pd) -> &'a SoftPd {
-        // SAFETY: every ibv_pd this library gives out is the first field of a SoftPd, which nobody writes.
-        unsafe { &*pd.cast::<SoftPd>() }
-    }
-
-    /// The engine's object.
-    pub(crate) fn engine(&self) -> &Pd {
-        &self.engine
-    }
-
-    /// The device it is of.
-    pub(crate) fn context(&self) -> *mut ibv_context {
-        self.public.context
-    }
-
-    fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ibv_pd {
-        Box::into_raw(Box::new(SoftPd { public: ibv_pd { context, handle: 0 }, engine, parent })).cast()
-    }
+fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ibv_pd {
+    SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent })
 }
 
 /// `ibv_alloc_pd(3)`.
@@ -53,7 +34,7 @@ impl SoftPd {
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the caller says that `context` is open.
     let pd = unsafe { SoftContext::of(context) }.hca().alloc_pd();
-    pointer(pd.map(|pd| SoftPd::hand_out(context, Arc::new(pd), false)))
+    pointer(pd.map(|pd| hand_out(context, Arc::new(pd), false)))
 }
 
 /// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.
@@ -61,18 +42,13 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
 /// # Safety
 /// `pd` is allocated, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    // SAFETY: the caller says that `pd` is allocated.
-    let domain = unsafe { SoftPd::of(pd) };
-    let result = match (domain.parent, Arc::strong_count(&domain.engine)) {
+    let end = |domain: &Domain| match (domain.parent, Arc::strong_count(&domain.engine)) {
         (true, _) => Ok(()),
         (false, 1) => domain.engine.destroy(),
         (false, _) => Err(Errno(libc::EBUSY)),
     };
-    if result.is_ok() {
-        // SAFETY: made by Box in `hand_out`; the caller gives it up.
-        drop(unsafe { Box::from_raw(pd.cast::<SoftPd>()) });
-    }
-    number(result)
+    // SAFETY: the caller says that `pd` is allocated, and given up if this succeeds.
+    unsafe { SoftPd::end(pd, end) }
 }
 
 /// `ibv_alloc_td(3)`.
@@ -113,7 +89,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     } else {
         // SAFETY: not null; the caller says that it is allocated.
         let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
-        Ok(SoftPd::hand_out(context, engine, true))
+        Ok(hand_out(context, engine, true))
     };
     pointer(result)
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::object::{Plan, SoftCq, create};
+use super::object::{CompletionQueue, Plan, SoftCq, create};
 use crate::behaviour::Behaviour;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Errno};
 use crate::sys::{
@@ -64,38 +64,24 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         single_threaded: flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0,
     };
     // SAFETY: the caller says that `context` is open, and the channel null or not destroyed.
-    pointer(unsafe { create(context, &plan) }.map(|cq| {
+    pointer(unsafe { create(context, &plan) }.inspect(|cq| {
         // SAFETY: just made, and not yet known to the program.
-        let public = unsafe { &mut *(*cq).public.get() };
-        set_readers(public);
-        std::ptr::from_mut(public)
+        set_readers(unsafe { &mut **cq });
     }))
 }
 
-fn set_readers(cq: &mut ibv_cq_ex) {
-    cq.start_poll = Some(start_poll);
-    cq.next_poll = Some(next_poll);
-    cq.end_poll = Some(end_poll);
-    cq.read_opcode = Some(read_opcode);
-    cq.read_vendor_err = Some(read_vendor_err);
-    cq.read_byte_len = Some(read_byte_len);
-    cq.read_imm_data = Some(read_imm_data);
-    cq.read_qp_num = Some(read_qp_num);
-    cq.read_src_qp = Some(read_src_qp);
-    cq.read_wc_flags = Some(read_wc_flags);
-    cq.read_slid = Some(read_slid);
-    cq.read_sl = Some(read_sl);
-    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
-    cq.read_completion_ts = Some(read_completion_ts);
-    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+impl CompletionQueue {
+    fn give_cursor(&self) {
+        if !self.single_threaded {
+            self.cursor.give();
+        }
+    }
 }
 
 /// Moves to the next completion: 0, ENOENT if there is none, or another error number.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the program gives a queue of this library that is not destroyed.
-    let queue = unsafe { SoftCq::of(cq.cast()) };
-    // SAFETY: between start_poll and end_poll the cursor belongs to this thread.
-    let at = unsafe { &mut *queue.cursor.at.get() };
+    // SAFETY: the program gives a queue that is not destroyed, whose cursor is this thread's until end_poll.
+    let (queue, at) = unsafe { (SoftCq::of(cq), SoftCq::of(cq).cursor.get()) };
     match queue.engine.poll(std::slice::from_mut(at)) {
         Ok(0) => libc::ENOENT,
         Ok(_) => {
@@ -117,12 +103,14 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
         return libc::EINVAL;
     }
     // SAFETY: the program gives a queue of this library that is not destroyed.
-    let cursor = unsafe { &SoftCq::of(cq.cast()).cursor };
-    cursor.take();
-    // SAFETY: the cursor is held.
+    let queue = unsafe { SoftCq::of(cq) };
+    if !queue.single_threaded {
+        queue.cursor.take();
+    }
+    // SAFETY: the cursor is this thread's.
     let result = unsafe { advance(cq) };
     if result != 0 {
-        cursor.give();
+        queue.give_cursor();
     }
     result
 }
@@ -136,18 +124,25 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 /// `ibv_end_poll`.
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: the program calls this once after a start_poll that succeeded.
-    unsafe { SoftCq::of(cq.cast()) }.cursor.give();
+    unsafe { SoftCq::of(cq) }.give_cursor();
 }
 
-/// The `ibv_wc_read_*` functions: each one field of the completion the cursor is at.
+/// The `ibv_wc_read_*` functions, each one field of the completion the cursor is at; and all that a queue is read by.
 macro_rules! readers {
-    ($($name:ident -> $type:ty = $field:ident;)*) => {$(
-        unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
-            // SAFETY: the program calls this between start_poll and end_poll, so the cursor is its own.
-            let at = unsafe { &*SoftCq::of(cq.cast()).cursor.at.get() };
-            <$type>::from(at.$field)
+    ($($name:ident -> $type:ty = $field:ident;)*) => {
+        fn set_readers(cq: &mut ibv_cq_ex) {
+            cq.start_poll = Some(start_poll);
+            cq.next_poll = Some(next_poll);
+            cq.end_poll = Some(end_poll);
+            $(cq.$name = Some($name);)*
         }
-    )*};
+
+        $(unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+            // SAFETY: the program calls this between start_poll and end_poll, so the cursor is its own.
+            let at = unsafe { SoftCq::of(cq).cursor.get() };
+            <$type>::from(at.$field)
+        })*
+    };
 }
 
 readers! {

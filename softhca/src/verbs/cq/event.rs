@@ -22,17 +22,14 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: the caller says that `channel` is not destroyed.
     let channel = unsafe { SoftChannel::of(channel) };
-    let next: Result<*mut ibv_cq> = loop {
-        match channel.engine().read_event() {
-            // An event of a queue that is gone is skipped: the kernel's would have been discarded with the queue.
-            Ok(number) => {
-                if let Some(queue) = registry::deliver::<ibv_cq>(number) {
-                    break Ok(queue);
-                }
+    // An event of a queue that is gone is skipped: the kernel's would have been discarded with the queue.
+    let next: Result<*mut ibv_cq> = (|| {
+        loop {
+            if let Some(queue) = registry::deliver(channel.read_event()?) {
+                return Ok(queue);
             }
-            Err(errno) => break Err(errno),
         }
-    };
+    })();
     minus_one(next.map(|queue| {
         // SAFETY: writable by the caller's word; the queue is not freed before this event is acknowledged.
         unsafe {
@@ -49,6 +46,6 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     if count > 0 {
         // SAFETY: the caller says that `cq` is a completion queue; an unacknowledged event keeps it.
-        registry::acknowledge(unsafe { SoftCq::of(cq) }.number(), u64::from(count));
+        registry::acknowledge(unsafe { SoftCq::of(cq.cast()) }.number, u64::from(count));
     }
 }

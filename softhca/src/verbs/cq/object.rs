@@ -3,28 +3,32 @@
 //! structure begins with this one's. Grade: `poll_cq` and `req_notify_cq` are hot: no allocation, no lock but the
 //! engine's. The rest is setup. Threads: any.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::channel::SoftChannel;
-use super::cursor::Cursor;
+use super::channel::{SoftChannel, count_user};
 use crate::behaviour::ByteLen;
 use crate::engine::codes::wc_status;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
 use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::verbs::context::SoftContext;
 use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::handle::Handle;
 use crate::verbs::registry;
+use crate::verbs::turn::Turn;
 
-/// A completion queue as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftCq {
-    /// Written by this library and read by inline code of the program.
-    pub(super) public: UnsafeCell<ibv_cq_ex>,
-    pub(super) engine: Cq,
-    pub(super) cursor: Cursor,
-    number: u64,
+/// A completion queue as programs hold it, who may use it by the extended interface.
+pub(crate) type SoftCq = Handle<ibv_cq_ex, CompletionQueue>;
+
+/// What is behind it.
+pub(crate) struct CompletionQueue {
+    pub(crate) engine: Cq,
+    /// The completion at which the extended interface is.
+    pub(super) cursor: Turn<Wc>,
+    /// The program promises that one thread reads by the extended interface: there are no turns.
+    pub(super) single_threaded: bool,
+    /// By which events name it.
+    pub(crate) number: u64,
     channel: *mut ibv_comp_channel,
     /// Polling leaves `byte_len` and `vendor_err` of sends that succeeded as the program had them.
     leaves_lengths: bool,
@@ -33,29 +37,6 @@ pub(crate) struct SoftCq {
 // The engine gives a completion in the layout of an ibv_wc, and its own fields after it.
 const _: () = assert!(size_of::<ibv_wc>() == 48 && std::mem::offset_of!(Wc, ts_raw) == 48);
 const _: () = assert!(std::mem::offset_of!(ibv_wc, dlid_path_bits) == std::mem::offset_of!(Wc, dlid_path_bits));
-
-impl SoftCq {
-    /// The queue behind a program's pointer.
-    ///
-    /// # Safety
-    /// `cq` is a completion queue of this library, not destroyed.
-    #[inline]
-    pub(crate) unsafe fn of<'a>(cq: *mut ibv_cq) -> &'a SoftCq {
-        // SAFETY: every ibv_cq this library gives out is the first field of a SoftCq; what is written is in
-        // UnsafeCells.
-        unsafe { &*cq.cast::<SoftCq>() }
-    }
-
-    /// The engine's object.
-    pub(crate) fn engine(&self) -> &Cq {
-        &self.engine
-    }
-
-    /// By which events name it.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-}
 
 /// How a queue is to be made, from either interface.
 pub(super) struct Plan {
@@ -71,7 +52,7 @@ pub(super) struct Plan {
 ///
 /// # Safety
 /// `context` is open; the plan's channel is null or not destroyed.
-pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*mut SoftCq> {
+pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*mut ibv_cq_ex> {
     // SAFETY: the caller says that `context` is open, and the channel null or not destroyed.
     let (opened, channel) = unsafe {
         (SoftContext::of(context), if plan.channel.is_null() { None } else { Some(SoftChannel::of(plan.channel)) })
@@ -82,7 +63,7 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
     }
     debug_assert_eq!(plan.timestamps & !(CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL), 0);
     let number = registry::reserve();
-    let engine = opened.hca().create_cq(plan.cqe, channel.map(SoftChannel::engine), number, plan.timestamps)?;
+    let engine = opened.hca().create_cq(plan.cqe, channel, number, plan.timestamps)?;
     // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
     // rest.
     let mut public: ibv_cq_ex = unsafe { std::mem::zeroed() };
@@ -90,17 +71,19 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
     public.channel = plan.channel;
     public.cq_context = plan.user;
     public.cqe = engine.cqe() as c_int;
-    let cq = Box::into_raw(Box::new(SoftCq {
-        public: UnsafeCell::new(public),
+    let behind = CompletionQueue {
         engine,
-        cursor: Cursor::new(plan.single_threaded),
+        cursor: Turn::default(),
+        single_threaded: plan.single_threaded,
         number,
         channel: plan.channel,
         leaves_lengths: opened.hca().behaviour().success_byte_len_on_send == ByteLen::Untouched,
-    }));
+    };
+    let cq = SoftCq::hand_out(public, behind);
     registry::enter(number, cq);
-    if let Some(channel) = channel {
-        channel.count_user(1);
+    if !plan.channel.is_null() {
+        // SAFETY: the caller says that the channel is not destroyed.
+        unsafe { count_user(plan.channel, 1) };
     }
     Ok(cq)
 }
@@ -128,7 +111,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
         single_threaded: false,
     };
     // SAFETY: the caller says that `context` is open, and `channel` null or not destroyed.
-    pointer(unsafe { create(context, &plan) }.map(<*mut SoftCq>::cast))
+    pointer(unsafe { create(context, &plan) }.map(<*mut ibv_cq_ex>::cast))
 }
 
 /// `ibv_resize_cq(3)`.
@@ -139,12 +122,10 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     if cqe < 1 {
         return number(Err(Errno(libc::EINVAL)));
     }
-    // SAFETY: the caller says that `cq` is not destroyed.
-    let queue = unsafe { SoftCq::of(cq) };
-    let result = queue.engine.resize(cqe as u32);
-    // SAFETY: an aligned field of the queue, which lives; several may resize it at once.
-    let size = unsafe { AtomicI32::from_ptr(&raw mut (*queue.public.get()).cqe) };
-    size.store(queue.engine.cqe() as c_int, Ordering::Relaxed);
+    // SAFETY: the caller says that `cq` is not destroyed; an aligned field of it; several may resize it at once.
+    let (engine, size) = unsafe { (&SoftCq::of(cq.cast()).engine, AtomicI32::from_ptr(&raw mut (*cq).cqe)) };
+    let result = engine.resize(cqe as u32);
+    size.store(engine.cqe() as c_int, Ordering::Relaxed);
     number(result)
 }
 
@@ -153,19 +134,17 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
 /// # Safety
 /// `cq` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    // SAFETY: the caller says that `cq` is not destroyed.
-    let queue = unsafe { SoftCq::of(cq) };
-    let result = queue.engine.destroy();
-    if result.is_ok() {
+    let end = |queue: &CompletionQueue| {
+        queue.engine.destroy()?;
         registry::retire(queue.number);
         if !queue.channel.is_null() {
             // SAFETY: a channel cannot be destroyed while a queue uses it.
-            unsafe { SoftChannel::of(queue.channel) }.count_user(-1);
+            unsafe { count_user(queue.channel, -1) };
         }
-        // SAFETY: made by Box in `create`; the caller gives it up, and no event names it any more.
-        drop(unsafe { Box::from_raw(cq.cast::<SoftCq>()) });
-    }
-    number(result)
+        Ok(())
+    };
+    // SAFETY: the caller says that `cq` is not destroyed, and given up if this succeeds; no event names it any more.
+    unsafe { SoftCq::end(cq.cast(), end) }
 }
 
 /// `ibv_poll_cq(3)`: the number of completions written; -1 after an overrun.
@@ -174,7 +153,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 /// `cq` is not destroyed; `wc` is writable for `entries` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: the caller says that `cq` is not destroyed.
-    let queue = unsafe { SoftCq::of(cq) };
+    let queue = unsafe { SoftCq::of(cq.cast()) };
     let taken = queue.engine.poll_each(entries.max(0) as usize, |index, completion| {
         // SAFETY: `index` stays below `entries`; a Wc starts with an ibv_wc (asserted above).
         unsafe {
@@ -206,5 +185,5 @@ fn overrun(errno: Errno) -> c_int {
 /// `cq` is not destroyed.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: the caller says that `cq` is not destroyed.
-    number(unsafe { SoftCq::of(cq) }.engine.arm(solicited_only != 0))
+    number(unsafe { SoftCq::of(cq.cast()) }.engine.arm(solicited_only != 0))
 }

@@ -8,32 +8,11 @@ use crate::engine::{Ah, AhAttr, Errno, Result};
 use crate::sys::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::verbs::context::SoftContext;
 use crate::verbs::error::{number, pointer};
+use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
 
 /// An address handle as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftAh {
-    public: ibv_ah,
-    engine: Ah,
-}
-
-impl SoftAh {
-    /// The handle behind a program's pointer.
-    ///
-    /// # Safety
-    /// `ah` is from [`ibv_create_ah`] and not destroyed.
-    #[inline]
-    pub(crate) unsafe fn of<'a>(ah: *mut ibv_ah) -> &'a SoftAh {
-        // SAFETY: every ibv_ah this library gives out is the first field of a SoftAh, which nobody writes.
-        unsafe { &*ah.cast::<SoftAh>() }
-    }
-
-    /// The engine's object.
-    #[inline]
-    pub(crate) fn engine(&self) -> &Ah {
-        &self.engine
-    }
-}
+pub(crate) type SoftAh = Handle<ibv_ah, Ah>;
 
 /// An address that is not given.
 pub(super) fn attr_none() -> AhAttr {
@@ -87,15 +66,12 @@ pub(super) fn attr_out(address: &AhAttr) -> ibv_ah_attr {
 /// # Safety
 /// `pd` is allocated; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the caller says that `pd` is allocated, and `attr` readable.
-    let (domain, address) = unsafe { (SoftPd::of(pd), attr_in(&*attr)) };
-    let context = domain.context();
-    // SAFETY: `pd` is allocated, so that its context is not closed (`ibv_close_device`).
-    let engine = unsafe { SoftContext::of(context) }.hca().create_ah(domain.engine(), &address);
-    pointer(
-        engine
-            .map(|engine| Box::into_raw(Box::new(SoftAh { public: ibv_ah { context, pd, handle: 0 }, engine })).cast()),
-    )
+    // SAFETY: the caller says that `pd` is allocated, so its context open, and `attr` readable.
+    let (context, engine) = unsafe {
+        let hca = SoftContext::of((*pd).context).hca();
+        ((*pd).context, hca.create_ah(&SoftPd::of(pd).engine, &attr_in(&*attr)))
+    };
+    pointer(engine.map(|engine| SoftAh::hand_out(ibv_ah { context, pd, handle: 0 }, engine)))
 }
 
 /// The address of who sent a datagram.
@@ -147,7 +123,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     port_num: u8,
 ) -> *mut ibv_ah {
     // SAFETY: the caller says that `pd` is allocated, so its context open, and `wc` a completion with its header.
-    match unsafe { sender(SoftPd::of(pd).context(), port_num, &*wc, grh) } {
+    match unsafe { sender((*pd).context, port_num, &*wc, grh) } {
         // SAFETY: the caller says that `pd` is allocated; the attributes are our own.
         Ok(mut address) => unsafe { ibv_create_ah(pd, &raw mut address) },
         Err(errno) => pointer(Err(errno)),
@@ -159,11 +135,6 @@ pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
 /// # Safety
 /// `ah` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: the caller says that `ah` is not destroyed.
-    let result = unsafe { SoftAh::of(ah) }.engine.destroy();
-    if result.is_ok() {
-        // SAFETY: made by Box in `ibv_create_ah`; the caller gives it up.
-        drop(unsafe { Box::from_raw(ah.cast::<SoftAh>()) });
-    }
-    number(result)
+    // SAFETY: the caller says that `ah` is not destroyed, and given up if this succeeds.
+    unsafe { SoftAh::end(ah, Ah::destroy) }
 }

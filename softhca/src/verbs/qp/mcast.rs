@@ -14,7 +14,7 @@ use crate::verbs::error::number;
 /// `qp` is not destroyed; `gid` is readable.
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes.
-    number(unsafe { SoftQp::of(qp).engine().attach_mcast(&(*gid).raw, lid) })
+    number(unsafe { SoftQp::of(qp.cast()).engine.attach_mcast(&(*gid).raw, lid) })
 }
 
 /// `ibv_detach_mcast(3)`.
@@ -23,5 +23,5 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ib
 /// `qp` is not destroyed; `gid` is readable.
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes.
-    number(unsafe { SoftQp::of(qp).engine().detach_mcast(&(*gid).raw, lid) })
+    number(unsafe { SoftQp::of(qp.cast()).engine.detach_mcast(&(*gid).raw, lid) })
 }

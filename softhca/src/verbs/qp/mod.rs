@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queue pairs and what their requests name: the queue pairs (`object`), posting to them the plain way (`post`) and
-//! piece by piece (`builder`, `qp_ex`), shared receive queues and XRC domains, address handles, memory windows,
+//! piece by piece (`qp_ex`), shared receive queues and XRC domains, address handles, memory windows,
 //! multicast groups.
 
 pub(crate) mod ah;
-mod builder;
 pub(crate) mod mcast;
 pub(crate) mod mw;
 pub(crate) mod object;

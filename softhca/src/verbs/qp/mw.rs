@@ -2,7 +2,6 @@
 //! `ibv_mw`: memory windows: `ibv_alloc_mw(3)`, `ibv_bind_mw(3)`, and what a work request says of binding one.
 //! Grade: setup; `binding` is pending. Threads: any, but one at a time binds a window.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
 
 use super::object::SoftQp;
@@ -10,15 +9,11 @@ use crate::engine::codes::wr_opcode;
 use crate::engine::{Mw, SendWr};
 use crate::sys::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp};
 use crate::verbs::error::{number, pointer};
+use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
 
-/// A window as programs hold it.
-#[repr(C)]
-struct SoftMw {
-    /// Its key changes when it is bound.
-    public: UnsafeCell<ibv_mw>,
-    engine: Mw,
-}
+/// A window as programs hold it; its key changes when it is bound.
+type SoftMw = Handle<ibv_mw, Mw>;
 
 /// `ibv_alloc_mw(3)`.
 ///
@@ -26,11 +21,10 @@ struct SoftMw {
 /// `pd` is allocated.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     // SAFETY: the caller says that `pd` is allocated.
-    let domain = unsafe { SoftPd::of(pd) };
-    pointer(domain.engine().alloc_mw(kind).map(|engine| {
+    let (context, domain) = unsafe { ((*pd).context, SoftPd::of(pd)) };
+    pointer(domain.engine.alloc_mw(kind).map(|engine| {
         let rkey = engine.rkey();
-        let public = ibv_mw { context: domain.context(), pd, rkey, handle: rkey, type_: kind };
-        Box::into_raw(Box::new(SoftMw { public: UnsafeCell::new(public), engine })).cast()
+        SoftMw::hand_out(ibv_mw { context, pd, rkey, handle: rkey, type_: kind }, engine)
     }))
 }
 
@@ -39,9 +33,8 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
 /// # Safety
 /// `mw` is a window of this library, and given up.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    // SAFETY: made by Box in `alloc_mw`; the caller gives it up.
-    let window = unsafe { Box::from_raw(mw.cast::<SoftMw>()) };
-    number(window.engine.destroy())
+    // SAFETY: the caller says that `mw` is a window, and given up.
+    unsafe { SoftMw::end(mw, Mw::destroy) }
 }
 
 /// `ibv_bind_mw(3)`, for windows of type 1 as the inline function has checked: posts the request, and says the new key.
@@ -50,7 +43,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// `qp` and `mw` are not destroyed; `bind` is readable, and its region registered.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed, and `bind` readable.
-    let (queue, bind) = unsafe { (SoftQp::of(qp).engine(), &*bind) };
+    let (queue, bind) = unsafe { (&SoftQp::of(qp.cast()).engine, &*bind) };
     // SAFETY: the caller says that `mw` is not destroyed; the low 8 bits count the bindings.
     let key = unsafe { ((*mw).rkey & !0xff) | ((*mw).rkey.wrapping_add(1) & 0xff) };
     let flags = bind.send_flags;

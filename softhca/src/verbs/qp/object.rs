@@ -3,13 +3,12 @@
 //! which attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`). Grade:
 //! setup; posting is in `post`. Threads: any.
 
-use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ah;
-use super::builder::Builder;
+use super::qp_ex::Building;
 use super::srq::SoftSrq;
 use super::xrcd::SoftXrcd;
 use crate::engine::codes::qp_type;
@@ -21,49 +20,24 @@ use crate::sys::{
 use crate::verbs::context::SoftContext;
 use crate::verbs::cq::object::SoftCq;
 use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
 use crate::verbs::registry;
+use crate::verbs::turn::Turn;
 
-/// A queue pair as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftQp {
-    /// Written by this library and, for the extended interface, by the program.
-    pub(super) public: UnsafeCell<ibv_qp_ex>,
-    engine: Qp,
-    pub(super) builder: Builder,
-    event_number: u64,
-    datagram: bool,
-    sq_sig_all: c_int,
-}
+/// A queue pair as programs hold it, who may post to it by the extended interface.
+pub(crate) type SoftQp = Handle<ibv_qp_ex, QueuePair>;
 
-impl SoftQp {
-    /// The queue pair behind a program's pointer.
-    ///
-    /// # Safety
-    /// `qp` is a queue pair of this library, not destroyed.
-    #[inline]
-    pub(crate) unsafe fn of<'a>(qp: *mut ibv_qp) -> &'a SoftQp {
-        // SAFETY: every ibv_qp this library gives out is the first field of a SoftQp; what is written is in
-        // UnsafeCells.
-        unsafe { &*qp.cast::<SoftQp>() }
-    }
-
-    /// The engine's object.
-    #[inline]
-    pub(crate) fn engine(&self) -> &Qp {
-        &self.engine
-    }
-
+/// What is behind it.
+pub(crate) struct QueuePair {
+    pub(crate) engine: Qp,
+    /// What is built by the extended interface.
+    pub(super) building: Turn<Building>,
     /// By which events name it.
-    pub(crate) fn number(&self) -> u64 {
-        self.event_number
-    }
-
-    /// Whether its sends name an address handle each.
-    #[inline]
-    pub(crate) fn is_datagram(&self) -> bool {
-        self.datagram
-    }
+    pub(crate) number: u64,
+    /// Its type, which never changes.
+    pub(super) kind: u32,
+    sq_sig_all: c_int,
 }
 
 /// `ibv_create_qp(3)`: writes the granted sizes back.
@@ -72,14 +46,14 @@ impl SoftQp {
 /// `pd` is allocated; `init` is readable and writable; the queues it names are not destroyed.
 pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: the caller says that `pd` is allocated, `init` readable and writable, the queues not destroyed.
-    pointer(unsafe { create(pd, &mut *init) }.map(<*mut SoftQp>::cast))
+    pointer(unsafe { create(pd, &mut *init) }.map(<*mut ibv_qp_ex>::cast))
 }
 
 /// Makes a queue pair in RESET.
 ///
 /// # Safety
 /// `pd` is allocated; the queues that `init` names are not destroyed.
-pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
+pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp_ex> {
     let kind = init.qp_type;
     if !matches!(kind, qp_type::RC | qp_type::UC | qp_type::UD | qp_type::XRC_SEND) {
         return Err(Errno(libc::EOPNOTSUPP));
@@ -91,15 +65,16 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
     }
     let event_number = registry::reserve();
     // SAFETY: the caller says that the domain, and so its context, and the queues are not destroyed.
-    let (domain, hca, send_cq, recv_cq, srq) = unsafe {
-        let domain = SoftPd::of(pd);
-        let srq = if init.srq.is_null() { None } else { Some(SoftSrq::of(init.srq).engine()) };
-        let hca = SoftContext::of(domain.context()).hca();
-        (domain, hca, SoftCq::of(init.send_cq).engine(), SoftCq::of(recv_cq).engine(), srq)
+    let (context, domain, send_cq, recv_cq, srq) = unsafe {
+        let srq = if init.srq.is_null() { None } else { Some(&SoftSrq::of(init.srq).engine) };
+        let (send_cq, recv_cq) = (SoftCq::of(init.send_cq.cast()), SoftCq::of(recv_cq.cast()));
+        ((*pd).context, SoftPd::of(pd), &send_cq.engine, &recv_cq.engine, srq)
     };
+    // SAFETY: the caller says that the domain, and so its context, is not destroyed.
+    let hca = unsafe { SoftContext::of(context) }.hca();
     let engine = hca.create_qp(&QpInit {
         kind,
-        pd: domain.engine(),
+        pd: &domain.engine,
         send_cq,
         recv_cq,
         srq,
@@ -108,21 +83,23 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
         cookie: event_number,
     })?;
     init.cap = cap_out(engine.cap());
-    Ok(hand_out(domain.context(), pd, init, engine, event_number))
+    Ok(hand_out(context, pd, init, engine, event_number))
 }
 
 /// Makes the answering end of an XRC connection, in RESET: it has no queues.
 ///
 /// # Safety
 /// `xrcd` is open.
-pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut SoftQp> {
+pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp_ex> {
     // SAFETY: the caller says that `xrcd` is open, and so is its context.
-    let (domain, hca) = unsafe { (SoftXrcd::of(xrcd), SoftContext::of(SoftXrcd::of(xrcd).context()).hca()) };
+    let (context, domain) = unsafe { ((*xrcd).context, SoftXrcd::of(xrcd)) };
+    // SAFETY: the caller says that `xrcd` is open, and so is its context.
+    let hca = unsafe { SoftContext::of(context) }.hca();
     let event_number = registry::reserve();
-    let engine = hca.create_xrc_recv(domain.engine(), event_number)?;
+    let engine = hca.create_xrc_recv(domain, event_number)?;
     init.cap = cap_out(engine.cap());
     (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    Ok(hand_out(domain.context(), ptr::null_mut(), init, engine, event_number))
+    Ok(hand_out(context, ptr::null_mut(), init, engine, event_number))
 }
 
 fn hand_out(
@@ -131,7 +108,7 @@ fn hand_out(
     init: &ibv_qp_init_attr,
     engine: Qp,
     event_number: u64,
-) -> *mut SoftQp {
+) -> *mut ibv_qp_ex {
     // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
     // rest.
     let mut public: ibv_qp_ex = unsafe { std::mem::zeroed() };
@@ -145,15 +122,9 @@ fn hand_out(
     public.qp_base.qp_num = engine.number();
     public.qp_base.state = IBV_QPS_RESET;
     public.qp_base.qp_type = init.qp_type;
-    let qp = Box::into_raw(Box::new(SoftQp {
-        public: UnsafeCell::new(public),
-        engine,
-        builder: Builder::default(),
-        event_number,
-        datagram: init.qp_type == qp_type::UD,
-        sq_sig_all: init.sq_sig_all,
-    }));
-    registry::enter::<c_void>(event_number, qp.cast());
+    let (number, kind, sq_sig_all) = (event_number, init.qp_type, init.sq_sig_all);
+    let qp = SoftQp::hand_out(public, QueuePair { engine, building: Turn::default(), number, kind, sq_sig_all });
+    registry::enter(number, qp);
     qp
 }
 
@@ -177,13 +148,22 @@ fn cap_out(cap: QpCap) -> ibv_qp_cap {
     }
 }
 
+/// Writes the state that a program reads in C's structure.
+///
+/// # Safety
+/// `qp` is not destroyed.
+unsafe fn show_state(qp: *mut ibv_qp, state: u32) {
+    // SAFETY: an aligned field of the queue pair, which lives; several threads may change and query it at once.
+    unsafe { AtomicU32::from_ptr(&raw mut (*qp).state) }.store(state, Ordering::Relaxed);
+}
+
 /// `ibv_modify_qp(3)`.
 ///
 /// # Safety
 /// `qp` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed, and `attr` readable.
-    let (queue, attr) = unsafe { (SoftQp::of(qp), &*attr) };
+    let (queue, attr) = unsafe { (SoftQp::of(qp.cast()), &*attr) };
     let mask = mask as u32;
     let result = queue.engine.modify(
         &QpAttr {
@@ -212,8 +192,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
         mask,
     );
     if result.is_ok() && mask & IBV_QP_STATE != 0 {
-        // SAFETY: a program does not change a queue pair's state from two threads at once.
-        unsafe { (*queue.public.get()).qp_base.state = attr.qp_state };
+        // SAFETY: the caller says that `qp` is not destroyed.
+        unsafe { show_state(qp, attr.qp_state) };
     }
     number(result)
 }
@@ -229,7 +209,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { SoftQp::of(qp) };
+    let queue = unsafe { SoftQp::of(qp.cast()) };
     let now = queue.engine.query();
     // SAFETY: ibv_qp_attr is integers.
     let mut out: ibv_qp_attr = unsafe { std::mem::zeroed() };
@@ -254,19 +234,16 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     out.timeout = now.timeout;
     out.retry_cnt = now.retry_cnt;
     out.rnr_retry = now.rnr_retry;
-    let public = queue.public.get();
-    // SAFETY: an aligned field of the queue pair, which lives; several may query it at once. Its other fields do not change,
-    // and both results are writable.
+    // SAFETY: the caller says that `qp` is not destroyed, and both results are writable; the fields read do not change.
     unsafe {
-        let base = &raw mut (*public).qp_base;
-        AtomicU32::from_ptr(&raw mut (*base).state).store(now.qp_state, Ordering::Relaxed);
+        show_state(qp, now.qp_state);
         init.write(ibv_qp_init_attr {
-            qp_context: (*base).qp_context,
-            send_cq: (*base).send_cq,
-            recv_cq: (*base).recv_cq,
-            srq: (*base).srq,
+            qp_context: (*qp).qp_context,
+            send_cq: (*qp).send_cq,
+            recv_cq: (*qp).recv_cq,
+            srq: (*qp).srq,
             cap: out.cap,
-            qp_type: (*base).qp_type,
+            qp_type: (*qp).qp_type,
             sq_sig_all: queue.sq_sig_all,
         });
         attr.write(out);
@@ -279,15 +256,9 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 /// # Safety
 /// `qp` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { SoftQp::of(qp) };
-    let result = queue.engine.destroy();
-    if result.is_ok() {
-        registry::retire(queue.event_number);
-        // SAFETY: made by Box in `create`; the caller gives it up, and no event names it any more.
-        drop(unsafe { Box::from_raw(qp.cast::<SoftQp>()) });
-    }
-    number(result)
+    let end = |queue: &QueuePair| queue.engine.destroy().inspect(|()| registry::retire(queue.number));
+    // SAFETY: the caller says that `qp` is not destroyed, and given up if this succeeds; no event names it any more.
+    unsafe { SoftQp::end(qp.cast(), end) }
 }
 
 /// `ibv_query_ece(3)`: the adapter has no enhanced connection establishment.

@@ -42,13 +42,11 @@ pub(crate) unsafe extern "C" fn post_send(
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { SoftQp::of(qp) };
-    // SAFETY: the caller says that `qp` is not destroyed; the type never changes.
-    let kind = if queue.is_datagram() { qp_type::UD } else { unsafe { (*qp).qp_type } };
+    let queue = unsafe { SoftQp::of(qp.cast()) };
     while !wr.is_null() {
         // SAFETY: a member of the program's list, which the program does not change during the call.
-        let request = unsafe { request(kind, wr) };
-        if let Err(errno) = queue.engine().post_send(&request) {
+        let request = unsafe { request(queue.kind, wr) };
+        if let Err(errno) = queue.engine.post_send(&request) {
             // SAFETY: writable by the caller's word.
             unsafe { bad.write(wr) };
             return refused(errno);
@@ -97,7 +95,7 @@ unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
             // SAFETY: a datagram has this member.
             let ud = unsafe { (*wr).wr.ud };
             // SAFETY: null or an address handle of the program.
-            request.ah = unsafe { ud.ah.as_ref().map(|_| SoftAh::of(ud.ah).engine()) };
+            request.ah = unsafe { ud.ah.as_ref().map(|_| SoftAh::of(ud.ah)) };
             (request.remote_qpn, request.remote_qkey) = (ud.remote_qpn, ud.remote_qkey);
         }
         wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD => {
@@ -135,7 +133,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { SoftQp::of(qp) }.engine();
+    let queue = unsafe { &SoftQp::of(qp.cast()).engine };
     while !wr.is_null() {
         // SAFETY: a member of the program's list, and the pieces that belong to it.
         let request = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
@@ -163,7 +161,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the caller says that `srq` is not destroyed.
-    let queue = unsafe { SoftSrq::of(srq) }.engine();
+    let queue = unsafe { &SoftSrq::of(srq).engine };
     while !wr.is_null() {
         let first = wr;
         let mut batch = [RecvWr { wr_id: 0, sge: &[] }; BATCH];

@@ -8,7 +8,6 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::ah::SoftAh;
-use super::builder::{Building, Request};
 use super::mw::binding;
 use super::object::{SoftQp, create, create_xrc_recv};
 use crate::behaviour::AtomicAccess;
@@ -84,7 +83,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
     pointer(made.map(|qp| {
         if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
             // SAFETY: just made, and not yet known to the program.
-            set_operations(unsafe { &mut *(*qp).public.get() });
+            set_operations(unsafe { &mut *qp });
         }
         qp.cast()
     }))
@@ -119,33 +118,65 @@ fn set_operations(qp: &mut ibv_qp_ex) {
 pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: the caller says that `qp` is not destroyed; the function pointers are set before the program knows it.
     unsafe {
-        let extended = SoftQp::of(qp).public.get();
+        let extended = qp.cast::<ibv_qp_ex>();
         if (*extended).wr_start.is_some() { extended } else { std::ptr::null_mut() }
     }
+}
+
+/// A request being built.
+struct Request {
+    wr: SendWr<'static>,
+    ah: *mut ibv_ah,
+    /// Where its pieces are in `Building::pieces`.
+    pieces: (usize, usize),
+}
+
+/// The requests since `wr_start`.
+#[derive(Default)]
+pub(crate) struct Building {
+    requests: Vec<Request>,
+    /// For inline data, `addr` is a place in `inline` until the requests are completed.
+    pieces: Vec<Sge>,
+    inline: Vec<u8>,
+    error: c_int,
+}
+
+/// Forgets the requests and lets other threads build.
+///
+/// # Safety
+/// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
+unsafe fn end(qp: *mut ibv_qp_ex) {
+    // SAFETY: it is the caller's turn, which ends here.
+    let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };
+    building.requests.clear();
+    building.pieces.clear();
+    building.inline.clear();
+    building.error = 0;
+    queue.building.give();
 }
 
 /// What is being built.
 ///
 /// # Safety
-/// The caller is between `wr_start` and `wr_complete`, so that the builder is its own.
+/// The caller is between `wr_start` and `wr_complete`, so that it is its turn.
 unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
-    // SAFETY: a queue pair of this library; the caller says that the builder is its own.
-    unsafe { SoftQp::of(qp.cast()).builder.building() }
+    // SAFETY: a queue pair of this library; the caller says that it is its turn.
+    unsafe { SoftQp::of(qp).building.get() }
 }
 
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program gives a queue pair that is not destroyed, as in each function here.
-    unsafe { SoftQp::of(qp.cast()) }.builder.take();
+    unsafe { SoftQp::of(qp) }.building.take();
 }
 
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     // SAFETY: the program calls this after wr_start.
-    unsafe { SoftQp::of(qp.cast()).builder.give() };
+    unsafe { end(qp) };
 }
 
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: the program calls this after wr_start.
-    let (queue, building) = unsafe { (SoftQp::of(qp.cast()), building(qp)) };
+    let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };
     let mut error = building.error;
     if error == 0 {
         let inline = building.inline.as_ptr() as u64;
@@ -157,15 +188,15 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
                 }
             }
             // SAFETY: null, or an address handle that the program keeps until its requests are posted.
-            let ah = unsafe { request.ah.as_ref().map(|_| SoftAh::of(request.ah).engine()) };
-            if let Err(errno) = queue.engine().post_send(&SendWr { sge: pieces, ah, ..request.wr }) {
+            let ah = unsafe { request.ah.as_ref().map(|_| SoftAh::of(request.ah)) };
+            if let Err(errno) = queue.engine.post_send(&SendWr { sge: pieces, ah, ..request.wr }) {
                 error = errno.0;
                 break;
             }
         }
     }
-    // SAFETY: the builder is still held.
-    unsafe { queue.builder.give() };
+    // SAFETY: the program called wr_start; the references to what was built are used no more.
+    unsafe { end(qp) };
     error
 }
 
@@ -180,57 +211,34 @@ unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
     building.requests.push(Request { wr, ah: std::ptr::null_mut(), pieces: (building.pieces.len(), 0) });
 }
 
-unsafe extern "C" fn send(qp: *mut ibv_qp_ex) {
-    // SAFETY: after wr_start, as each operation.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND, ..SendWr::empty() }) };
+/// The operations: each begins a request of its opcode, with these arguments of the program.
+macro_rules! operations {
+    ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident $(: $value:ident)?),* };)*) => {$(
+        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $type)*) {
+            let wr = SendWr { opcode: wr_opcode::$opcode, $($field $(: $value)?,)* ..SendWr::empty() };
+            // SAFETY: the program calls this after wr_start.
+            unsafe { begin(qp, wr) };
+        }
+    )*};
 }
 
-unsafe extern "C" fn send_imm(qp: *mut ibv_qp_ex, imm: u32) {
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_IMM, imm, ..SendWr::empty() }) };
-}
-
-unsafe extern "C" fn send_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::SEND_WITH_INV, imm: key, ..SendWr::empty() }) };
-}
-
-unsafe extern "C" fn local_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::LOCAL_INV, imm: key, ..SendWr::empty() }) };
+operations! {
+    send() = SEND {};
+    send_imm(imm: u32) = SEND_WITH_IMM { imm };
+    send_inv(key: u32) = SEND_WITH_INV { imm: key };
+    local_inv(key: u32) = LOCAL_INV { imm: key };
+    rdma_write(rkey: u32, remote_addr: u64) = RDMA_WRITE { rkey, remote_addr };
+    rdma_write_imm(rkey: u32, remote_addr: u64, imm: u32) = RDMA_WRITE_WITH_IMM { rkey, remote_addr, imm };
+    rdma_read(rkey: u32, remote_addr: u64) = RDMA_READ { rkey, remote_addr };
+    atomic_cmp_swp(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) =
+        ATOMIC_CMP_AND_SWP { rkey, remote_addr, compare_add, swap };
+    atomic_fetch_add(rkey: u32, remote_addr: u64, compare_add: u64) =
+        ATOMIC_FETCH_AND_ADD { rkey, remote_addr, compare_add };
 }
 
 unsafe extern "C" fn bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
     // SAFETY: after wr_start; the window and what it is to be bound to are the program's, not deallocated.
     unsafe { begin(qp, binding(mw, rkey, &*info)) };
-}
-
-unsafe extern "C" fn rdma_write(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_WRITE, remote_addr, rkey, ..SendWr::empty() }) };
-}
-
-unsafe extern "C" fn rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, imm: u32) {
-    let wr = SendWr { opcode: wr_opcode::RDMA_WRITE_WITH_IMM, imm, remote_addr, rkey, ..SendWr::empty() };
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, wr) };
-}
-
-unsafe extern "C" fn rdma_read(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64) {
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode: wr_opcode::RDMA_READ, remote_addr, rkey, ..SendWr::empty() }) };
-}
-
-unsafe extern "C" fn atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) {
-    let opcode = wr_opcode::ATOMIC_CMP_AND_SWP;
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, swap, ..SendWr::empty() }) };
-}
-
-unsafe extern "C" fn atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, remote_addr: u64, compare_add: u64) {
-    let opcode = wr_opcode::ATOMIC_FETCH_AND_ADD;
-    // SAFETY: after wr_start.
-    unsafe { begin(qp, SendWr { opcode, remote_addr, rkey, compare_add, ..SendWr::empty() }) };
 }
 
 /// The request that a setter is about; a setter before any operation is an error.

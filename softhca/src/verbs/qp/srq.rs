@@ -14,37 +14,18 @@ use crate::sys::{
 use crate::verbs::context::SoftContext;
 use crate::verbs::cq::object::SoftCq;
 use crate::verbs::error::{number, pointer};
+use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
 use crate::verbs::registry;
 
 /// A shared receive queue as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftSrq {
-    public: ibv_srq,
-    engine: Srq,
-    number: u64,
-}
+pub(crate) type SoftSrq = Handle<ibv_srq, SharedQueue>;
 
-impl SoftSrq {
-    /// The queue behind a program's pointer.
-    ///
-    /// # Safety
-    /// `srq` is a shared receive queue of this library, not destroyed.
-    #[inline]
-    pub(crate) unsafe fn of<'a>(srq: *mut ibv_srq) -> &'a SoftSrq {
-        // SAFETY: every ibv_srq this library gives out is the first field of a SoftSrq, which nobody writes.
-        unsafe { &*srq.cast::<SoftSrq>() }
-    }
-
-    /// The engine's object.
-    pub(crate) fn engine(&self) -> &Srq {
-        &self.engine
-    }
-
+/// What is behind it.
+pub(crate) struct SharedQueue {
+    pub(crate) engine: Srq,
     /// By which events name it.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
+    pub(crate) number: u64,
 }
 
 /// `ibv_create_srq(3)`: writes the granted sizes back.
@@ -58,9 +39,9 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_s
 
 unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
     // SAFETY: `pd` is allocated, as the callers of `ibv_create_srq` and `create_srq_ex` say, and so its context open.
-    let (domain, hca) = unsafe { (SoftPd::of(pd), SoftContext::of(SoftPd::of(pd).context()).hca()) };
+    let (domain, hca) = unsafe { (SoftPd::of(pd), SoftContext::of((*pd).context).hca()) };
     let event_number = registry::reserve();
-    let engine = hca.create_srq(domain.engine(), attr.max_wr, attr.max_sge, 0, event_number)?;
+    let engine = hca.create_srq(&domain.engine, attr.max_wr, attr.max_sge, 0, event_number)?;
     Ok(hand_out(pd, user, attr, engine, event_number))
 }
 
@@ -71,11 +52,11 @@ unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     }
     // SAFETY: what the attributes name lives, as the caller of `create_srq_ex` says; so does the domain's context.
     let (pd, hca, xrcd, cq) = unsafe {
-        let pd = SoftPd::of(init.pd);
-        (pd, SoftContext::of(pd.context()).hca(), SoftXrcd::of(init.xrcd).engine(), SoftCq::of(init.cq).engine())
+        let hca = SoftContext::of((*init.pd).context).hca();
+        (SoftPd::of(init.pd), hca, SoftXrcd::of(init.xrcd), &SoftCq::of(init.cq.cast()).engine)
     };
     let event_number = registry::reserve();
-    let engine = hca.create_xrc_srq(pd.engine(), xrcd, cq, init.attr.max_wr, init.attr.max_sge, event_number)?;
+    let engine = hca.create_xrc_srq(&pd.engine, xrcd, cq, init.attr.max_wr, init.attr.max_sge, event_number)?;
     Ok(hand_out(init.pd, init.srq_context, &mut init.attr, engine, event_number))
 }
 
@@ -84,13 +65,13 @@ fn hand_out(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr, engine:
     // SAFETY: ibv_srq is integers, pointers, a mutex and a condition that are zero at rest.
     let mut public: ibv_srq = unsafe { std::mem::zeroed() };
     // SAFETY: both callers made the queue in this domain.
-    public.context = unsafe { SoftPd::of(pd) }.context();
+    public.context = unsafe { (*pd).context };
     public.srq_context = user;
     public.pd = pd;
     public.handle = engine.number();
-    let srq = Box::into_raw(Box::new(SoftSrq { public, engine, number }));
+    let srq = SoftSrq::hand_out(public, SharedQueue { engine, number });
     registry::enter(number, srq);
-    srq.cast()
+    srq
 }
 
 /// `ibv_create_srq_ex(3)` for what the inline function does not itself turn into [`ibv_create_srq`].
@@ -138,7 +119,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) ->
 /// `srq` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
     // SAFETY: the caller says that `srq` is not destroyed, and `attr` readable.
-    let (queue, attr) = unsafe { (SoftSrq::of(srq).engine(), &*attr) };
+    let (queue, attr) = unsafe { (&SoftSrq::of(srq).engine, &*attr) };
     let mask = mask as u32;
     number(if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
         Err(Errno(libc::EINVAL))
@@ -165,13 +146,7 @@ pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_
 /// # Safety
 /// `srq` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    // SAFETY: the caller says that `srq` is not destroyed.
-    let queue = unsafe { SoftSrq::of(srq) };
-    let result = queue.engine.destroy();
-    if result.is_ok() {
-        registry::retire(queue.number);
-        // SAFETY: made by Box in `create`; the caller gives it up, and no event names it any more.
-        drop(unsafe { Box::from_raw(srq.cast::<SoftSrq>()) });
-    }
-    number(result)
+    let end = |queue: &SharedQueue| queue.engine.destroy().inspect(|()| registry::retire(queue.number));
+    // SAFETY: the caller says that `srq` is not destroyed, and given up if this succeeds; no event names it any more.
+    unsafe { SoftSrq::end(srq, end) }
 }

@@ -13,35 +13,11 @@ use crate::sys::{
     ibv_xrcd_init_attr,
 };
 use crate::verbs::context::SoftContext;
-use crate::verbs::error::{number, pointer};
+use crate::verbs::error::pointer;
+use crate::verbs::handle::Handle;
 
 /// A domain as programs hold it.
-#[repr(C)]
-pub(crate) struct SoftXrcd {
-    public: ibv_xrcd,
-    engine: Xrcd,
-}
-
-impl SoftXrcd {
-    /// The domain behind a program's pointer.
-    ///
-    /// # Safety
-    /// `xrcd` is a domain of this library, not closed.
-    pub(crate) unsafe fn of<'a>(xrcd: *mut ibv_xrcd) -> &'a SoftXrcd {
-        // SAFETY: every ibv_xrcd this library gives out is the first field of a SoftXrcd, which nobody writes.
-        unsafe { &*xrcd.cast::<SoftXrcd>() }
-    }
-
-    /// The engine's object.
-    pub(crate) fn engine(&self) -> &Xrcd {
-        &self.engine
-    }
-
-    /// Its context.
-    pub(crate) fn context(&self) -> *mut ibv_context {
-        self.public.context
-    }
-}
+pub(crate) type SoftXrcd = Handle<ibv_xrcd, Xrcd>;
 
 /// `ibv_open_xrcd(3)`: the file of `fd` names the domain; with -1 it is this process's alone.
 ///
@@ -59,8 +35,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut 
             hca.open_xrcd(XrcdOpen { file, create, exclusive: attr.oflags & libc::O_EXCL != 0 })
         })
     };
-    let public = ibv_xrcd { context };
-    pointer(engine.map(|engine| Box::into_raw(Box::new(SoftXrcd { public, engine })).cast()))
+    pointer(engine.map(|engine| SoftXrcd::hand_out(ibv_xrcd { context }, engine)))
 }
 
 /// Which file a descriptor is of.
@@ -82,11 +57,6 @@ fn file(fd: c_int) -> Result<Option<(u64, u64)>> {
 /// # Safety
 /// `xrcd` is open, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    // SAFETY: the caller says that `xrcd` is open.
-    let result = unsafe { SoftXrcd::of(xrcd) }.engine.close();
-    if result.is_ok() {
-        // SAFETY: made by Box in `open_xrcd`; the caller gives it up.
-        drop(unsafe { Box::from_raw(xrcd.cast::<SoftXrcd>()) });
-    }
-    number(result)
+    // SAFETY: the caller says that `xrcd` is open, and given up if this succeeds.
+    unsafe { SoftXrcd::end(xrcd, Xrcd::close) }
 }
