@@ -25,117 +25,57 @@ use crate::{
 struct Rule {
     from: u32,
     to: u32,
-    kind: u32,
+    kinds: &'static [u32],
     needs: u32,
     allows: u32,
 }
 
-const fn rule(from: u32, to: u32, kind: u32, needs: u32, allows: u32) -> Rule {
-    Rule { from, to, kind, needs, allows }
+const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32) -> Rule {
+    Rule { from, to, kinds, needs, allows }
 }
 
-const RTS_RC: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE | MIN_RNR_TIMER;
-const RTS_UC: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
-const RTS_UD: u32 = CUR_STATE | QKEY;
+/// Those that are connected.
+const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
+/// Of these, those that answer and keep count of what they answer; and those that do not.
+const ANSWERING: &[u32] = &[RC, XRC_RECV];
+const SENDING: &[u32] = &[UC, XRC_SEND];
+
+const HOW_ACCESSED: u32 = PKEY_INDEX | PORT | ACCESS_FLAGS;
+const PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
+const AT_RTR: u32 = ALT_PATH | ACCESS_FLAGS | PKEY_INDEX;
+const RETRIES: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC;
+const AT_RTS: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
+const AT_SQD: u32 = AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE;
+const ANSWERS: u32 = MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
 
 const RULES: &[Rule] = &[
-    rule(RESET, INIT, RC, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
-    rule(RESET, INIT, UC, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
-    rule(RESET, INIT, UD, PKEY_INDEX | PORT | QKEY, 0),
-    rule(INIT, INIT, RC, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
-    rule(INIT, INIT, UC, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
-    rule(INIT, INIT, UD, 0, PKEY_INDEX | PORT | QKEY),
-    rule(
-        INIT,
-        RTR,
-        RC,
-        AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
-        ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
-    ),
-    rule(INIT, RTR, UC, AV | PATH_MTU | DEST_QPN | RQ_PSN, ALT_PATH | ACCESS_FLAGS | PKEY_INDEX),
-    rule(INIT, RTR, UD, 0, PKEY_INDEX | QKEY),
-    rule(RTR, RTS, RC, TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC, RTS_RC),
-    rule(RTR, RTS, UC, SQ_PSN, RTS_UC),
-    rule(RTR, RTS, UD, SQ_PSN, RTS_UD),
-    rule(RTS, RTS, RC, 0, RTS_RC),
-    rule(RTS, RTS, UC, 0, RTS_UC),
-    rule(RTS, RTS, UD, 0, RTS_UD),
-    rule(RTS, SQD, RC, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(RTS, SQD, UC, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(RTS, SQD, UD, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(SQD, RTS, RC, 0, RTS_RC),
-    rule(SQD, RTS, UC, 0, RTS_UC),
-    rule(SQD, RTS, UD, 0, RTS_UD),
-    rule(
-        SQD,
-        SQD,
-        RC,
-        0,
-        PORT | AV
-            | TIMEOUT
-            | RETRY_CNT
-            | RNR_RETRY
-            | MAX_QP_RD_ATOMIC
-            | MAX_DEST_RD_ATOMIC
-            | ALT_PATH
-            | ACCESS_FLAGS
-            | PKEY_INDEX
-            | MIN_RNR_TIMER
-            | PATH_MIG_STATE,
-    ),
-    rule(SQD, SQD, UC, 0, AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE),
-    rule(SQD, SQD, UD, 0, PKEY_INDEX | QKEY),
-    rule(RESET, INIT, XRC_SEND, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
-    rule(RESET, INIT, XRC_RECV, PKEY_INDEX | PORT | ACCESS_FLAGS, 0),
-    rule(INIT, INIT, XRC_SEND, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
-    rule(INIT, INIT, XRC_RECV, 0, PKEY_INDEX | PORT | ACCESS_FLAGS),
-    rule(INIT, RTR, XRC_SEND, AV | PATH_MTU | DEST_QPN | RQ_PSN, ALT_PATH | ACCESS_FLAGS | PKEY_INDEX),
-    rule(
-        INIT,
-        RTR,
-        XRC_RECV,
-        AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
-        ALT_PATH | ACCESS_FLAGS | PKEY_INDEX,
-    ),
-    rule(RTR, RTS, XRC_SEND, TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC, RTS_UC),
-    rule(RTR, RTS, XRC_RECV, TIMEOUT | SQ_PSN, RTS_RC),
-    rule(RTS, RTS, XRC_SEND, 0, RTS_UC),
-    rule(RTS, RTS, XRC_RECV, 0, RTS_RC),
-    rule(RTS, SQD, XRC_SEND, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(RTS, SQD, XRC_RECV, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(SQD, RTS, XRC_SEND, 0, RTS_UC),
-    rule(SQD, RTS, XRC_RECV, 0, RTS_RC),
-    rule(
-        SQD,
-        SQD,
-        XRC_SEND,
-        0,
-        PORT | AV
-            | TIMEOUT
-            | RETRY_CNT
-            | RNR_RETRY
-            | MAX_QP_RD_ATOMIC
-            | ALT_PATH
-            | ACCESS_FLAGS
-            | PKEY_INDEX
-            | PATH_MIG_STATE,
-    ),
-    rule(
-        SQD,
-        SQD,
-        XRC_RECV,
-        0,
-        PORT | AV
-            | TIMEOUT
-            | MAX_DEST_RD_ATOMIC
-            | ALT_PATH
-            | ACCESS_FLAGS
-            | PKEY_INDEX
-            | MIN_RNR_TIMER
-            | PATH_MIG_STATE,
-    ),
-    rule(SQE, RTS, UC, 0, CUR_STATE | ACCESS_FLAGS),
-    rule(SQE, RTS, UD, 0, CUR_STATE | QKEY),
+    rule(RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
+    rule(RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
+    rule(INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
+    rule(INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
+    rule(INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
+    rule(INIT, RTR, SENDING, PATH, AT_RTR),
+    rule(INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
+    rule(RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    rule(RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
+    rule(RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    rule(RTR, RTS, &[UC], SQ_PSN, AT_RTS),
+    rule(RTR, RTS, &[UD], SQ_PSN, CUR_STATE | QKEY),
+    rule(RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    rule(RTS, RTS, SENDING, 0, AT_RTS),
+    rule(RTS, RTS, &[UD], 0, CUR_STATE | QKEY),
+    rule(RTS, SQD, CONNECTED, 0, EN_SQD_ASYNC_NOTIFY),
+    rule(RTS, SQD, &[UD], 0, EN_SQD_ASYNC_NOTIFY),
+    rule(SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    rule(SQD, RTS, SENDING, 0, AT_RTS),
+    rule(SQD, RTS, &[UD], 0, CUR_STATE | QKEY),
+    rule(SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
+    rule(SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
+    rule(SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
+    rule(SQD, SQD, &[UC], 0, AT_SQD),
+    rule(SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
+    rule(SQE, RTS, &[UC], 0, CUR_STATE | ACCESS_FLAGS),
+    rule(SQE, RTS, &[UD], 0, CUR_STATE | QKEY),
 ];
 
 /// The state after a modification.
@@ -160,7 +100,8 @@ pub(super) fn check(
     if to == RESET || to == ERR {
         return if given == 0 { Ok(to) } else { Err(EINVAL) };
     }
-    let rule = RULES.iter().find(|rule| rule.from == now && rule.to == to && rule.kind == kind).ok_or(EINVAL)?;
+    let is_it = |rule: &&Rule| rule.from == now && rule.to == to && rule.kinds.contains(&kind);
+    let rule = RULES.iter().find(is_it).ok_or(EINVAL)?;
     if given & rule.needs != rule.needs || given & !(rule.needs | rule.allows) != 0 {
         return Err(EINVAL);
     }
