@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::values::{GidRow, LAST_LID, within};
-use crate::engine::codes::{event, gid_kind, link_layer, qp_type, wc_status};
+use crate::engine::codes::{event, gid_kind, link_layer};
 use crate::engine::faults::{FaultAction, FaultRule};
 use crate::engine::{Change, DeviceSpec, Gid};
 
@@ -62,51 +62,30 @@ const MOST_DELAY_NS: u64 = 60_000_000_000;
 /// As far as a rule counts what it fits.
 const MOST_COUNT: u64 = u32::MAX as u64;
 
-/// By the names of `ibv_wc_status`: every one but success.
-const STATUSES: &[(&str, u32)] = &[
-    ("LOC_LEN_ERR", wc_status::LOC_LEN_ERR),
-    ("LOC_QP_OP_ERR", wc_status::LOC_QP_OP_ERR),
-    ("LOC_EEC_OP_ERR", wc_status::LOC_EEC_OP_ERR),
-    ("LOC_PROT_ERR", wc_status::LOC_PROT_ERR),
-    ("WR_FLUSH_ERR", wc_status::WR_FLUSH_ERR),
-    ("MW_BIND_ERR", wc_status::MW_BIND_ERR),
-    ("BAD_RESP_ERR", wc_status::BAD_RESP_ERR),
-    ("LOC_ACCESS_ERR", wc_status::LOC_ACCESS_ERR),
-    ("REM_INV_REQ_ERR", wc_status::REM_INV_REQ_ERR),
-    ("REM_ACCESS_ERR", wc_status::REM_ACCESS_ERR),
-    ("REM_OP_ERR", wc_status::REM_OP_ERR),
-    ("RETRY_EXC_ERR", wc_status::RETRY_EXC_ERR),
-    ("RNR_RETRY_EXC_ERR", wc_status::RNR_RETRY_EXC_ERR),
-    ("LOC_RDD_VIOL_ERR", wc_status::LOC_RDD_VIOL_ERR),
-    ("REM_INV_RD_REQ_ERR", wc_status::REM_INV_RD_REQ_ERR),
-    ("REM_ABORT_ERR", wc_status::REM_ABORT_ERR),
-    ("INV_EECN_ERR", wc_status::INV_EECN_ERR),
-    ("INV_EEC_STATE_ERR", wc_status::INV_EEC_STATE_ERR),
-    ("FATAL_ERR", wc_status::FATAL_ERR),
-    ("RESP_TIMEOUT_ERR", wc_status::RESP_TIMEOUT_ERR),
-    ("GENERAL_ERR", wc_status::GENERAL_ERR),
-    ("TM_ERR", wc_status::TM_ERR),
-    ("TM_RNDV_INCOMPLETE", wc_status::TM_RNDV_INCOMPLETE),
+/// Constants of verbs.h by their names, less what all of them begin with.
+macro_rules! by_name {
+    ($($name:ident)+) => { &[$((stringify!($name), crate::sys::$name)),+] };
+}
+
+/// Every `ibv_wc_status` but success.
+const STATUSES: &[(&str, u32)] = by_name![
+    IBV_WC_LOC_LEN_ERR IBV_WC_LOC_QP_OP_ERR IBV_WC_LOC_EEC_OP_ERR IBV_WC_LOC_PROT_ERR
+    IBV_WC_WR_FLUSH_ERR IBV_WC_MW_BIND_ERR IBV_WC_BAD_RESP_ERR IBV_WC_LOC_ACCESS_ERR
+    IBV_WC_REM_INV_REQ_ERR IBV_WC_REM_ACCESS_ERR IBV_WC_REM_OP_ERR IBV_WC_RETRY_EXC_ERR
+    IBV_WC_RNR_RETRY_EXC_ERR IBV_WC_LOC_RDD_VIOL_ERR IBV_WC_REM_INV_RD_REQ_ERR IBV_WC_REM_ABORT_ERR
+    IBV_WC_INV_EECN_ERR IBV_WC_INV_EEC_STATE_ERR IBV_WC_FATAL_ERR IBV_WC_RESP_TIMEOUT_ERR
+    IBV_WC_GENERAL_ERR IBV_WC_TM_ERR IBV_WC_TM_RNDV_INCOMPLETE
 ];
 
-/// By the names of `ibv_event_type`: those of a port or the device, and those of objects that fail.
-const EVENTS: &[(&str, u32)] = &[
-    ("QP_FATAL", event::QP_FATAL),
-    ("CQ_ERR", event::CQ_ERR),
-    ("SRQ_ERR", event::SRQ_ERR),
-    ("DEVICE_FATAL", event::DEVICE_FATAL),
-    ("PORT_ACTIVE", event::PORT_ACTIVE),
-    ("PORT_ERR", event::PORT_ERR),
-    ("LID_CHANGE", event::LID_CHANGE),
-    ("PKEY_CHANGE", event::PKEY_CHANGE),
-    ("SM_CHANGE", event::SM_CHANGE),
-    ("CLIENT_REREGISTER", event::CLIENT_REREGISTER),
-    ("GID_CHANGE", event::GID_CHANGE),
+/// Of `ibv_event_type` those of a port or the device, and those of objects that fail.
+const EVENTS: &[(&str, u32)] = by_name![
+    IBV_EVENT_QP_FATAL IBV_EVENT_CQ_ERR IBV_EVENT_SRQ_ERR IBV_EVENT_DEVICE_FATAL
+    IBV_EVENT_PORT_ACTIVE IBV_EVENT_PORT_ERR IBV_EVENT_LID_CHANGE IBV_EVENT_PKEY_CHANGE
+    IBV_EVENT_SM_CHANGE IBV_EVENT_CLIENT_REREGISTER IBV_EVENT_GID_CHANGE
 ];
 
-/// By the names of `ibv_qp_type`: those that send.
-const QP_TYPES: &[(&str, u32)] =
-    &[("RC", qp_type::RC), ("UC", qp_type::UC), ("UD", qp_type::UD), ("XRC_SEND", qp_type::XRC_SEND)];
+/// Of `ibv_qp_type` those that send.
+const QP_TYPES: &[(&str, u32)] = by_name![IBV_QPT_RC IBV_QPT_UC IBV_QPT_UD IBV_QPT_XRC_SEND];
 
 /// What `post_send` and registering memory may fail with.
 const ERRNOS: &[(&str, i32)] =
@@ -285,15 +264,13 @@ fn names(devices: &[DeviceSpec]) -> String {
     devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// What stands in `table` under a name, which may be written with `prefix`, and in small letters.
+/// What stands in `table` under a name, which may be written without `prefix`, and in small letters.
 fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, T)]) -> Result<T, String> {
-    let names = || table.iter().map(|row| row.0).collect::<Vec<_>>().join(", ");
+    let rows = || table.iter().map(|(name, value)| (name.strip_prefix(prefix).unwrap_or(name), *value));
+    let names = || rows().map(|row| row.0).collect::<Vec<_>>().join(", ");
     let given = given.ok_or_else(|| format!("this action needs {key}, one of {}", names()))?;
     let upper = given.to_ascii_uppercase();
-    let name = upper.strip_prefix(prefix).unwrap_or(&upper);
-    table
-        .iter()
-        .find(|row| row.0 == name)
-        .map(|row| row.1)
-        .ok_or_else(|| format!("{key} = {given:?} is unknown; one of {}", names()))
+    let short = upper.strip_prefix(prefix).unwrap_or(&upper);
+    let found = rows().find(|(name, _)| *name == short);
+    found.map(|row| row.1).ok_or_else(|| format!("{key} = {given:?} is unknown; one of {}", names()))
 }

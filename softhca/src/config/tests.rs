@@ -261,39 +261,16 @@ fn an_event_may_change_what_it_tells_of() {
 
 #[test]
 fn every_status_of_verbs_but_success_can_be_scripted() {
-    use crate::sys;
-    // As <infiniband/verbs.h> numbers them.
-    let names = [
-        ("LOC_LEN_ERR", sys::IBV_WC_LOC_LEN_ERR),
-        ("LOC_QP_OP_ERR", sys::IBV_WC_LOC_QP_OP_ERR),
-        ("LOC_EEC_OP_ERR", sys::IBV_WC_LOC_EEC_OP_ERR),
-        ("LOC_PROT_ERR", sys::IBV_WC_LOC_PROT_ERR),
-        ("WR_FLUSH_ERR", sys::IBV_WC_WR_FLUSH_ERR),
-        ("MW_BIND_ERR", sys::IBV_WC_MW_BIND_ERR),
-        ("BAD_RESP_ERR", sys::IBV_WC_BAD_RESP_ERR),
-        ("LOC_ACCESS_ERR", sys::IBV_WC_LOC_ACCESS_ERR),
-        ("REM_INV_REQ_ERR", sys::IBV_WC_REM_INV_REQ_ERR),
-        ("REM_ACCESS_ERR", sys::IBV_WC_REM_ACCESS_ERR),
-        ("REM_OP_ERR", sys::IBV_WC_REM_OP_ERR),
-        ("RETRY_EXC_ERR", sys::IBV_WC_RETRY_EXC_ERR),
-        ("RNR_RETRY_EXC_ERR", sys::IBV_WC_RNR_RETRY_EXC_ERR),
-        ("LOC_RDD_VIOL_ERR", sys::IBV_WC_LOC_RDD_VIOL_ERR),
-        ("REM_INV_RD_REQ_ERR", sys::IBV_WC_REM_INV_RD_REQ_ERR),
-        ("REM_ABORT_ERR", sys::IBV_WC_REM_ABORT_ERR),
-        ("INV_EECN_ERR", sys::IBV_WC_INV_EECN_ERR),
-        ("INV_EEC_STATE_ERR", sys::IBV_WC_INV_EEC_STATE_ERR),
-        ("FATAL_ERR", sys::IBV_WC_FATAL_ERR),
-        ("RESP_TIMEOUT_ERR", sys::IBV_WC_RESP_TIMEOUT_ERR),
-        ("GENERAL_ERR", sys::IBV_WC_GENERAL_ERR),
-        ("TM_ERR", sys::IBV_WC_TM_ERR),
-        ("TM_RNDV_INCOMPLETE", sys::IBV_WC_TM_RNDV_INCOMPLETE),
-    ];
+    let names = "LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR \
+                 REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR \
+                 REM_INV_RD_REQ_ERR REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR \
+                 GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE";
     let scripted = |name: &str| Config::parse(&format!("[[fault]]\naction = \"status\"\nstatus = \"{name}\"\n"));
-    for (at, (name, code)) in (1..).zip(names) {
+    // In the order in which verbs numbers them.
+    for (code, name) in (1..).zip(names.split(' ')) {
         for written in [name.to_owned(), format!("IBV_WC_{name}"), format!("ibv_wc_{name}").to_lowercase()] {
             assert_eq!(scripted(&written).unwrap().faults[0].action, FaultAction::Status(code), "{written}");
         }
-        assert_eq!(code, at);
     }
     assert!(scripted("IBV_WC_SUCCESS").unwrap_err().1.contains("one of LOC_LEN_ERR, "));
 }
