@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an adapter can do, in numbers: as `ibv_query_device` tells them, and as making objects and posting hold to
-//! them. The keys of `[device.limits]`.
+//! What an adapter can do, in numbers that differ between adapters: as `ibv_query_device` tells them, and as making
+//! objects and posting hold to them. The keys of `[device.limits]`.
 //!
 //! Called by: the configuration (reads them), `profiles` (has those of real adapters), the engine (enforces them).
 //! Grade: setup. A limit above what the fabric's memory holds is told, and an object that large fails with ENOMEM.
 
 use serde::Deserialize;
 
-use crate::engine::{MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_QPS, codes::device_cap};
+use crate::engine::MAX_QPS;
 
 /// The largest inline data that any adapter can be given.
 pub(crate) const MOST_INLINE: u32 = 1024;
@@ -34,30 +34,16 @@ pub enum Atomics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of ibv_device_attr, ibv_port_attr and ibv_qp_cap")]
 pub struct Limits {
-    pub max_mr_size: u64,
-    pub page_size_cap: u64,
     pub max_qp: i32,
     pub max_qp_wr: i32,
-    pub device_cap_flags: u32,
     pub max_sge: i32,
     pub max_sge_rd: i32,
-    pub max_cq: i32,
     pub max_cqe: i32,
-    pub max_mr: i32,
-    pub max_mw: i32,
-    pub max_pd: i32,
     pub max_qp_rd_atom: i32,
-    pub max_res_rd_atom: i32,
     pub max_qp_init_rd_atom: i32,
-    pub max_mcast_grp: i32,
-    pub max_mcast_qp_attach: i32,
-    pub max_total_mcast_qp_attach: i32,
-    pub max_ah: i32,
-    pub max_srq: i32,
     pub max_srq_wr: i32,
     pub max_srq_sge: i32,
     pub max_pkeys: u16,
-    pub local_ca_ack_delay: u8,
     pub max_inline: u32,
     pub max_msg_sz: u32,
     /// The rows of a port's table of GIDs; 0: as many as the port is given.
@@ -65,42 +51,19 @@ pub struct Limits {
     pub atomics: Atomics,
 }
 
-/// What of `ibv_device_cap_flags` is emulated.
-const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
-    | device_cap::SYS_IMAGE_GUID
-    | device_cap::RC_RNR_NAK_GEN
-    | device_cap::SRQ_RESIZE
-    | device_cap::XRC
-    | device_cap::MEM_WINDOW
-    | device_cap::MEM_WINDOW_TYPE_2B;
-
 impl Limits {
     /// Those of an adapter without a profile.
     pub const USUAL: Limits = Limits {
-        max_mr_size: 1 << 47,
-        page_size_cap: 0xffff_f000,
         max_qp: MAX_QPS as i32 - 64,
         max_qp_wr: 1 << 15,
-        device_cap_flags: DEVICE_CAP_FLAGS,
         max_sge: 16,
         max_sge_rd: 16,
-        max_cq: 1 << 16,
         max_cqe: 1 << 18,
-        max_mr: MAX_MRS as i32 - 1,
-        max_mw: MAX_MRS as i32 - 1,
-        max_pd: 1 << 16,
         max_qp_rd_atom: 16,
-        max_res_rd_atom: 1 << 20,
         max_qp_init_rd_atom: 16,
-        max_mcast_grp: MAX_GROUPS as i32,
-        max_mcast_qp_attach: MAX_MEMBERS as i32,
-        max_total_mcast_qp_attach: (MAX_GROUPS * MAX_MEMBERS) as i32,
-        max_ah: i32::MAX,
-        max_srq: 1 << 16,
         max_srq_wr: 1 << 15,
         max_srq_sge: 16,
         max_pkeys: 128,
-        local_ca_ack_delay: 15,
         max_inline: 256,
         max_msg_sz: MOST_MESSAGE,
         gid_table_len: 0,

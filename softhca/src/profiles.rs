@@ -9,7 +9,6 @@ mod bnxt_re;
 mod irdma;
 mod minimal;
 mod mlx5;
-mod profile;
 mod rxe;
 
 use serde::Deserialize;
@@ -18,7 +17,6 @@ use crate::behaviour::Behaviour;
 use crate::engine::ClockSpec;
 use crate::engine::codes::link_layer;
 use crate::limits::Limits;
-use profile::Profile;
 
 /// The profiles there are.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -64,19 +62,32 @@ impl std::str::FromStr for Name {
     }
 }
 
+/// What a device begins with, before its own keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    /// Unless the device says otherwise (`codes::link_layer`).
+    pub(crate) link_layer: u8,
+    pub(crate) limits: Limits,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) clock: ClockSpec,
+}
+
+/// The emulated adapter's own, and what a profile does not say: where verbs leave no choice, or the sources none.
+const USUAL: Profile = Profile {
+    link_layer: link_layer::INFINIBAND,
+    limits: Limits::USUAL,
+    behaviour: Behaviour::USUAL,
+    clock: ClockSpec::USUAL,
+};
+
 /// The profile of this name; the emulated adapter's own without one.
 pub(crate) fn profile(name: Option<Name>) -> Profile {
     match name {
-        None => Profile {
-            link_layer: link_layer::INFINIBAND,
-            limits: Limits::USUAL,
-            behaviour: Behaviour::USUAL,
-            clock: ClockSpec::default(),
-        },
-        Some(Name::Mlx5) => mlx5::profile(),
-        Some(Name::Rxe) => rxe::profile(),
-        Some(Name::Irdma) => irdma::profile(),
-        Some(Name::BnxtRe) => bnxt_re::profile(),
-        Some(Name::Minimal) => minimal::profile(),
+        None => USUAL,
+        Some(Name::Mlx5) => mlx5::PROFILE,
+        Some(Name::Rxe) => rxe::PROFILE,
+        Some(Name::Irdma) => irdma::PROFILE,
+        Some(Name::BnxtRe) => bnxt_re::PROFILE,
+        Some(Name::Minimal) => minimal::PROFILE,
     }
 }

@@ -64,7 +64,7 @@ fn two_adapters_of_a_fabric_have_clocks_of_their_own() {
     let mut spec = spec(&folder.0);
     let mut other = spec.devices[0].clone();
     other.ports[0].lid = 2;
-    other.clock = ClockSpec { offset: 1 << 50, ..ClockSpec::default() };
+    other.clock = ClockSpec { offset: 1 << 50, ..ClockSpec::USUAL };
     spec.devices.push(other);
     let fabric = Fabric::join(spec).unwrap();
     let (first, second) = (fabric.open(0).unwrap(), fabric.open(1).unwrap());
@@ -75,7 +75,7 @@ fn two_adapters_of_a_fabric_have_clocks_of_their_own() {
 #[test]
 fn a_narrow_clock_wraps_and_differences_go_on() {
     let folder = Folder::new("wrap");
-    let hca = adapter(&folder, ClockSpec { mask_bits: 16, ..ClockSpec::default() }); // 65.536 us
+    let hca = adapter(&folder, ClockSpec { mask_bits: 16, ..ClockSpec::USUAL }); // 65.536 us
     let (mut last, mut wraps, mut ticks) = (hca.read_clock(), 0, 0);
     let (began, first) = (host(libc::CLOCK_MONOTONIC), last);
     while wraps < 20 {
@@ -107,7 +107,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
 #[test]
 fn completions_carry_when_they_completed_not_when_they_were_polled() {
     let folder = Folder::new("wall");
-    let hca = adapter(&folder, ClockSpec::default());
+    let hca = adapter(&folder, ClockSpec::USUAL);
     let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL);
     b.recv(1, 0, 64);
     let wall = host(libc::CLOCK_REALTIME);

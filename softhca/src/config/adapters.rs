@@ -83,10 +83,8 @@ pub(super) fn complete(
             .map(|(number, port)| complete_port(&place, number, port, lids))
             .collect::<Result<_, _>>()?,
         node_guid,
-        sys_image_guid: node_guid,
         vendor_id: given.vendor_id.unwrap_or(0x5e00),
         vendor_part_id: given.vendor_part_id.unwrap_or(1),
-        hw_ver: 0,
         fw_ver,
         numa_node,
         clock: complete_clock(&given.clock, &base.clock)?,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::faults::Fault;
-use super::values::{GidRow, Guid, LinkLayer, Mtu, Prefix, Speed, State, Width};
+use super::values::{GidRow, Guid, LinkLayer, Mtu, Speed, State, Width};
 use crate::{behaviour, limits, profiles};
 
 /// The whole file.
@@ -67,7 +67,7 @@ pub(super) struct Port {
     pub(super) width: Option<Width>,
     pub(super) speed: Option<Speed>,
     pub(super) state: Option<State>,
-    pub(super) subnet_prefix: Option<Prefix>,
+    pub(super) subnet_prefix: Option<Guid>,
     pub(super) network: Option<String>,
     pub(super) gids: Option<Vec<GidRow>>,
     pub(super) pkeys: Option<Vec<u16>>,

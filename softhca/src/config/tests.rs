@@ -221,7 +221,7 @@ fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
         (device("[device.limits]\natomics = \"some\""), "unknown variant `some`"),
         (device("profile = \"mlx4\""), "unknown variant `mlx4`"),
         (device("link_layer = \"ethernet\"\n[[device.port]]\nsubnet_prefix = \"0xfe80\""), "no subnet_prefix"),
-        (device("[[device.port]]\nsubnet_prefix = \"fe80\""), "\"fe80\" is no subnet prefix"),
+        (device("[[device.port]]\nsubnet_prefix = \"fe80\""), "\"fe80\" is no GUID or subnet prefix"),
         (device("[[device.port]]\nnetwork = \"a b\""), "network = \"a b\""),
         (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", row = 3 }]"), "unknown field `row`"),
         (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", type = \"RoCE v2\" }]"), "a type is for Ethernet"),

@@ -28,7 +28,7 @@ pub(super) fn within<T: Copy + PartialOrd + Display>(
     }
 }
 
-/// A GUID: `"0x0002c90300a1b2c3"` or `"0002:c903:00a1:b2c3"`.
+/// A GUID: `"0x0002c90300a1b2c3"` or `"0002:c903:00a1:b2c3"`; or a subnet's prefix, the upper half of a GID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Guid(pub(super) u64);
 
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Guid {
         let text = String::deserialize(deserializer)?;
         parse_guid(&text).map(Guid).ok_or_else(|| {
             D::Error::custom(format!(
-                "{text:?} is no GUID: write 16 hexadecimal digits, as \"0x5e00000000000001\" or \"5e00:0000:0000:0001\""
+                "{text:?} is no GUID or subnet prefix: write 16 hexadecimal digits, as \"0x5e00000000000001\" or \"5e00:0000:0000:0001\""
             ))
         })
     }
@@ -117,21 +117,6 @@ impl<'de> Visitor<'de> for GidVisitor {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<GidRow, A::Error> {
         let GidTable { gid, index, r#type: kind } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
         Ok(GidRow { gid, index, kind })
-    }
-}
-
-/// A subnet's prefix: the upper half of a GID, `"fe80:0000:0000:0001"`, or `"0xfe80000000000001"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix(pub(super) u64);
-
-impl<'de> Deserialize<'de> for Prefix {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        parse_guid(&text).map(Prefix).ok_or_else(|| {
-            D::Error::custom(format!(
-                "{text:?} is no subnet prefix: write 16 hexadecimal digits, as \"fe80:0000:0000:0001\""
-            ))
-        })
     }
 }
 

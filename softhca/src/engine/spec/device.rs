@@ -36,10 +36,9 @@ pub struct ClockSpec {
     pub mask_bits: u32,
 }
 
-impl Default for ClockSpec {
-    fn default() -> Self {
-        ClockSpec { frequency_hz: 1_000_000_000, offset: 0, drift_ppm: 0.0, mask_bits: 64 }
-    }
+impl ClockSpec {
+    /// Nanoseconds of the host.
+    pub const USUAL: ClockSpec = ClockSpec { frequency_hz: 1_000_000_000, offset: 0, drift_ppm: 0.0, mask_bits: 64 };
 }
 
 /// One port.
@@ -74,16 +73,12 @@ pub struct DeviceSpec {
     pub link_layer: u8,
     /// 1 or 2 ports; port numbers count from 1.
     pub ports: Vec<PortSpec>,
-    /// In the byte order of the host.
+    /// In the byte order of the host; that of the system image, too.
     pub node_guid: u64,
-    /// In the byte order of the host.
-    pub sys_image_guid: u64,
     /// As in `ibv_device_attr`.
     pub vendor_id: u32,
     /// As in `ibv_device_attr`.
     pub vendor_part_id: u32,
-    /// As in `ibv_device_attr`.
-    pub hw_ver: u32,
     /// As in `ibv_device_attr`.
     pub fw_ver: String,
     /// -1 if it is near none.

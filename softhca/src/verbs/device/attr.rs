@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::engine::codes::device_cap;
-use crate::engine::{Errno, Hca};
+use crate::engine::{Errno, Hca, MAX_GROUPS, MAX_MEMBERS, MAX_MRS};
 use crate::limits::Atomics;
 use crate::sys::{
     IBV_ATOMIC_GLOB, IBV_ATOMIC_HCA, IBV_ATOMIC_NONE, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr,
@@ -14,6 +14,15 @@ use crate::sys::{
 };
 use crate::verbs::context::SoftContext;
 use crate::verbs::error::number;
+
+/// What of `ibv_device_cap_flags` is emulated.
+const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
+    | device_cap::SYS_IMAGE_GUID
+    | device_cap::RC_RNR_NAK_GEN
+    | device_cap::SRQ_RESIZE
+    | device_cap::XRC
+    | device_cap::MEM_WINDOW
+    | device_cap::MEM_WINDOW_TYPE_2B;
 
 fn attributes(hca: &Hca) -> ibv_device_attr {
     let (spec, limits) = (hca.spec(), hca.limits());
@@ -23,36 +32,35 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
         *to = from as c_char;
     }
     attr.node_guid = spec.node_guid.to_be();
-    attr.sys_image_guid = spec.sys_image_guid.to_be();
-    attr.max_mr_size = limits.max_mr_size;
-    attr.page_size_cap = limits.page_size_cap;
+    attr.sys_image_guid = spec.node_guid.to_be();
+    attr.max_mr_size = 1 << 47;
+    attr.page_size_cap = 0xffff_f000;
     attr.vendor_id = spec.vendor_id;
     attr.vendor_part_id = spec.vendor_part_id;
-    attr.hw_ver = spec.hw_ver;
     attr.max_qp = limits.max_qp;
     attr.max_qp_wr = limits.max_qp_wr;
-    attr.device_cap_flags = limits.device_cap_flags;
+    attr.device_cap_flags = DEVICE_CAP_FLAGS;
     attr.max_sge = limits.max_sge;
     attr.max_sge_rd = limits.max_sge_rd;
-    attr.max_cq = limits.max_cq;
+    attr.max_cq = 1 << 16;
     attr.max_cqe = limits.max_cqe;
-    attr.max_mr = limits.max_mr;
-    attr.max_mw = limits.max_mw;
-    attr.max_pd = limits.max_pd;
+    attr.max_mr = MAX_MRS as i32 - 1;
+    attr.max_mw = MAX_MRS as i32 - 1;
+    attr.max_pd = 1 << 16;
     attr.max_qp_rd_atom = limits.max_qp_rd_atom;
-    attr.max_res_rd_atom = limits.max_res_rd_atom;
+    attr.max_res_rd_atom = 1 << 20;
     attr.max_qp_init_rd_atom = limits.max_qp_init_rd_atom;
     attr.atomic_cap = match limits.atomics {
         Atomics::None => IBV_ATOMIC_NONE,
         Atomics::Hca => IBV_ATOMIC_HCA,
         Atomics::Glob => IBV_ATOMIC_GLOB,
     };
-    attr.max_mcast_grp = limits.max_mcast_grp;
-    attr.max_mcast_qp_attach = limits.max_mcast_qp_attach;
-    attr.max_total_mcast_qp_attach = limits.max_total_mcast_qp_attach;
-    attr.max_ah = limits.max_ah;
+    attr.max_mcast_grp = MAX_GROUPS as i32;
+    attr.max_mcast_qp_attach = MAX_MEMBERS as i32;
+    attr.max_total_mcast_qp_attach = (MAX_GROUPS * MAX_MEMBERS) as i32;
+    attr.max_ah = i32::MAX;
     if hca.behaviour().srq {
-        attr.max_srq = limits.max_srq;
+        attr.max_srq = 1 << 16;
         attr.max_srq_wr = limits.max_srq_wr;
         attr.max_srq_sge = limits.max_srq_sge;
     } else {
@@ -60,7 +68,7 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
         attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
     }
     attr.max_pkeys = limits.max_pkeys;
-    attr.local_ca_ack_delay = limits.local_ca_ack_delay;
+    attr.local_ca_ack_delay = 15;
     attr.phys_port_cnt = spec.ports.len() as u8;
     attr
 }
