@@ -6,8 +6,8 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, behaves, wait};
-use softhca::engine::{Channel, Cq, Errno, Hca, QpInit, codes::qp_type};
+use engine_support::{Settings, Side, behaves, wait};
+use softhca::engine::{Channel, Cq, Errno, Hca};
 
 const COOKIE: u64 = 42;
 const NOTHING: softhca::engine::Result<u64> = Err(Errno(libc::EAGAIN));
@@ -20,17 +20,7 @@ fn with_channel(hca: &Arc<Hca>) -> (Side, Side, Cq, Channel) {
     let cq = hca.create_cq(16, Some(&channel), COOKIE, 0).unwrap();
     let settings = Settings::default();
     let (a, mut b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
-    let init = QpInit {
-        kind: qp_type::RC,
-        pd: &b.pd,
-        send_cq: &cq,
-        recv_cq: &cq,
-        srq: None,
-        cap: b.qp.cap(),
-        sq_sig_all: false,
-        cookie: 0,
-    };
-    b.qp = hca.create_qp(&init).unwrap();
+    b.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
     b.connect(a.qp.number(), &settings);
     (a, b, cq, channel)
@@ -39,8 +29,7 @@ fn with_channel(hca: &Arc<Hca>) -> (Side, Side, Cq, Channel) {
 #[test]
 fn a_queue_armed_with_completions_in_it_gives_the_event_at_once_where_the_adapter_compares() {
     for tells in [false, true] {
-        let folder = Folder::new(&format!("armed-{tells}"));
-        let hca = behaves(&folder.0, |ways| ways.arm_tells_of_unread = tells);
+        let hca = behaves(|ways| ways.arm_tells_of_unread = tells);
         let (a, b, cq, channel) = with_channel(&hca);
         (0..4).for_each(|number| b.recv(number, 0, 8));
         a.send(1, 0, 8);
@@ -66,8 +55,7 @@ fn a_queue_armed_with_completions_in_it_gives_the_event_at_once_where_the_adapte
 
 #[test]
 fn a_queue_armed_for_solicited_completions_gives_no_event_for_others() {
-    let folder = Folder::new("armed-solicited");
-    let hca = behaves(&folder.0, |ways| ways.arm_tells_of_unread = true);
+    let hca = behaves(|ways| ways.arm_tells_of_unread = true);
     let (a, b, cq, channel) = with_channel(&hca);
     b.recv(0, 0, 8);
     a.send(1, 0, 8);

@@ -4,17 +4,15 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{Folder, Settings, behaves, none, pair, wait};
+use engine_support::{Adapter, Settings, behaves, none, pair, queue_pair, wait};
 use softhca::behaviour::{Lost, Purge};
 use softhca::engine::{
-    Errno, Hca, QpAttr, QpInit, RecvWr, SendWr,
+    Errno, QpAttr, RecvWr, SendWr,
     codes::{attr_mask, qp_state, qp_type, send_flags},
 };
 
-fn adapter(folder: &Folder, purge: Purge, lost: Lost) -> Arc<Hca> {
-    behaves(&folder.0, |ways| {
+fn adapter(purge: Purge, lost: Lost) -> Adapter {
+    behaves(|ways| {
         ways.purge_cq_on_destroy = purge;
         ways.srq_wr_lost_on_destroy = lost;
     })
@@ -27,8 +25,7 @@ fn state(qp_state: u32) -> QpAttr {
 #[test]
 fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
     for is_reset in [false, true] {
-        let folder = Folder::new(&format!("keeps-{is_reset}"));
-        let hca = adapter(&folder, Purge::No, Lost::No);
+        let hca = adapter(Purge::No, Lost::No);
         let (mut a, b) = pair(&hca, 65536, &Settings::default());
         a.fill(0, 4096, 7);
         // In the entry, beside it, and moved at once.
@@ -58,14 +55,10 @@ fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
 /// Fills a completion queue of 4, less one, by a queue pair that then goes; how many completions of another fit before
 /// the queue overruns.
 fn room_after(purge: Purge) -> usize {
-    let folder = Folder::new(&format!("room-{purge:?}"));
-    let hca = adapter(&folder, purge, Lost::No);
+    let hca = adapter(purge, Lost::No);
     let settings = Settings { cqe: 4, ..Settings::default() };
     let (a, b) = pair(&hca, 4096, &settings);
-    let (pd, cap) = (&a.pd, a.qp.cap());
-    let (kind, sq_sig_all, cookie) = (qp_type::RC, true, 0);
-    let init = QpInit { kind, pd, send_cq: &a.send_cq, recv_cq: &a.recv_cq, srq: None, cap, sq_sig_all, cookie };
-    let second = hca.create_qp(&init).unwrap();
+    let second = queue_pair(&hca, &a.pd, qp_type::RC, (&a.send_cq, &a.recv_cq), None, a.qp.cap()).unwrap();
     for number in 0..3 {
         b.recv(number, 0, 64);
         a.send(number, 0, 8);
@@ -92,24 +85,12 @@ fn a_compacted_queue_has_the_room_of_completions_that_were_purged() {
 
 #[test]
 fn compacting_leaves_completions_of_others_in_their_order() {
-    let folder = Folder::new("compact-others");
-    let hca = adapter(&folder, Purge::Compact, Lost::No);
+    let hca = adapter(Purge::Compact, Lost::No);
     let settings = Settings::default();
     let (goes, to) = pair(&hca, 4096, &settings);
     let (mut stays, peer) = pair(&hca, 4096, &settings);
     // Both complete to one queue.
-    let cap = stays.qp.cap();
-    let init = QpInit {
-        kind: settings.kind,
-        pd: &stays.pd,
-        send_cq: &goes.send_cq,
-        recv_cq: &stays.recv_cq,
-        srq: None,
-        cap,
-        sq_sig_all: false,
-        cookie: 0,
-    };
-    stays.qp = hca.create_qp(&init).unwrap();
+    stays.qp = queue_pair(&hca, &stays.pd, qp_type::RC, (&goes.send_cq, &stays.recv_cq), None, stays.qp.cap()).unwrap();
     peer.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
     stays.connect(peer.qp.number(), &settings);
     peer.connect(stays.qp.number(), &settings);
@@ -135,8 +116,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
 /// How many requests a shared queue of 4 takes after a queue pair went that had two of them in completions and two
 /// left.
 fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
-    let folder = Folder::new(&format!("lost-{purge:?}-{lost:?}-{is_in_error}"));
-    let hca = adapter(&folder, purge, lost);
+    let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
     for number in 0..4 {
         b.recv(number, 0, 8);
@@ -173,8 +153,7 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
     for (lost, is_in_error, expected) in
         [(Lost::No, false, 4), (Lost::Taken, true, 4), (Lost::Taken, false, 3), (Lost::Both, false, 3)]
     {
-        let folder = Folder::new(&format!("taken-{lost:?}-{is_in_error}"));
-        let hca = adapter(&folder, Purge::Skip, lost);
+        let hca = adapter(Purge::Skip, lost);
         let settings = Settings { srq: true, wr: 4, rnr_retry: 0, ..Settings::default() };
         let (_a, b) = pair(&hca, 4096, &settings);
         for number in 0..4 {
@@ -185,18 +164,8 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
         }
         b.qp.destroy().unwrap();
         let (c, mut d) = pair(&hca, 4096, &settings);
-        let cap = d.qp.cap();
-        let init = QpInit {
-            kind: settings.kind,
-            pd: &b.pd,
-            send_cq: &d.send_cq,
-            recv_cq: &d.recv_cq,
-            srq: b.srq.as_ref(),
-            cap,
-            sq_sig_all: false,
-            cookie: 0,
-        };
-        d.qp = hca.create_qp(&init).unwrap();
+        let cqs = (&d.send_cq, &d.recv_cq);
+        d.qp = queue_pair(&hca, &b.pd, settings.kind, cqs, b.srq.as_ref(), d.qp.cap()).unwrap();
         c.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
         c.connect(d.qp.number(), &settings);
         d.connect(c.qp.number(), &settings);
@@ -215,8 +184,7 @@ fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_c
         (false, &[qp_state::ERR, qp_state::RESET]),
         (false, &[qp_state::RESET]),
     ] {
-        let folder = Folder::new(&format!("recycle-{can}-{}", states.len()));
-        let hca = behaves(&folder.0, |ways| ways.qp_recycle_via_reset = can);
+        let hca = behaves(|ways| ways.qp_recycle_via_reset = can);
         let (a, _b) = pair(&hca, 4096, &Settings::default());
         for to in states {
             a.qp.modify(&state(*to), attr_mask::STATE).unwrap();

@@ -6,11 +6,11 @@ mod engine_support;
 
 use std::time::{Duration, Instant};
 
-use engine_support::{Folder, Settings, Side, behaves, counter, none, pair, spec, wait};
+use engine_support::{Adapter, Settings, Side, behaves, described, lid, none, pair, wait};
 use softhca::behaviour::{Behaviour, Events, SrcQp};
 use softhca::engine::{
-    AhAttr, Fabric, Hca, QpAttr, SendWr,
-    codes::{attr_mask as m, event, qp_state, qp_type, send_flags, wc_status, wr_opcode},
+    Hca, QpAttr, SendWr,
+    codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode},
 };
 
 /// The async events that wait now, in their order.
@@ -30,8 +30,7 @@ fn state(qp_state: u32) -> QpAttr {
 #[test]
 fn used_up_retries_are_a_fatal_error_of_the_queue_pair_where_the_adapter_says_so() {
     for is_fatal in [false, true] {
-        let folder = Folder::new(&format!("fatal-{is_fatal}"));
-        let hca = behaves(&folder.0, |ways| ways.qp_fatal_on_retry_exc = is_fatal);
+        let hca = behaves(|ways| ways.qp_fatal_on_retry_exc = is_fatal);
         let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
         b.qp.destroy().unwrap();
@@ -47,8 +46,7 @@ fn used_up_retries_are_a_fatal_error_of_the_queue_pair_where_the_adapter_says_so
 #[test]
 fn a_retry_count_of_seven_ends_or_never_does() {
     for (is_endless, is_rnr) in [(false, false), (true, false), (false, true), (true, true)] {
-        let folder = Folder::new(&format!("seven-{is_endless}-{is_rnr}"));
-        let hca = behaves(&folder.0, |ways| {
+        let hca = behaves(|ways| {
             ways.retry7_endless = is_endless;
             ways.rnr7_endless = is_endless;
         });
@@ -63,7 +61,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
             // Far more than seven tries.
             let name = if is_rnr { "rnr_nak_retry_err" } else { "local_ack_timeout_err" };
             let until = Instant::now() + Duration::from_mins(2);
-            while counter(&folder, name) < 70 {
+            while hca.folder.counter(name) < 70 {
                 assert!(Instant::now() < until, "it does not try any more");
                 assert!(none(&a.send_cq));
             }
@@ -76,8 +74,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
 #[test]
 fn the_last_request_of_a_shared_queue_is_told_of_where_the_adapter_does() {
     for is_told in [false, true] {
-        let folder = Folder::new(&format!("last-{is_told}"));
-        let hca = behaves(&folder.0, |ways| ways.last_wqe_event = is_told);
+        let hca = behaves(|ways| ways.last_wqe_event = is_told);
         let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
         b.qp.modify(&state(qp_state::ERR), m::STATE).unwrap();
         assert_eq!(events(&hca).contains(&event::QP_LAST_WQE_REACHED), is_told);
@@ -97,10 +94,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         ("events = [\"comm-est\"]", &[event::COMM_EST]),
         ("events = []", &[]),
     ] {
-        let folder = Folder::new(&format!("events-{}", groups.len()));
-        let mut spec = spec(&folder.0);
-        spec.devices[0].behaviour.async_events = some_events(groups);
-        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+        let hca = described(|spec| spec.devices[0].behaviour.async_events = some_events(groups));
         // A limit, then an established connection whose access is refused, then an overrun.
         let settings = Settings { srq: true, cqe: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
@@ -112,7 +106,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         c.connect(d.qp.number(), &Settings::default());
         d.init(&Settings::default());
         let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
-        let ah_attr = AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() };
+        let ah_attr = lid(1);
         let to_rtr = QpAttr { path_mtu: 5, dest_qp_num: c.qp.number(), rq_psn: 7, ah_attr, ..state(qp_state::RTR) };
         d.qp.modify(&to_rtr, m::STATE | path).unwrap();
         d.recv(1, 0, 64);
@@ -131,8 +125,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
 #[test]
 fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that() {
     for waits in [false, true] {
-        let folder = Folder::new(&format!("flush-{waits}"));
-        let hca = behaves(&folder.0, |ways| ways.flush_needs_async_read = waits);
+        let hca = behaves(|ways| ways.flush_needs_async_read = waits);
         let (a, b) = pair(&hca, 4096, &Settings::default());
         b.recv(1, 0, 64);
         let sge = [a.sge(0, 8)];
@@ -150,23 +143,21 @@ fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that
     }
 }
 
-fn datagrams(folder: &Folder, tell: impl FnOnce(&mut Behaviour)) -> (Side, Side) {
-    pair(&behaves(&folder.0, tell), 4096, &Settings { kind: qp_type::UD, ..Settings::default() })
+fn datagrams(tell: impl FnOnce(&mut Behaviour)) -> (Side, Side, Adapter) {
+    let hca = behaves(tell);
+    let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UD, ..Settings::default() });
+    (a, b, hca)
 }
 
 #[test]
 fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_is_an_index() {
     for (by_index, is_kept) in [(true, false), (true, true), (false, false)] {
-        let folder = Folder::new(&format!("handle-{by_index}-{is_kept}"));
-        let (a, b) = datagrams(&folder, |ways| ways.ah_by_index = by_index);
+        let (a, b, _hca) = datagrams(|ways| ways.ah_by_index = by_index);
         b.recv(1, 0, 64);
-        let ah = a.hca.create_ah(&a.pd, &AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() }).unwrap();
+        let ah = a.hca.create_ah(&a.pd, &lid(1)).unwrap();
         // While the queue is drained the send waits.
         a.qp.modify(&state(qp_state::SQD), m::STATE).unwrap();
-        let sge = [a.sge(0, 8)];
-        let (flags, remote_qpn) = (send_flags::SIGNALED, b.qp.number());
-        let wr = SendWr { flags, sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey: 0x11, ..SendWr::empty() };
-        a.qp.post_send(&wr).unwrap();
+        a.datagram(&ah, b.qp.number());
         if !is_kept {
             ah.destroy().unwrap();
         }
@@ -178,7 +169,7 @@ fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_i
         assert_eq!(none(&b.recv_cq), is_lost);
         if is_kept {
             // Sends that are not held up take their time, and are done without anybody's call but the poll.
-            a.qp.post_send(&wr).unwrap();
+            a.datagram(&ah, b.qp.number());
             assert_eq!(wait(&a.send_cq).status, wc_status::SUCCESS);
         }
     }
@@ -187,14 +178,11 @@ fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_i
 #[test]
 fn the_sender_of_a_datagram_is_told_wrongly_where_the_adapter_masks_its_number() {
     for ways in [SrcQp::Right, SrcQp::Wrong] {
-        let folder = Folder::new(&format!("sender-{ways:?}"));
-        let (a, b) = datagrams(&folder, |behaviour| behaviour.src_qp_top_bits = ways);
+        let (a, b, _hca) = datagrams(|behaviour| behaviour.src_qp_top_bits = ways);
         assert!(a.qp.number() > 0xffff, "otherwise it would not be seen");
         b.recv(1, 0, 64);
-        let ah = a.hca.create_ah(&a.pd, &AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() }).unwrap();
-        let sge = [a.sge(0, 8)];
-        let (remote_qpn, remote_qkey) = (b.qp.number(), 0x11);
-        a.qp.post_send(&SendWr { sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() }).unwrap();
+        let ah = a.hca.create_ah(&a.pd, &lid(1)).unwrap();
+        a.datagram(&ah, b.qp.number());
         assert_eq!(wait(&b.recv_cq).src_qp == a.qp.number(), ways == SrcQp::Right);
     }
 }

@@ -3,10 +3,10 @@
 
 mod engine_support;
 
-use engine_support::{Folder, RIGHTS, Settings, Side, behaves, limited, none, pair, wait};
+use engine_support::{RIGHTS, Settings, Side, behaves, described, lid, none, pair, queue_pair, wait};
 use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, OptionalAccess, PostErrno, SendBeforeRts};
 use softhca::engine::{
-    Errno, QpAttr, QpCap, QpInit, SendWr,
+    DeviceSpec, Errno, QpAttr, QpCap, SendWr,
     codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode},
 };
 use softhca::limits::Atomics;
@@ -28,8 +28,8 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
         // Without a depth for what comes in, the right is off, and nothing is said.
         (AtomicAccess::Eopnotsupp, Ok(()), Err(EOPNOTSUPP), EOPNOTSUPP, true),
     ] {
-        let folder = Folder::new(&format!("atomics-{ways:?}"));
-        let hca = limited(&folder.0, |limits, behaviour| {
+        let hca = described(|spec| {
+            let DeviceSpec { limits, behaviour, .. } = &mut spec.devices[0];
             limits.atomics = Atomics::None;
             behaviour.atomic_access_without_cap = ways;
         });
@@ -43,7 +43,7 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
                 qp_state: qp_state::RTR,
                 path_mtu: 5,
                 max_dest_rd_atomic: 1,
-                ah_attr: softhca::engine::AhAttr { dlid: 1, port_num: 1, ..Default::default() },
+                ah_attr: lid(1),
                 ..QpAttr::default()
             };
             let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
@@ -74,8 +74,7 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
 fn flags_of_the_optional_range_are_ignored_or_refused() {
     const RELAXED_ORDERING: u32 = 1 << 20;
     for (ways, expected) in [(OptionalAccess::Accepted, None), (OptionalAccess::Eopnotsupp, Some(EOPNOTSUPP))] {
-        let folder = Folder::new(&format!("optional-{ways:?}"));
-        let hca = limited(&folder.0, |_, behaviour| behaviour.optional_access = ways);
+        let hca = behaves(|behaviour| behaviour.optional_access = ways);
         let side = Side::new(&hca, 4096, &Settings::default());
         let register = |flags| side.pd.reg_mr(side.addr(), 4096, side.addr(), flags).err();
         assert_eq!(register(RIGHTS), None, "{ways:?}");
@@ -88,8 +87,7 @@ fn flags_of_the_optional_range_are_ignored_or_refused() {
 #[test]
 fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
     for (errno, expected) in [(NoSrq::Einval, EINVAL), (NoSrq::Eopnotsupp, EOPNOTSUPP)] {
-        let folder = Folder::new(&format!("no-srq-{errno:?}"));
-        let hca = behaves(&folder.0, |ways| {
+        let hca = behaves(|ways| {
             ways.srq = false;
             ways.srq_errno = errno;
         });
@@ -101,8 +99,7 @@ fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
 #[test]
 fn a_post_that_is_too_large_gets_the_adapters_error_number() {
     for (errno, expected) in [(PostErrno::Einval, EINVAL), (PostErrno::Enomem, ENOMEM)] {
-        let folder = Folder::new(&format!("post-{errno:?}"));
-        let hca = behaves(&folder.0, |ways| {
+        let hca = behaves(|ways| {
             ways.errno_sge = errno;
             ways.errno_inline = errno;
         });
@@ -123,8 +120,7 @@ fn a_send_before_rts_is_refused_or_sent_at_rts() {
         (SendBeforeRts::EinvalQueued, Err(EINVAL), true),
         (SendBeforeRts::Accepted, Ok(()), true),
     ] {
-        let folder = Folder::new(&format!("early-{ways:?}"));
-        let hca = behaves(&folder.0, |behaviour| behaviour.send_before_rts = ways);
+        let hca = behaves(|behaviour| behaviour.send_before_rts = ways);
         let settings = Settings::default();
         let (a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
         b.connect(a.qp.number(), &settings);
@@ -145,8 +141,8 @@ fn a_send_before_rts_is_refused_or_sent_at_rts() {
 #[test]
 fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
     for (errno, expected) in [(CreateErrno::Einval, EINVAL), (CreateErrno::Unset, Errno(0))] {
-        let folder = Folder::new(&format!("limits-{errno:?}"));
-        let hca = limited(&folder.0, |limits, ways| {
+        let hca = described(|spec| {
+            let DeviceSpec { limits, behaviour: ways, .. } = &mut spec.devices[0];
             (limits.max_qp, limits.max_qp_wr, limits.max_sge, limits.max_inline) = (3, 8, 1, 16);
             (limits.max_cqe, limits.max_srq_wr, limits.max_srq_sge) = (7, 4, 1);
             (limits.max_qp_rd_atom, limits.max_qp_init_rd_atom, limits.max_msg_sz) = (1, 1, 64);
@@ -162,10 +158,7 @@ fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
         assert_eq!(hca.create_srq(&pd, 5, 1, 0, 0).err(), Some(EINVAL));
         assert_eq!(hca.create_srq(&pd, 4, 2, 0, 0).err(), Some(EINVAL));
         let most = QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 16 };
-        let make = |cap| {
-            let (kind, sq_sig_all, cookie) = (qp_type::RC, false, 0);
-            hca.create_qp(&QpInit { kind, pd: &pd, send_cq: &cq, recv_cq: &cq, srq: None, cap, sq_sig_all, cookie })
-        };
+        let make = |cap| queue_pair(&hca, &pd, qp_type::RC, (&cq, &cq), None, cap);
         for beyond in [
             QpCap { max_send_wr: 9, ..most },
             QpCap { max_recv_wr: 9, ..most },
@@ -185,8 +178,7 @@ fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
 
 #[test]
 fn a_message_beyond_the_largest_ends_with_a_length_error() {
-    let folder = Folder::new("largest");
-    let hca = limited(&folder.0, |limits, _| limits.max_msg_sz = 1024);
+    let hca = described(|spec| spec.devices[0].limits.max_msg_sz = 1024);
     for is_queued in [false, true] {
         let settings = Settings { min_rnr_timer: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
@@ -217,8 +209,8 @@ fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
         (InlineGrant::SharedWithSge, 512, (20, 0), Some((20, 320))),
         (InlineGrant::SharedWithSge, 512, (2, 513), None),
     ] {
-        let folder = Folder::new(&format!("inline-{rule:?}-{}-{}", asked.0, asked.1));
-        let hca = limited(&folder.0, |limits, ways| {
+        let hca = described(|spec| {
+            let DeviceSpec { limits, behaviour: ways, .. } = &mut spec.devices[0];
             (limits.max_inline, limits.max_sge) = (most, 32);
             ways.inline_grant = rule;
         });
@@ -226,17 +218,7 @@ fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
         let (mut a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
         let cap =
             QpCap { max_send_sge: asked.0, max_inline_data: asked.1, max_recv_sge: 1, max_send_wr: 4, max_recv_wr: 4 };
-        let (pd, kind, sq_sig_all, cookie) = (&a.pd, qp_type::RC, false, 0);
-        let made = hca.create_qp(&QpInit {
-            kind,
-            pd,
-            send_cq: &a.send_cq,
-            recv_cq: &a.recv_cq,
-            srq: None,
-            cap,
-            sq_sig_all,
-            cookie,
-        });
+        let made = queue_pair(&hca, &a.pd, qp_type::RC, (&a.send_cq, &a.recv_cq), None, cap);
         let got = made.as_ref().ok().map(|qp| (qp.cap().max_send_sge, qp.cap().max_inline_data));
         assert_eq!(got, granted, "{rule:?} {asked:?}");
         let (Ok(qp), Some((_, inline))) = (made, granted) else { continue };

@@ -28,8 +28,8 @@ use softhca::{
 const TWO_ADAPTERS: &str = "[[device]]\n[[device]]\n[[device.port]]\nstate = \"down\"\n[[device.port]]\n";
 
 /// A fabric's folder with its configuration.
-fn fabric(name: &str, configuration: &str) -> Folder {
-    let folder = Folder::new(name);
+fn fabric(configuration: &str) -> Folder {
+    let folder = Folder::new();
     std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     std::fs::write(folder.0.join("adapters.toml"), configuration).unwrap();
     folder
@@ -128,7 +128,7 @@ fn answers_questions() {
 
 #[test]
 fn every_program_sees_a_link_go_down_and_come_up_by_command() {
-    let folder = fabric("ctl-link", "[[device]]\n");
+    let folder = fabric("[[device]]\n");
     let mut programs = [Program::start(&folder), Program::start(&folder)];
     for (command, state, told) in [
         ("link-down softhca0", port_state::DOWN, event::PORT_ERR),
@@ -151,7 +151,7 @@ fn every_program_sees_a_link_go_down_and_come_up_by_command() {
 
 #[test]
 fn a_command_raises_events_and_changes_ports() {
-    let folder = fabric("ctl-event", TWO_ADAPTERS);
+    let folder = fabric(TWO_ADAPTERS);
     let mut program = Program::start(&folder);
     obeyed(&folder, "event softhca0 LID_CHANGE lid=99");
     assert_eq!([program.ask("lid 0"), program.ask("event 0")], [99, event::LID_CHANGE]);
@@ -164,7 +164,7 @@ fn a_command_raises_events_and_changes_ports() {
 
 #[test]
 fn who_joins_later_finds_what_was_commanded() {
-    let folder = fabric("ctl-later", TWO_ADAPTERS);
+    let folder = fabric(TWO_ADAPTERS);
     for command in ["link-down softhca0", "event softhca0 LID_CHANGE lid=99", "link-up softhca1"] {
         obeyed(&folder, command);
     }
@@ -190,7 +190,7 @@ fn a_run_takes_commands_from_within() {
 
 #[test]
 fn what_is_wrong_with_a_command_is_said() {
-    let folder = fabric("ctl-wrong", "[[device]]\nname = \"rail\"\n");
+    let folder = fabric("[[device]]\nname = \"rail\"\n");
     for (command, words) in [
         ("link-down softhca0", "there are rail"),
         ("link-up rail:2", "port = 2"),
@@ -231,8 +231,8 @@ impl Program {
 }
 
 /// A fabric of one adapter, a program in it, and this process in it.
-fn fabric_with_program(name: &str) -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
-    let folder = fabric(name, "[[device]]\n");
+fn fabric_with_program() -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
+    let folder = fabric("[[device]]\n");
     let program = Program::start(&folder);
     let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
     let fabric = Fabric::join(config.clone().fabric_in(folder.0.clone())).unwrap();
@@ -241,7 +241,7 @@ fn fabric_with_program(name: &str) -> (Folder, Program, softhca::config::Config,
 
 #[test]
 fn a_process_that_does_not_obey_is_named() {
-    let (_folder, mut program, config, fabric) = fabric_with_program("ctl-stopped");
+    let (_folder, mut program, config, fabric) = fabric_with_program();
     let rule = config.command("link-down", "softhca0", &[]).unwrap();
     let given = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(300)));
     assert!(matches!(&given, Err(CommandError::Unanswered { pids, .. }) if *pids == [program.child.id()]), "{given:?}");
@@ -253,7 +253,7 @@ fn a_process_that_does_not_obey_is_named() {
 
 #[test]
 fn a_process_that_slept_while_a_link_was_down_is_told_that_it_went_and_came_back() {
-    let (_folder, mut program, config, fabric) = fabric_with_program("ctl-slept");
+    let (_folder, mut program, config, fabric) = fabric_with_program();
     let rule = config.command("link-down", "softhca0", &["for_ns=1000".to_owned()]).unwrap();
     let given = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(1)));
     assert!(matches!(given, Err(CommandError::Unanswered { .. })), "{given:?}");
@@ -265,7 +265,7 @@ fn a_process_that_slept_while_a_link_was_down_is_told_that_it_went_and_came_back
 fn how_often_a_fault_applied_is_told() {
     let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
                  [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
-    let folder = fabric("ctl-faults", rules);
+    let folder = fabric(rules);
     let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
     let adapter = Fabric::join(config.fabric_in(folder.0.clone())).unwrap().open(0).unwrap();
     let (a, b) = pair(&adapter, 4096, &Settings::default());

@@ -272,7 +272,7 @@ fn whatever_stands_in_a_configuration_is_refused_or_runs() {
         PANICS.fetch_add(1, Ordering::Relaxed);
         usual(what);
     }));
-    let folder = Folder::new("configurations");
+    let folder = Folder::new();
     let path = folder.0.join("file.toml");
     let (mut accepted, mut ran, mut refused) = (0, 0, 0);
     for seed in 0..FILES {
@@ -284,7 +284,7 @@ fn whatever_stands_in_a_configuration_is_refused_or_runs() {
                 // Not those that say next to nothing.
                 if ran < RUN && text.lines().count() > 4 {
                     ran += 1;
-                    let folder = Folder::new(&format!("configuration-{seed}"));
+                    let folder = Folder::new();
                     let _refused_by_a_fault = run(&folder.0, config);
                 }
             }

@@ -3,7 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Folder, Settings, Side, counter, join, none, pair, wait};
+use engine_support::{Settings, Side, adapter, none, pair, wait};
 use softhca::engine::{
     Errno, SendWr, Sge, Wc,
     codes::{attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
@@ -11,8 +11,7 @@ use softhca::engine::{
 
 #[test]
 fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
-    let folder = Folder::new("sizes");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (mut a, b) = pair(&hca, 1 << 20, &Settings::default());
     for (turn, len) in [0, 1, 8, 24, 25, 64, 255, 256, 257, 4096, 100_000, 1 << 20].into_iter().enumerate() {
         a.fill(0, len, turn as u8);
@@ -28,8 +27,7 @@ fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
 
 #[test]
 fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
-    let folder = Folder::new("inline");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
     let data = *b"hello";
@@ -51,8 +49,7 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
 #[test]
 fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
     for srq in [false, true] {
-        let folder = Folder::new(if srq { "rnr-srq" } else { "rnr" });
-        let hca = join(&folder.0);
+        let hca = adapter();
         let settings = Settings { srq, min_rnr_timer: 31, ..Settings::default() };
         let (mut a, b) = pair(&hca, 4096, &settings);
         a.fill(0, 4096, 3);
@@ -72,8 +69,7 @@ fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
 
 #[test]
 fn receiver_not_ready_ends_when_its_retries_do() {
-    let folder = Folder::new("rnr-end");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
     a.send(1, 0, 8);
     a.send(2, 0, 8);
@@ -86,43 +82,44 @@ fn receiver_not_ready_ends_when_its_retries_do() {
 
 #[test]
 fn a_port_counts_its_troubles_and_nothing_else() {
-    let folder = Folder::new("counters");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
     b.recv(1, 0, 8);
     a.send(1, 0, 8);
     wait(&a.send_cq);
     for name in ["out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "req_cqe_error", "resp_cqe_error"] {
-        assert_eq!(counter(&folder, name), 0, "{name}");
+        assert_eq!(hca.folder.counter(name), 0, "{name}");
     }
     a.send(2, 0, 8);
     assert_eq!(wait(&a.send_cq).status, wc_status::RNR_RETRY_EXC_ERR);
     // The first answer and one for each of the two repetitions.
-    assert_eq!((counter(&folder, "out_of_buffer"), counter(&folder, "rnr_nak_retry_err")), (3, 3));
-    assert_eq!((counter(&folder, "req_cqe_error"), counter(&folder, "local_ack_timeout_err")), (1, 0));
+    assert_eq!((hca.folder.counter("out_of_buffer"), hca.folder.counter("rnr_nak_retry_err")), (3, 3));
+    assert_eq!((hca.folder.counter("req_cqe_error"), hca.folder.counter("local_ack_timeout_err")), (1, 0));
 
     let (a, b) = pair(&hca, 4096, &Settings { retry_cnt: 1, timeout: 8, ..Settings::default() });
     b.qp.destroy().unwrap();
     a.send(1, 0, 8);
     assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
-    assert_eq!((counter(&folder, "req_cqe_error"), counter(&folder, "local_ack_timeout_err")), (2, 2));
+    assert_eq!((hca.folder.counter("req_cqe_error"), hca.folder.counter("local_ack_timeout_err")), (2, 2));
 
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let sge = [a.sge(0, 8)];
     let wr = SendWr { opcode: wr_opcode::RDMA_READ, sge: &sge, remote_addr: b.addr(), rkey: 1, ..SendWr::empty() };
     a.qp.post_send(&wr).unwrap();
     assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
-    assert_eq!((counter(&folder, "req_remote_access_errors"), counter(&folder, "resp_remote_access_errors")), (1, 1));
+    assert_eq!(
+        (hca.folder.counter("req_remote_access_errors"), hca.folder.counter("resp_remote_access_errors")),
+        (1, 1)
+    );
     let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 8);
-    assert_eq!(counter(&folder, "out_of_buffer"), 4);
+    assert_eq!(hca.folder.counter("out_of_buffer"), 4);
     drop(b);
 }
 
 #[test]
 fn a_peer_that_is_not_there_costs_all_retries() {
-    let folder = Folder::new("lost");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = Settings { retry_cnt: 1, timeout: 8, ..Settings::default() };
     let (a, b) = pair(&hca, 4096, &settings);
     b.qp.destroy().unwrap();
@@ -134,8 +131,7 @@ fn a_peer_that_is_not_there_costs_all_retries() {
 
 #[test]
 fn a_message_longer_than_the_receive_request_fails_on_both_sides() {
-    let folder = Folder::new("length");
-    let hca = join(&folder.0);
+    let hca = adapter();
     for len in [100, 1000] {
         let (a, b) = pair(&hca, 4096, &Settings::default());
         b.recv(1, 0, 99);
@@ -151,8 +147,7 @@ fn a_message_longer_than_the_receive_request_fails_on_both_sides() {
 
 #[test]
 fn keys_and_bounds_are_checked_on_the_sending_side() {
-    let folder = Folder::new("lkey");
-    let hca = join(&folder.0);
+    let hca = adapter();
     for wrong in 0..2 {
         let (a, b) = pair(&hca, 4096, &Settings::default());
         b.recv(1, 0, 4096);
@@ -170,8 +165,7 @@ fn keys_and_bounds_are_checked_on_the_sending_side() {
 
 #[test]
 fn rdma_and_atomics_work_on_the_targets_memory() {
-    let folder = Folder::new("rdma");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (mut a, mut b) = pair(&hca, 8192, &Settings::default());
     a.fill(0, 4096, 9);
     b.fill(4096, 4096, 77);
@@ -209,8 +203,7 @@ fn rdma_and_atomics_work_on_the_targets_memory() {
 
 #[test]
 fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
-    let folder = Folder::new("rkey");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let sge = [a.sge(0, 8)];
     let wr = SendWr {
@@ -228,8 +221,7 @@ fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
 
 #[test]
 fn unreliable_connections_lose_what_nobody_takes() {
-    let folder = Folder::new("uc");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 100);
     assert_eq!(wait(&a.send_cq).status, 0);
@@ -241,8 +233,7 @@ fn unreliable_connections_lose_what_nobody_takes() {
 
 #[test]
 fn the_send_queue_is_full_until_a_completion_is_polled() {
-    let folder = Folder::new("full");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { wr: 4, ..Settings::default() });
     for i in 0..4 {
         b.recv(i, 0, 8);
@@ -258,8 +249,7 @@ fn the_send_queue_is_full_until_a_completion_is_polled() {
 
 #[test]
 fn an_overrun_queue_fails_its_queue_pairs() {
-    let folder = Folder::new("overrun");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { cqe: 4, wr: 16, ..Settings::default() });
     for i in 0..5 {
         b.recv(i, 0, 8);
@@ -274,24 +264,13 @@ fn an_overrun_queue_fails_its_queue_pairs() {
 
 #[test]
 fn an_armed_queue_gives_one_event() {
-    let folder = Folder::new("events");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let channel = hca.create_channel().unwrap();
     let cq = hca.create_cq(16, Some(&channel), 42, 0).unwrap();
     assert_eq!(channel.destroy(), Err(Errno(libc::EBUSY)));
     let settings = Settings::default();
     let (a, mut b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
-    let init = softhca::engine::QpInit {
-        kind: qp_type::RC,
-        pd: &b.pd,
-        send_cq: &cq,
-        recv_cq: &cq,
-        srq: None,
-        cap: b.qp.cap(),
-        sq_sig_all: false,
-        cookie: 0,
-    };
-    b.qp = hca.create_qp(&init).unwrap();
+    b.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
     b.connect(a.qp.number(), &settings);
     for i in 0..3 {
@@ -313,8 +292,7 @@ fn an_armed_queue_gives_one_event() {
 
 #[test]
 fn objects_in_use_cannot_be_destroyed() {
-    let folder = Folder::new("busy");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, _b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
     for refused in [a.pd.destroy(), a.send_cq.destroy(), a.srq.as_ref().unwrap().destroy()] {
         assert_eq!(refused, Err(Errno(libc::EBUSY)));
@@ -328,8 +306,7 @@ fn objects_in_use_cannot_be_destroyed() {
 
 #[test]
 fn a_drained_send_queue_ends_what_was_under_way_says_so_and_keeps_the_rest() {
-    let folder = Folder::new("drain");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let to = |state| softhca::engine::QpAttr { qp_state: state, en_sqd_async_notify: 1, ..Default::default() };
     let drain = || a.qp.modify(&to(qp_state::SQD), attr_mask::STATE | attr_mask::EN_SQD_ASYNC_NOTIFY).unwrap();
@@ -356,8 +333,7 @@ fn a_drained_send_queue_ends_what_was_under_way_says_so_and_keeps_the_rest() {
 
 #[test]
 fn receives_posted_in_the_error_state_are_flushed() {
-    let folder = Folder::new("flush");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 8);
     let attr = softhca::engine::QpAttr { qp_state: qp_state::ERR, ..Default::default() };

@@ -69,7 +69,7 @@ fn send(all: &[Arc<Hca>], layers: [u8; 2], i: usize, j: usize) -> u32 {
 
 #[test]
 fn two_ethernet_adapters_reach_each_other_by_gid_and_need_one() {
-    let folder = Folder::new("roce");
+    let folder = Folder::new();
     let ethernet = link_layer::ETHERNET;
     let all = adapters(&folder, &[ethernet, ethernet]);
     for (i, j) in [(0, 1), (1, 0), (0, 0)] {
@@ -82,7 +82,7 @@ fn two_ethernet_adapters_reach_each_other_by_gid_and_need_one() {
 
 #[test]
 fn adapters_of_different_link_layers_share_a_fabric_and_do_not_meet() {
-    let folder = Folder::new("mixed");
+    let folder = Folder::new();
     let (infiniband, ethernet) = (link_layer::INFINIBAND, link_layer::ETHERNET);
     let layers = [infiniband, ethernet, infiniband, ethernet];
     let all = adapters(&folder, &layers);
@@ -96,7 +96,7 @@ fn adapters_of_different_link_layers_share_a_fabric_and_do_not_meet() {
 
 #[test]
 fn two_fabrics_do_not_meet_though_all_their_names_are_the_same() {
-    let (one, other) = (Folder::new("fabric-one"), Folder::new("fabric-other"));
+    let (one, other) = (Folder::new(), Folder::new());
     let infiniband = link_layer::INFINIBAND;
     let (here, there) = (adapters(&one, &[infiniband; 2]), adapters(&other, &[infiniband; 2]));
     let settings = quick();

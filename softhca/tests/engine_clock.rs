@@ -5,18 +5,13 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, spec, wait};
-use softhca::engine::{
-    CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, Cq, Fabric, Hca, QpInit,
-    codes::{qp_state, qp_type},
-};
+use engine_support::{Adapter, Folder, Settings, Side, described, spec, wait};
+use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, Cq, Fabric, Hca, codes::qp_state};
 
 const SECOND: u64 = 1_000_000_000;
 
-fn adapter(folder: &Folder, clock: ClockSpec) -> Arc<Hca> {
-    let mut spec = spec(&folder.0);
-    spec.devices[0].clock = clock;
-    Fabric::join(spec).unwrap().open(0).unwrap()
+fn adapter(clock: ClockSpec) -> Adapter {
+    described(|spec| spec.devices[0].clock = clock)
 }
 
 /// Nanoseconds of a clock of the host.
@@ -39,8 +34,7 @@ fn a_clock_follows_the_hosts_by_its_frequency_drift_and_offset() {
     for (frequency_hz, drift_ppm, offset) in
         [(SECOND, 0.0, 0), (156_250_000, 0.0, 77), (SECOND, 250.0, 0), (SECOND, -50_000.0, 1 << 60)]
     {
-        let folder = Folder::new("clock");
-        let hca = adapter(&folder, ClockSpec { frequency_hz, offset, drift_ppm, mask_bits: 64 });
+        let hca = adapter(ClockSpec { frequency_hz, offset, drift_ppm, mask_bits: 64 });
         let (before, ticks, after) = around(libc::CLOCK_MONOTONIC, || hca.read_clock());
         let expected = |ns: u64| {
             let seconds = ns as f64 / SECOND as f64;
@@ -60,7 +54,7 @@ fn a_clock_follows_the_hosts_by_its_frequency_drift_and_offset() {
 
 #[test]
 fn two_adapters_of_a_fabric_have_clocks_of_their_own() {
-    let folder = Folder::new("clocks");
+    let folder = Folder::new();
     let mut spec = spec(&folder.0);
     let mut other = spec.devices[0].clone();
     other.ports[0].lid = 2;
@@ -74,8 +68,7 @@ fn two_adapters_of_a_fabric_have_clocks_of_their_own() {
 
 #[test]
 fn a_narrow_clock_wraps_and_differences_go_on() {
-    let folder = Folder::new("wrap");
-    let hca = adapter(&folder, ClockSpec { mask_bits: 16, ..ClockSpec::USUAL }); // 65.536 us
+    let hca = adapter(ClockSpec { mask_bits: 16, ..ClockSpec::USUAL }); // 65.536 us
     let (mut last, mut wraps, mut ticks) = (hca.read_clock(), 0, 0);
     let (began, first) = (host(libc::CLOCK_MONOTONIC), last);
     while wraps < 20 {
@@ -95,9 +88,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
     let settings = Settings::default();
     let (mut a, b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
     let cq = hca.create_cq(16, None, 0, flags).unwrap();
-    let (pd, cap) = (&a.pd, a.qp.cap());
-    let (kind, sq_sig_all, cookie) = (qp_type::RC, true, 0);
-    a.qp = hca.create_qp(&QpInit { kind, pd, send_cq: &cq, recv_cq: &cq, srq: None, cap, sq_sig_all, cookie }).unwrap();
+    a.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
     b.connect(a.qp.number(), &settings);
     assert_eq!(a.qp.state(), qp_state::RTS);
@@ -106,8 +97,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
 
 #[test]
 fn completions_carry_when_they_completed_not_when_they_were_polled() {
-    let folder = Folder::new("wall");
-    let hca = adapter(&folder, ClockSpec::USUAL);
+    let hca = adapter(ClockSpec::USUAL);
     let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL);
     b.recv(1, 0, 64);
     let wall = host(libc::CLOCK_REALTIME);
@@ -126,11 +116,10 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
 
 #[test]
 fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
-    let folder = Folder::new("trace");
-    let mut spec = spec(&folder.0);
-    spec.devices[0].clock.mask_bits = 20;
-    spec.trace = true;
-    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let hca = described(|spec| {
+        spec.devices[0].clock.mask_bits = 20;
+        spec.trace = true;
+    });
     let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
     let (before, stamps, after) = around(libc::CLOCK_MONOTONIC, || {
         [8, 64].map(|bytes| {
@@ -141,7 +130,7 @@ fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
             done.ts_raw
         })
     });
-    let text = std::fs::read_to_string(folder.0.join("trace")).unwrap();
+    let text = std::fs::read_to_string(hca.folder.0.join("trace")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
     assert_eq!(lines.len(), 2, "{text}");
     for ((line, stamp), bytes) in lines.iter().zip(stamps).zip(["8", "64"]) {

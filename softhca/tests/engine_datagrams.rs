@@ -5,14 +5,13 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, join, none, pair, wait};
+use engine_support::{QKEY, Settings, Side, adapter, lid, none, pair, wait};
 use softhca::engine::{
     AhAttr, Errno, Hca, SendWr, Wc,
     codes::{qp_type, send_flags, wc_flags},
 };
 
 const MULTICAST_QPN: u32 = 0xff_ffff;
-const QKEY: u32 = 0x11;
 
 fn settings() -> Settings {
     Settings { kind: qp_type::UD, ..Settings::default() }
@@ -50,8 +49,7 @@ fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
 
 #[test]
 fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
-    let folder = Folder::new("ud");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
     let (mut a, b) = pair(&hca, 8192, &settings);
     a.fill(0, 4096, 5);
@@ -66,12 +64,12 @@ fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
             sge: &sge,
             ah: Some(&ah),
             remote_qpn: b.qp.number(),
-            remote_qkey: 0x11,
+            remote_qkey: QKEY,
             ..SendWr::empty()
         };
         a.qp.post_send(&wr).unwrap(); // nobody takes it
         assert_eq!(wait(&a.send_cq).status, 0);
-        a.qp.post_send(&SendWr { remote_qkey: 0x12, ..wr }).unwrap(); // the wrong key
+        a.qp.post_send(&SendWr { remote_qkey: QKEY + 1, ..wr }).unwrap(); // the wrong key
         assert_eq!(wait(&a.send_cq).status, 0);
         b.recv(1, 0, 8192);
         assert!(none(&b.recv_cq));
@@ -90,8 +88,7 @@ fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
 
 #[test]
 fn every_member_of_a_group_gets_one_copy_until_it_leaves() {
-    let folder = Folder::new("multicast");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = settings();
     let mut sender = ready(&hca, &settings);
     sender.fill(0, 8, 40);
@@ -129,8 +126,7 @@ fn every_member_of_a_group_gets_one_copy_until_it_leaves() {
 
 #[test]
 fn a_group_is_for_datagrams_and_has_a_groups_address() {
-    let folder = Folder::new("multicast-wrong");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let connected = Side::new(&hca, 4096, &Settings::default());
     assert_eq!(connected.qp.attach_mcast(&group(1), 0), Err(Errno(libc::EINVAL)));
     let datagrams = ready(&hca, &settings());
@@ -141,8 +137,7 @@ fn a_group_is_for_datagrams_and_has_a_groups_address() {
 fn datagrams_from_many_threads_arrive_whole_and_in_their_senders_order_or_are_counted_as_lost() {
     const THREADS: usize = 4;
     const EACH: u32 = 5000;
-    let folder = Folder::new("ud-threads");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = Settings { wr: 1024, cqe: 4096, ..settings() };
     let receiver = ready(&hca, &settings);
     let place = |slot: u64| slot as usize * 64;
@@ -165,7 +160,7 @@ fn datagrams_from_many_threads_arrive_whole_and_in_their_senders_order_or_are_co
                 let (hca, settings, to) = (&hca, &settings, receiver.qp.number());
                 scope.spawn(move || {
                     let side = ready(hca, settings);
-                    let address = AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() };
+                    let address = lid(1);
                     let ah = hca.create_ah(&side.pd, &address).unwrap();
                     for number in 0..EACH {
                         let data = [thread, number];
@@ -191,8 +186,7 @@ fn datagrams_from_many_threads_arrive_whole_and_in_their_senders_order_or_are_co
             }
         }
     });
-    let lost = std::fs::read_to_string(folder.0.join("hw_counters/0/0/out_of_buffer")).unwrap();
-    let lost: u32 = lost.trim().parse().unwrap();
+    let lost = hca.folder.counter("out_of_buffer") as u32;
     println!("{taken} taken, {lost} lost");
     assert_eq!(taken + lost, THREADS as u32 * EACH);
 }

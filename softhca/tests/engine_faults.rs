@@ -3,12 +3,9 @@
 
 mod engine_support;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use engine_support::{Folder, Settings, none, pair, spec, wait};
+use engine_support::{Adapter, Folder, Settings, described, none, pair, spec, wait};
 use softhca::engine::{
     AsyncEvent, CQ_TIMESTAMP_RAW, Errno, Fabric, Hca, ObjectRef, SendWr, Wc,
     codes::{event, port_state, qp_state, send_flags, wc_status},
@@ -17,10 +14,8 @@ use softhca::engine::{
 
 const RULE: FaultRule = FaultRule::always(FaultAction::Drop);
 
-fn adapter(folder: &Folder, faults: &[FaultRule]) -> Arc<Hca> {
-    let mut spec = spec(&folder.0);
-    spec.faults = faults.to_vec();
-    Fabric::join(spec).unwrap().open(0).unwrap()
+fn adapter(faults: &[FaultRule]) -> Adapter {
+    described(|spec| spec.faults = faults.to_vec())
 }
 
 /// The next event, if it comes within `ns`.
@@ -37,16 +32,14 @@ fn quick() -> Settings {
 
 #[test]
 fn dropped_packets_are_sent_again_until_the_retries_end() {
-    let folder = Folder::new("drop");
-    let hca = adapter(&folder, &[FaultRule { nth: Some(2), count: 3, from_lid: Some(1), ..RULE }]);
+    let hca = adapter(&[FaultRule { nth: Some(2), count: 3, from_lid: Some(1), ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     for i in 0..2 {
         b.recv(i, 0, 64);
         a.send(i, 0, 64);
         assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).wr_id), (0, i));
     }
-    let folder = Folder::new("drop-all");
-    let hca = adapter(&folder, &[FaultRule { to_lid: Some(1), ..RULE }]);
+    let hca = adapter(&[FaultRule { to_lid: Some(1), ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
     a.send(1, 0, 64);
@@ -55,8 +48,7 @@ fn dropped_packets_are_sent_again_until_the_retries_end() {
 
 #[test]
 fn a_rule_for_another_address_does_nothing() {
-    let folder = Folder::new("elsewhere");
-    let hca = adapter(&folder, &[FaultRule { to_lid: Some(9), ..RULE }]);
+    let hca = adapter(&[FaultRule { to_lid: Some(9), ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
     a.send(1, 0, 64);
@@ -65,9 +57,8 @@ fn a_rule_for_another_address_does_nothing() {
 
 #[test]
 fn a_status_is_given_and_stops_the_queue_pair() {
-    let folder = Folder::new("status");
     let action = FaultAction::Status(wc_status::REM_OP_ERR);
-    let hca = adapter(&folder, &[FaultRule { action, nth: Some(2), count: 1, ..RULE }]);
+    let hca = adapter(&[FaultRule { action, nth: Some(2), count: 1, ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     for (i, status) in [0, wc_status::REM_OP_ERR].into_iter().enumerate() {
         b.recv(i as u64, 0, 64);
@@ -79,10 +70,9 @@ fn a_status_is_given_and_stops_the_queue_pair() {
 
 #[test]
 fn posting_and_registering_fail_as_told() {
-    let folder = Folder::new("errno");
     let post = FaultRule { action: FaultAction::PostSend(libc::ENOMEM), nth: Some(1), count: 1, ..RULE };
     let register = FaultRule { action: FaultAction::RegMr(libc::EAGAIN), nth: Some(3), count: 1, ..RULE };
-    let hca = adapter(&folder, &[post, register]);
+    let hca = adapter(&[post, register]);
     let (a, b) = pair(&hca, 4096, &quick());
     assert_eq!(a.pd.reg_mr(a.addr(), 10, a.addr(), 0).err(), Some(Errno(libc::EAGAIN)));
     b.recv(1, 0, 64);
@@ -101,7 +91,7 @@ fn now(fabric: &Fabric, action: FaultAction) {
 
 #[test]
 fn a_port_goes_down_and_comes_up_again_and_says_so() {
-    let folder = Folder::new("link");
+    let folder = Folder::new();
     let fabric = Fabric::join(spec(&folder.0)).unwrap();
     let hca = fabric.open(0).unwrap();
     // Eight tries, one a second: the send outlives the link's absence.
@@ -123,9 +113,8 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
 fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
     // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
-        let folder = Folder::new(&format!("timed-{turn}"));
         let action = FaultAction::LinkDown { at_ns: 20_000_000 << turn, for_ns: 1_000_000 };
-        let hca = adapter(&folder, &[FaultRule { action, device: Some(0), port: Some(1), ..RULE }]);
+        let hca = adapter(&[FaultRule { action, device: Some(0), port: Some(1), ..RULE }]);
         let first = next_event(&hca, 40_000_000 << turn)?;
         (first.kind == event::PORT_ERR).then(|| hca.read_async_event().unwrap().kind)
     });
@@ -136,22 +125,21 @@ fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
 fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
     // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
-        let folder = Folder::new(&format!("never-{turn}"));
-        let mut spec = spec(&folder.0);
-        spec.devices[0].latency_ns = u64::MAX;
-        spec.devices[0].bandwidth_gbps = 1e-300;
         let soon_ns = 20_000_000 << turn;
         let never = FaultAction::LinkDown { at_ns: u64::MAX, for_ns: u64::MAX };
         let late = FaultAction::LinkDown { at_ns: u64::MAX / 2, for_ns: u64::MAX };
         let later = FaultAction::Async { kind: event::SM_CHANGE, at_ns: u64::MAX };
         let delayed = FaultAction::Delay(u64::MAX);
         let soon = FaultAction::Async { kind: event::CLIENT_REREGISTER, at_ns: soon_ns };
-        spec.faults = [never, late, later, delayed, soon].map(FaultRule::always).to_vec();
-        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
-        next_event(&hca, 4 * soon_ns).map(|told| (told, hca, folder))
+        let hca = described(|spec| {
+            spec.devices[0].latency_ns = u64::MAX;
+            spec.devices[0].bandwidth_gbps = 1e-300;
+            spec.faults = [never, late, later, delayed, soon].map(FaultRule::always).to_vec();
+        });
+        next_event(&hca, 4 * soon_ns).map(|told| (told, hca))
     });
     // The thread that keeps the time is still there.
-    let (told, hca, _folder) = told.expect("an event");
+    let (told, hca) = told.expect("an event");
     assert_eq!(told.kind, event::CLIENT_REREGISTER);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
@@ -162,8 +150,7 @@ fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
 #[test]
 fn any_status_can_be_given_and_has_a_vendor_error() {
     for status in 1..=wc_status::TM_RNDV_INCOMPLETE {
-        let folder = Folder::new(&format!("status-{status}"));
-        let hca = adapter(&folder, &[FaultRule::always(FaultAction::Status(status))]);
+        let hca = adapter(&[FaultRule::always(FaultAction::Status(status))]);
         let (a, b) = pair(&hca, 4096, &quick());
         b.recv(1, 0, 64);
         a.send(1, 0, 64);
@@ -175,8 +162,7 @@ fn any_status_can_be_given_and_has_a_vendor_error() {
 
 #[test]
 fn an_overrun_can_be_made() {
-    let folder = Folder::new("made-overrun");
-    let hca = adapter(&folder, &[FaultRule { action: FaultAction::CqOverrun, nth: Some(1), count: 1, ..RULE }]);
+    let hca = adapter(&[FaultRule { action: FaultAction::CqOverrun, nth: Some(1), count: 1, ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
     a.send(1, 0, 64);
@@ -187,7 +173,7 @@ fn an_overrun_can_be_made() {
 #[test]
 fn objects_fail_and_say_so() {
     for kind in [event::QP_FATAL, event::CQ_ERR, event::SRQ_ERR] {
-        let folder = Folder::new(&format!("object-{kind}"));
+        let folder = Folder::new();
         let fabric = Fabric::join(spec(&folder.0)).unwrap();
         let hca = fabric.open(0).unwrap();
         let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..quick() });
@@ -206,11 +192,10 @@ fn objects_fail_and_say_so() {
 
 #[test]
 fn the_model_holds_completions_back() {
-    let folder = Folder::new("model");
-    let mut spec = spec(&folder.0);
-    spec.devices[0].latency_ns = 2_000_000;
-    spec.devices[0].bandwidth_gbps = 1.0;
-    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let hca = described(|spec| {
+        spec.devices[0].latency_ns = 2_000_000;
+        spec.devices[0].bandwidth_gbps = 1.0;
+    });
     let (a, b) = pair(&hca, 1 << 20, &quick());
     for i in 0..2 {
         b.recv(i, 0, 1 << 20);
@@ -228,25 +213,14 @@ fn the_model_holds_completions_back() {
 
 #[test]
 fn timestamps_are_ticks_of_the_adapters_clock() {
-    let folder = Folder::new("ticks");
-    let mut spec = spec(&folder.0);
-    spec.devices[0].clock.mask_bits = 20;
-    spec.devices[0].clock.frequency_hz = 1_000_000;
-    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    let hca = described(|spec| {
+        spec.devices[0].clock.mask_bits = 20;
+        spec.devices[0].clock.frequency_hz = 1_000_000;
+    });
     let settings = quick();
     let (mut a, b) = pair(&hca, 4096, &settings);
     let cq = hca.create_cq(16, None, 0, CQ_TIMESTAMP_RAW).unwrap();
-    let init = softhca::engine::QpInit {
-        kind: softhca::engine::codes::qp_type::RC,
-        pd: &a.pd,
-        send_cq: &cq,
-        recv_cq: &cq,
-        srq: None,
-        cap: a.qp.cap(),
-        sq_sig_all: true,
-        cookie: 0,
-    };
-    a.qp = hca.create_qp(&init).unwrap();
+    a.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
     let reset = softhca::engine::QpAttr::default();
     b.qp.modify(&reset, softhca::engine::codes::attr_mask::STATE).unwrap();

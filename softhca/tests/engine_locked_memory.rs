@@ -4,7 +4,7 @@
 
 mod engine_support;
 
-use engine_support::{Folder, RIGHTS, join};
+use engine_support::{RIGHTS, adapter};
 use softhca::engine::Errno;
 
 const PAGE: u64 = 4096;
@@ -36,8 +36,8 @@ fn may_lock(allowed: bool) -> bool {
 
 #[test]
 fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_process_may_lock_all() {
-    let folder = Folder::new("memlock");
-    let pd = join(&folder.0).alloc_pd().unwrap();
+    let hca = adapter();
+    let pd = hca.alloc_pd().unwrap();
     let memory = vec![0_u8; 64 * PAGE as usize];
     let start = (memory.as_ptr() as u64).next_multiple_of(PAGE);
     let register = |at: u64, len: u64| pd.reg_mr(start + at, len, start, RIGHTS);

@@ -5,19 +5,17 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, none, spec, wait};
+use engine_support::{Adapter, Settings, Side, described, lid, none, wait};
 use softhca::engine::{
-    AhAttr, Fabric, Hca, QpAttr, SendWr,
-    codes::{attr_mask as m, qp_type, send_flags, wc_status},
+    Hca, QpAttr,
+    codes::{attr_mask as m, qp_type, wc_status},
 };
 
 /// Full and limited members of two partitions, and the key that is none.
 const KEYS: [u16; 5] = [0xffff, 0x7fff, 0x8001, 0x0001, 0x8000];
 
-fn adapter(folder: &Folder) -> Arc<Hca> {
-    let mut spec = spec(&folder.0);
-    spec.devices[0].ports[0].pkeys = KEYS.to_vec();
-    Fabric::join(spec).unwrap().open(0).unwrap()
+fn adapter() -> Adapter {
+    described(|spec| spec.devices[0].ports[0].pkeys = KEYS.to_vec())
 }
 
 fn side(hca: &Arc<Hca>, settings: &Settings, key: usize) -> Side {
@@ -36,8 +34,7 @@ fn may_talk(a: usize, b: usize) -> bool {
 
 #[test]
 fn connections_are_within_a_partition_and_have_a_full_member() {
-    let folder = Folder::new("pkey-rc");
-    let hca = adapter(&folder);
+    let hca = adapter();
     let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };
     for (i, j) in (0..KEYS.len()).flat_map(|i| (0..KEYS.len()).map(move |j| (i, j))) {
         let (a, b) = (side(&hca, &settings, i), side(&hca, &settings, j));
@@ -53,25 +50,15 @@ fn connections_are_within_a_partition_and_have_a_full_member() {
 
 #[test]
 fn datagrams_of_another_partition_are_not_taken() {
-    let folder = Folder::new("pkey-ud");
-    let hca = adapter(&folder);
+    let hca = adapter();
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
     for (i, j) in (0..KEYS.len()).flat_map(|i| (0..KEYS.len()).map(move |j| (i, j))) {
         let (a, b) = (side(&hca, &settings, i), side(&hca, &settings, j));
         a.ready(0, &settings);
         b.ready(0, &settings);
         b.recv(1, 0, 64);
-        let ah = hca.create_ah(&a.pd, &AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() }).unwrap();
-        let sge = [a.sge(0, 8)];
-        let wr = SendWr {
-            flags: send_flags::SIGNALED,
-            sge: &sge,
-            ah: Some(&ah),
-            remote_qpn: b.qp.number(),
-            remote_qkey: 0x11,
-            ..SendWr::empty()
-        };
-        a.qp.post_send(&wr).unwrap();
+        let ah = hca.create_ah(&a.pd, &lid(1)).unwrap();
+        a.datagram(&ah, b.qp.number());
         assert_eq!(wait(&a.send_cq).status, 0, "the sender never knows");
         assert_eq!(none(&b.recv_cq), !may_talk(i, j), "{:#x} to {:#x}", KEYS[i], KEYS[j]);
     }

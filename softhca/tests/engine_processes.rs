@@ -117,7 +117,7 @@ fn the_other_side() {
 
 #[test]
 fn two_processes_exchange_messages_of_all_sizes() {
-    let folder = Folder::new("two");
+    let folder = Folder::new();
     let mut other = Other::start("echo", &folder);
     let mut side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
     other.connect(&side, &settings());
@@ -136,7 +136,7 @@ fn two_processes_exchange_messages_of_all_sizes() {
 
 #[test]
 fn rdma_and_atomics_reach_a_process_that_sleeps() {
-    let folder = Folder::new("onesided");
+    let folder = Folder::new();
     let mut other = Other::start("sleep", &folder);
     let mut side = Side::new(&join(&folder.0), BYTES, &settings());
     let (remote_addr, rkey) = other.connect(&side, &settings());
@@ -160,7 +160,7 @@ fn rdma_and_atomics_reach_a_process_that_sleeps() {
 #[test]
 fn a_killed_peer_costs_the_retries_and_no_more() {
     for len in [8, 1000] {
-        let folder = Folder::new(&format!("killed-{len}"));
+        let folder = Folder::new();
         let mut other = Other::start("sleep", &folder);
         let side = Side::new(&join(&folder.0), BYTES, &settings());
         other.connect(&side, &settings());
@@ -182,7 +182,7 @@ fn a_killed_peer_costs_the_retries_and_no_more() {
 
 #[test]
 fn what_a_killed_process_held_is_free_for_the_next() {
-    let folder = Folder::new("buried");
+    let folder = Folder::new();
     for _ in 0..3 {
         let mut other = Other::start("sleep", &folder);
         let side = Side::new(&join(&folder.0), BYTES, &settings());

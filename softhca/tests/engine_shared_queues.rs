@@ -3,7 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Folder, Settings, join, none, pair, wait};
+use engine_support::{Settings, adapter, none, pair, wait};
 use softhca::engine::{
     Errno, QpAttr, RecvWr,
     codes::{attr_mask, event},
@@ -11,8 +11,7 @@ use softhca::engine::{
 
 #[test]
 fn a_shared_queue_gives_its_limit_event_once() {
-    let folder = Folder::new("limit");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
     for i in 0..3 {
         b.recv(i, 0, 8);
@@ -28,8 +27,7 @@ fn a_shared_queue_gives_its_limit_event_once() {
 
 #[test]
 fn requests_of_a_shared_queue_come_back_when_their_queue_pair_goes_or_is_reset() {
-    let folder = Folder::new("srq-back");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = Settings { srq: true, wr: 4, ..Settings::default() };
     for is_reset in [false, true] {
         let (a, b) = pair(&hca, 4096, &settings);
@@ -53,8 +51,7 @@ fn requests_of_a_shared_queue_come_back_when_their_queue_pair_goes_or_is_reset()
 
 #[test]
 fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
-    let folder = Folder::new("srq-resize");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
     let srq = b.srq.as_ref().unwrap();
     let sge = [b.sge(0, 8)];

@@ -5,11 +5,11 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, none, spec, wait};
+use engine_support::{Folder, Settings, Side, lid, none, spec, wait};
 use softhca::behaviour::Events;
 use softhca::engine::{
-    AhAttr, Change, Fabric, FabricSpec, Gid, Hca, SendWr,
-    codes::{event, qp_type, send_flags, wc_status},
+    AhAttr, Change, Fabric, FabricSpec, Gid, Hca,
+    codes::{event, qp_type, wc_status},
     faults::{FaultAction, FaultRule},
 };
 
@@ -48,7 +48,7 @@ fn connect(hca: &Arc<Hca>, settings: &Settings) -> Option<(Side, Side)> {
 /// How a message ends on a connection made before the change, when the change has been told of.
 fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
     for seconds in [1, 4, 16, 64] {
-        let folder = Folder::new(&format!("change-{kind}-{vanish_kills}-{seconds}"));
+        let folder = Folder::new();
         let mut spec = changing(&folder, seconds, kind, change);
         spec.devices[0].behaviour.gid_vanish_kills_rc = vanish_kills;
         let hca = Fabric::join(spec).unwrap().open(0).unwrap();
@@ -74,11 +74,8 @@ fn a_port_that_changes_its_lid_is_not_reached_by_the_old_one() {
     to.connect(0, &settings);
     for (dlid, arrives) in [(1, false), (9, true)] {
         to.recv(1, 0, 64);
-        let ah = hca.create_ah(&from.pd, &AhAttr { dlid, port_num: 1, ..AhAttr::default() }).unwrap();
-        let sge = [from.sge(0, 8)];
-        let (flags, remote_qpn, remote_qkey) = (send_flags::SIGNALED, to.qp.number(), 0x11);
-        let wr = SendWr { flags, sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() };
-        from.qp.post_send(&wr).unwrap();
+        let ah = hca.create_ah(&from.pd, &lid(dlid)).unwrap();
+        from.datagram(&ah, to.qp.number());
         assert_eq!(wait(&from.send_cq).status, 0);
         assert_eq!(!none(&to.recv_cq), arrives, "to LID {dlid}");
     }
@@ -114,7 +111,7 @@ fn another_subnet_manager_is_shown_and_changes_no_connection() {
 
 #[test]
 fn a_change_is_made_though_its_event_is_not_raised() {
-    let folder = Folder::new("silent");
+    let folder = Folder::new();
     let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
     spec.devices[0].behaviour.async_events =
         toml::from_str::<std::collections::BTreeMap<String, Events>>("of = [\"port\"]").unwrap()["of"];
@@ -146,15 +143,14 @@ fn in_networks(folder: &Folder, networks: [&str; 3]) -> Vec<Arc<Hca>> {
 
 #[test]
 fn ports_of_different_networks_do_not_reach_each_other() {
-    let folder = Folder::new("networks");
+    let folder = Folder::new();
     let all = in_networks(&folder, ["a", "b", "a"]);
     for (i, j) in [(0, 2), (2, 0), (1, 1), (0, 1), (1, 2)] {
         let settings = quick();
         let (from, to) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
-        for (side, peer, lid) in [(&from, &to, j), (&to, &from, i)] {
+        for (side, peer, at) in [(&from, &to, j), (&to, &from, i)] {
             side.init(&settings);
-            let address = AhAttr { dlid: lid as u16 + 1, port_num: 1, ..AhAttr::default() };
-            side.ready_towards(peer.qp.number(), &settings, address);
+            side.ready_towards(peer.qp.number(), &settings, lid(at as u16 + 1));
         }
         to.recv(1, 0, 64);
         from.send(1, 0, 8);
@@ -165,7 +161,7 @@ fn ports_of_different_networks_do_not_reach_each_other() {
 
 #[test]
 fn a_group_does_not_reach_over_to_another_network() {
-    let folder = Folder::new("network-groups");
+    let folder = Folder::new();
     let all = in_networks(&folder, ["a", "b", "a"]);
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
     let sides: Vec<Side> = all.iter().map(|hca| Side::new(hca, 4096, &settings)).collect();
@@ -178,9 +174,7 @@ fn a_group_does_not_reach_over_to_another_network() {
     }
     let address = AhAttr { is_global: true, dgid: gid, dlid: 0xc001, port_num: 1, ..AhAttr::default() };
     let ah = all[0].create_ah(&sides[0].pd, &address).unwrap();
-    let sge = [sides[0].sge(0, 8)];
-    let (remote_qpn, remote_qkey) = (0xff_ffff, 0x11);
-    sides[0].qp.post_send(&SendWr { sge: &sge, ah: Some(&ah), remote_qpn, remote_qkey, ..SendWr::empty() }).unwrap();
+    sides[0].datagram(&ah, 0xff_ffff);
     let got: Vec<bool> = sides.iter().map(|side| !none(&side.recv_cq)).collect();
     assert_eq!(got, [true, false, true]);
 }

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use engine_support::{Folder, Settings, join, pair};
+use engine_support::{Settings, adapter, pair};
 use softhca::engine::{Cq, Errno, SendWr, Sge, Wc, codes::send_flags};
 
 const POSTERS: u32 = 3;
@@ -29,8 +29,7 @@ fn poll_all(cq: &Cq, seen: &AtomicU32, mut take: impl FnMut(&Wc)) {
 #[test]
 fn threads_that_post_to_one_queue_pair_and_poll_one_queue_lose_and_double_nothing() {
     for (name, srq, len) in [("threads", false, 8), ("threads-srq", true, 8), ("threads-long", false, 700)] {
-        let folder = Folder::new(name);
-        let hca = join(&folder.0);
+        let hca = adapter();
         let (a, b) = pair(&hca, 1 << 20, &Settings { wr: 256, cqe: 1024, srq, ..Settings::default() });
         let sent = Mutex::new(vec![0_u32; ALL as usize]);
         let received = Mutex::new(vec![0_u32; POSTERS as usize * EACH as usize]);

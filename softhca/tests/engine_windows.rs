@@ -3,7 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Folder, RIGHTS, Settings, Side, join, pair, wait};
+use engine_support::{RIGHTS, Settings, Side, adapter, pair, queue_pair, wait};
 use softhca::engine::{
     Errno, Mr, Mw, SendWr, Wc,
     codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
@@ -50,8 +50,7 @@ fn next(key: u32, by: u32) -> u32 {
 
 #[test]
 fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
-    let folder = Folder::new("mw");
-    let hca = join(&folder.0);
+    let hca = adapter();
     for kind in [1, 2] {
         let rights = access::REMOTE_WRITE;
         for (at, rkey_is_new, status) in [
@@ -81,8 +80,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
 
 #[test]
 fn a_window_of_type_1_is_bound_anew_and_unbound_by_no_length() {
-    let folder = Folder::new("mw1");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let (region, window) = (bindable(&b), b.pd.alloc_mw(1).unwrap());
     let keys = [1, 2, 3].map(|by| next(window.rkey(), by));
@@ -96,8 +94,7 @@ fn a_window_of_type_1_is_bound_anew_and_unbound_by_no_length() {
 
 #[test]
 fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it_until_it_is_invalidated() {
-    let folder = Folder::new("mw2");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
     let (first, second) = (next(window.rkey(), 1), next(window.rkey(), 2));
@@ -119,25 +116,14 @@ fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it_until_it_is_invalidate
 
 #[test]
 fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
-    let folder = Folder::new("mw2b");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let settings = Settings::default();
     let (_a, b) = pair(&hca, 4096, &settings);
     let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
     let key = next(window.rkey(), 1);
     assert_eq!(bind(&b, &window, &region, key, 0, 64, access::REMOTE_WRITE), 0);
-    let init = softhca::engine::QpInit {
-        kind: softhca::engine::codes::qp_type::RC,
-        pd: &b.pd,
-        send_cq: &b.send_cq,
-        recv_cq: &b.recv_cq,
-        srq: None,
-        cap: b.qp.cap(),
-        sq_sig_all: false,
-        cookie: 0,
-    };
     let (c, mut d) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
-    d.qp = hca.create_qp(&init).unwrap();
+    d.qp = queue_pair(&hca, &b.pd, settings.kind, (&b.send_cq, &b.recv_cq), None, b.qp.cap()).unwrap();
     c.connect(d.qp.number(), &settings);
     d.connect(c.qp.number(), &settings);
     assert_eq!(write(&c, key, b.addr()), wc_status::REM_ACCESS_ERR);
@@ -145,8 +131,7 @@ fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
 
 #[test]
 fn what_cannot_be_bound_or_invalidated_is_a_bind_error_and_stops_the_queue_pair() {
-    let folder = Folder::new("mw-wrong");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let refused = |what: &str, work: &dyn Fn(&Side, &Mw, &Mr, u32) -> u32| {
         let (_a, b) = pair(&hca, 4096, &Settings::default());
         let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
@@ -180,8 +165,7 @@ fn what_cannot_be_bound_or_invalidated_is_a_bind_error_and_stops_the_queue_pair(
 
 #[test]
 fn a_windows_key_is_of_no_use_locally() {
-    let folder = Folder::new("mw-local");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let (region, window) = (bindable(&a), a.pd.alloc_mw(1).unwrap());
     let key = next(window.rkey(), 1);

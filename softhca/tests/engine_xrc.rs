@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use engine_support::{Folder, RIGHTS, Settings, Side, join, none, wait};
+use engine_support::{RIGHTS, Settings, Side, adapter, join, lid, none, wait};
 use softhca::engine::{
-    AhAttr, Cq, Errno, Hca, Mr, Pd, Qp, QpAttr, RecvWr, SendWr, Sge, Srq, Xrcd, XrcdOpen,
+    Cq, Errno, Hca, Mr, Pd, Qp, QpAttr, RecvWr, SendWr, Sge, Srq, Xrcd, XrcdOpen,
     codes::{attr_mask as m, event, qp_state, qp_type, send_flags, wc_opcode, wc_status, wr_opcode},
 };
 
@@ -66,7 +66,7 @@ fn ready(qp: &Qp, peer: u32, answers: bool) {
         dest_qp_num: peer,
         max_dest_rd_atomic: 4,
         min_rnr_timer: 31,
-        ah_attr: AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() },
+        ah_attr: lid(1),
         ..QpAttr::default()
     };
     let path = m::STATE | m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
@@ -96,8 +96,7 @@ fn send(from: &Side, wr_id: u64, len: usize, remote_srqn: u32) {
 
 #[test]
 fn the_request_says_which_shared_queue_takes_it() {
-    let folder = Folder::new("xrc");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (mut a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     let other_cq = hca.create_cq(16, None, 0, 0).unwrap();
@@ -120,8 +119,7 @@ fn the_request_says_which_shared_queue_takes_it() {
 
 #[test]
 fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
-    let folder = Folder::new("xrc-waits");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     send(&a, 1, 300, b.srq.number());
@@ -149,8 +147,7 @@ fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
 
 #[test]
 fn a_queue_that_is_not_of_the_domain_or_is_gone_ends_the_connection() {
-    let folder = Folder::new("xrc-wrong");
-    let hca = join(&folder.0);
+    let hca = adapter();
     for is_gone in [false, true] {
         let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
         let stranger = Answering::new(&hca, PRIVATE);
@@ -168,8 +165,7 @@ fn a_queue_that_is_not_of_the_domain_or_is_gone_ends_the_connection() {
 
 #[test]
 fn what_has_arrived_is_the_shared_queues_whatever_becomes_of_the_connection() {
-    let folder = Folder::new("xrc-outlives");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     for turn in 0..4 {
@@ -188,8 +184,7 @@ fn what_has_arrived_is_the_shared_queues_whatever_becomes_of_the_connection() {
 
 #[test]
 fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
-    let folder = Folder::new("xrc-domain");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let named = XrcdOpen { file: Some((1, 2)), create: false, exclusive: false };
     let open = |how| hca.open_xrcd(how).err();
     assert_eq!(open(named), Some(Errno(libc::EAGAIN)), "nobody has it open");
@@ -211,8 +206,7 @@ fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
 
 #[test]
 fn the_ends_have_only_what_their_kind_has() {
-    let folder = Folder::new("xrc-kinds");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     assert_eq!(a.qp.post_recv(&RecvWr { wr_id: 1, sge: &[] }), Err(Errno(libc::EINVAL)));
@@ -227,12 +221,11 @@ const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
 #[test]
 fn the_connection_may_end_in_another_process_than_the_queue() {
-    let folder = Folder::new("xrc-processes");
-    let hca = join(&folder.0);
+    let hca = adapter();
     let (mut a, b) = (initiating(&hca), Answering::new(&hca, SHARED));
     let mut other = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "the_end_of_the_connection", "--nocapture"])
-        .env(FOLDER, &folder.0)
+        .env(FOLDER, &hca.folder.0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -34,7 +34,7 @@ fn sleeps(thread: &Path) -> bool {
 
 #[test]
 fn the_thread_has_its_memory_when_the_fabric_is_joined() {
-    let folder = Folder::new("service-thread");
+    let folder = Folder::new();
     let trace = folder.0.join("strace");
     let mut strace = Command::new("strace");
     strace.args(["--follow-forks", &format!("--trace=prctl,{}", HOOKED.join(",")), "--inject=prctl:delay_exit=200000"]);
@@ -76,7 +76,7 @@ fn joins_and_says_so() {
 
 #[test]
 fn the_thread_takes_the_signals_of_its_own_faults_only() {
-    let folder = Folder::new("service-signals");
+    let folder = Folder::new();
     let _fabric = Fabric::join(spec(&folder.0)).expect("the fabric can be joined");
     let thread = (0..1000).find_map(|_| service_thread()).expect("a process that has joined has the thread");
     let thread = fs::read_to_string(thread.join("status")).expect("it lives as long as the process");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fabric in a temporary folder, and connected queue pairs, for the tests of the engine.
 //!
-//! Called by: tests/engine*.rs. Grade: setup. The folder goes when the `Bench` is dropped.
+//! Called by: tests/engine*.rs. Grade: setup. The folder goes with the `Adapter`.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
@@ -13,22 +13,31 @@ use std::{
 
 use softhca::behaviour::Behaviour;
 use softhca::engine::{
-    AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit,
-    RecvWr, SendWr, Sge, Srq, Wc,
+    Ah, AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit,
+    RecvWr, Result, SendWr, Sge, Srq, Wc,
     codes::{access, attr_mask as m, link_layer, port_state, qp_state, qp_type, send_flags},
 };
 use softhca::limits::Limits;
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
 
+/// The key of datagrams.
+pub const QKEY: u32 = 0x11;
+
+/// A folder of this process's own, in memory.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
-        // A run that was killed, or one in a container, may have had this process number, and have left its folder.
-        let path = |n| PathBuf::from(format!("/dev/shm/softhca-test-{}-{name}-{n}", std::process::id()));
-        let new = (0..1000).map(path).find(|path| std::fs::create_dir(path).is_ok());
+    pub fn new() -> Folder {
+        // A run that was killed, or one in a container, may have had this process number, and have left its folders.
+        let path = |n| PathBuf::from(format!("/dev/shm/softhca-test-{}-{n}", std::process::id()));
+        let new = (0..10_000).map(path).find(|path| std::fs::create_dir(path).is_ok());
         Folder(new.expect("a folder can be made in /dev/shm"))
+    }
+
+    /// What the first port's counter `name` shows.
+    pub fn counter(&self, name: &str) -> u64 {
+        std::fs::read_to_string(self.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
     }
 }
 
@@ -36,6 +45,44 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _gone = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// An opened adapter in a fabric of its own.
+pub struct Adapter {
+    hca: Arc<Hca>,
+    pub folder: Folder,
+}
+
+impl std::ops::Deref for Adapter {
+    type Target = Arc<Hca>;
+
+    fn deref(&self) -> &Arc<Hca> {
+        &self.hca
+    }
+}
+
+/// The usual adapter.
+pub fn adapter() -> Adapter {
+    described(|_| ())
+}
+
+/// The first adapter of a fabric that is the usual one but for what `tell` says.
+pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
+    let folder = Folder::new();
+    let mut spec = spec(&folder.0);
+    tell(&mut spec);
+    let fabric = Fabric::join(spec).expect("the fabric can be joined");
+    Adapter { hca: fabric.open(0).expect("the adapter exists"), folder }
+}
+
+/// An adapter that behaves as it is told, and is otherwise the usual one.
+pub fn behaves(tell: impl FnOnce(&mut Behaviour)) -> Adapter {
+    described(|spec| tell(&mut spec.devices[0].behaviour))
+}
+
+/// The usual adapter of the fabric in `folder`, for another process of it.
+pub fn join(folder: &Path) -> Arc<Hca> {
+    Fabric::join(spec(folder)).expect("the fabric can be joined").open(0).expect("the adapter exists")
 }
 
 pub fn spec(folder: &Path) -> FabricSpec {
@@ -70,25 +117,6 @@ pub fn spec(folder: &Path) -> FabricSpec {
         behaviour: Behaviour::USUAL,
     };
     FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new(), trace: false }
-}
-
-/// An adapter that behaves as it is told, and is otherwise the usual one.
-pub fn behaves(folder: &Path, tell: impl FnOnce(&mut Behaviour)) -> Arc<Hca> {
-    let mut spec = spec(folder);
-    tell(&mut spec.devices[0].behaviour);
-    Fabric::join(spec).expect("the fabric can be joined").open(0).expect("the adapter exists")
-}
-
-/// An adapter with other limits.
-pub fn limited(folder: &Path, tell: impl FnOnce(&mut Limits, &mut Behaviour)) -> Arc<Hca> {
-    let mut spec = spec(folder);
-    let device = &mut spec.devices[0];
-    tell(&mut device.limits, &mut device.behaviour);
-    Fabric::join(spec).expect("the fabric can be joined").open(0).expect("the adapter exists")
-}
-
-pub fn join(folder: &Path) -> Arc<Hca> {
-    Fabric::join(spec(folder)).expect("the fabric can be joined").open(0).expect("the adapter exists")
 }
 
 /// Everything that one side needs.
@@ -144,29 +172,18 @@ impl Side {
         let send_cq = hca.create_cq(settings.cqe, None, 1, 0).unwrap();
         let recv_cq = hca.create_cq(settings.cqe, None, 2, 0).unwrap();
         let srq = settings.srq.then(|| hca.create_srq(&pd, settings.wr, 1, 0, 3).unwrap());
-        let cap = QpCap {
-            max_send_wr: settings.wr,
-            max_recv_wr: settings.wr,
-            max_send_sge: 2,
-            max_recv_sge: 2,
-            max_inline_data: 64,
-        };
-        let qp = hca
-            .create_qp(&QpInit {
-                kind: settings.kind,
-                pd: &pd,
-                send_cq: &send_cq,
-                recv_cq: &recv_cq,
-                srq: srq.as_ref(),
-                cap,
-                sq_sig_all: false,
-                cookie: 4,
-            })
-            .unwrap();
+        let (wr, kind) = (settings.wr, settings.kind);
+        let cap = QpCap { max_send_wr: wr, max_recv_wr: wr, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 64 };
+        let qp = queue_pair(hca, &pd, kind, (&send_cq, &recv_cq), srq.as_ref(), cap).unwrap();
         let memory = vec![0_u8; bytes].into_boxed_slice();
         let addr = memory.as_ptr() as u64;
         let mr = pd.reg_mr(addr, bytes as u64, addr, RIGHTS).unwrap();
         Side { hca: Arc::clone(hca), pd, send_cq, recv_cq, srq, qp, mr, memory }
+    }
+
+    /// Another queue pair for this side, in its place, which completes to these queues (sends, receives).
+    pub fn replace(&mut self, cqs: (&Cq, &Cq), srq: Option<&Srq>) {
+        self.qp = queue_pair(&self.hca, &self.pd, qp_type::RC, cqs, srq, self.qp.cap()).unwrap();
     }
 
     pub fn addr(&self) -> u64 {
@@ -203,6 +220,13 @@ impl Side {
         self.qp.post_send(&wr).unwrap();
     }
 
+    /// Sends a datagram of 8 bytes to a queue pair with the usual key.
+    pub fn datagram(&self, ah: &Ah, remote_qpn: u32) {
+        let (sge, flags, remote_qkey) = ([self.sge(0, 8)], send_flags::SIGNALED, QKEY);
+        let wr = SendWr { flags, sge: &sge, ah: Some(ah), remote_qpn, remote_qkey, ..SendWr::empty() };
+        self.qp.post_send(&wr).unwrap();
+    }
+
     pub fn connect(&self, peer: u32, settings: &Settings) {
         self.init(settings);
         self.ready(peer, settings);
@@ -210,13 +234,13 @@ impl Side {
 
     pub fn init(&self, settings: &Settings) {
         let attr =
-            QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: 0x11, ..QpAttr::default() };
+            QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: QKEY, ..QpAttr::default() };
         let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
         self.qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
     }
 
     pub fn ready(&self, peer: u32, settings: &Settings) {
-        self.ready_towards(peer, settings, AhAttr { dlid: 1, port_num: 1, ..AhAttr::default() });
+        self.ready_towards(peer, settings, lid(1));
     }
 
     /// To RTS, with the peer at this address.
@@ -253,6 +277,23 @@ impl Side {
     }
 }
 
+/// A queue pair that completes to these queues (sends, receives).
+pub fn queue_pair(
+    hca: &Arc<Hca>,
+    pd: &Pd,
+    kind: u32,
+    (send_cq, recv_cq): (&Cq, &Cq),
+    srq: Option<&Srq>,
+    cap: QpCap,
+) -> Result<Qp> {
+    hca.create_qp(&QpInit { kind, pd, send_cq, recv_cq, srq, cap, sq_sig_all: false, cookie: 4 })
+}
+
+/// The address of a LID.
+pub fn lid(dlid: u16) -> AhAttr {
+    AhAttr { dlid, port_num: 1, ..AhAttr::default() }
+}
+
 /// Polls until a completion comes.
 pub fn wait(cq: &Cq) -> Wc {
     // However busy the machine is.
@@ -262,11 +303,6 @@ pub fn wait(cq: &Cq) -> Wc {
         assert!(Instant::now() < deadline, "no completion within two minutes");
     }
     out[0]
-}
-
-/// What the first port's counter `name` shows.
-pub fn counter(folder: &Folder, name: &str) -> u64 {
-    std::fs::read_to_string(folder.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
 }
 
 /// No completion is there.
