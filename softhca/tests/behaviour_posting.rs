@@ -63,7 +63,7 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
             opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
             sge: &sge,
             remote_addr: b.addr(),
-            rkey: b.mr.rkey(),
+            rkey: b.mr.key(),
             ..SendWr::empty()
         };
         assert_eq!(a.qp.post_send(&atomic), Err(post), "{ways:?}");
@@ -91,7 +91,7 @@ fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
             ways.srq = false;
             ways.srq_errno = errno;
         });
-        let pd = hca.alloc_pd().unwrap();
+        let pd = hca.alloc_pd();
         assert_eq!(hca.create_srq(&pd, 4, 1, 0, 0).err(), Some(expected));
     }
 }
@@ -149,7 +149,7 @@ fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
             ways.create_qp_errno_on_limit = errno;
             ways.inline_grant = InlineGrant::Exact;
         });
-        let pd = hca.alloc_pd().unwrap();
+        let pd = hca.alloc_pd();
         let cq = hca.create_cq(7, None, 0, 0).unwrap();
         assert_eq!(cq.cqe(), 7);
         assert_eq!(hca.create_cq(8, None, 0, 0).err(), Some(EINVAL));

@@ -177,7 +177,7 @@ fn rdma_and_atomics_work_on_the_targets_memory() {
             flags: send_flags::SIGNALED,
             sge: &sge,
             remote_addr: b.addr() + remote as u64,
-            rkey: b.mr.rkey(),
+            rkey: b.mr.key(),
             compare_add: 5,
             swap: 500,
             ..SendWr::empty()
@@ -210,7 +210,7 @@ fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
         opcode: wr_opcode::RDMA_WRITE,
         sge: &sge,
         remote_addr: b.addr() + 4090,
-        rkey: b.mr.rkey(),
+        rkey: b.mr.key(),
         ..SendWr::empty()
     };
     a.qp.post_send(&wr).unwrap();
@@ -256,7 +256,7 @@ fn an_overrun_queue_fails_its_queue_pairs() {
     }
     for i in 0..5 {
         a.send(i, 0, 8);
-        let _sent = a.send_cq.poll(&mut [Wc::default()]).unwrap();
+        let _sent = a.send_cq.poll(&mut [Wc::default()]);
     }
     assert_eq!(hca.read_async_event().unwrap().kind, event::CQ_ERR);
     b.stops();
@@ -276,7 +276,7 @@ fn an_armed_queue_gives_one_event() {
     for i in 0..3 {
         b.recv(i, 0, 8);
     }
-    cq.arm(true).unwrap();
+    cq.arm(true);
     a.send(1, 0, 8);
     let sge = [a.sge(0, 8)];
     a.qp.post_send(&SendWr { flags: send_flags::SOLICITED, sge: &sge, ..SendWr::empty() }).unwrap();

@@ -75,7 +75,7 @@ fn two_ethernet_adapters_reach_each_other_by_gid_and_need_one() {
     for (i, j) in [(0, 1), (1, 0), (0, 0)] {
         assert_eq!(send(&all, [ethernet; 2], i, j), wc_status::SUCCESS, "{i} to {j}");
     }
-    let pd = all[0].alloc_pd().unwrap();
+    let pd = all[0].alloc_pd();
     let by_lid = AhAttr { is_global: false, ..address(1, ethernet) };
     assert_eq!(all[0].create_ah(&pd, &by_lid).err(), Some(Errno(libc::EINVAL)));
 }

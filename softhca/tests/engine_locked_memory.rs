@@ -37,7 +37,7 @@ fn may_lock(allowed: bool) -> bool {
 #[test]
 fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_process_may_lock_all() {
     let hca = adapter();
-    let pd = hca.alloc_pd().unwrap();
+    let pd = hca.alloc_pd();
     let memory = vec![0_u8; 64 * PAGE as usize];
     let start = (memory.as_ptr() as u64).next_multiple_of(PAGE);
     let register = |at: u64, len: u64| pd.reg_mr(start + at, len, start, RIGHTS);

@@ -14,7 +14,7 @@ use std::{
 
 use engine_support::{Folder, Settings, Side, join, none, wait};
 use softhca::engine::{
-    SendWr, Wc,
+    SendWr,
     codes::{send_flags, wc_status, wr_opcode},
 };
 
@@ -94,7 +94,7 @@ fn the_other_side() {
     for i in 0..64 {
         side.recv(i, 0, BYTES);
     }
-    println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.rkey());
+    println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.key());
     let peer = hear();
     side.ready(peer[0] as u32, &settings());
     println!("say: 1");
@@ -192,5 +192,5 @@ fn what_a_killed_process_held_is_free_for_the_next() {
     }
     let hca = join(&folder.0);
     let side = Side::new(&hca, BYTES, &settings());
-    assert_eq!(side.send_cq.poll(&mut [Wc::default()]), Ok(0));
+    assert!(none(&side.send_cq));
 }

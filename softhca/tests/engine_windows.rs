@@ -22,7 +22,7 @@ fn run(side: &Side, wr: SendWr) -> Wc {
 
 /// The window's first binding gives it `key`, over `len` bytes at `at`.
 fn bind(side: &Side, window: &Mw, region: &Mr, key: u32, at: u64, len: u64, rights: u32) -> u32 {
-    let swap = u64::from(region.lkey()) | (u64::from(rights) << 32);
+    let swap = u64::from(region.key()) | (u64::from(rights) << 32);
     let remote_addr = if rights & access::ZERO_BASED != 0 || len > 0 { side.addr() + at } else { 0 };
     let wr = SendWr {
         opcode: wr_opcode::BIND_MW,
@@ -159,7 +159,7 @@ fn what_cannot_be_bound_or_invalidated_is_a_bind_error_and_stops_the_queue_pair(
         run(b, SendWr { opcode: wr_opcode::LOCAL_INV, imm: key, ..SendWr::empty() }).status
     });
     refused("the key of a region", &|b, _, region, _| {
-        run(b, SendWr { opcode: wr_opcode::LOCAL_INV, imm: region.rkey(), ..SendWr::empty() }).status
+        run(b, SendWr { opcode: wr_opcode::LOCAL_INV, imm: region.key(), ..SendWr::empty() }).status
     });
 }
 

@@ -30,8 +30,7 @@ struct Answering {
 
 impl Answering {
     fn new(hca: &Arc<Hca>, how: XrcdOpen) -> Answering {
-        let (pd, domain, cq) =
-            (hca.alloc_pd().unwrap(), hca.open_xrcd(how).unwrap(), hca.create_cq(64, None, 0, 0).unwrap());
+        let (pd, domain, cq) = (hca.alloc_pd(), hca.open_xrcd(how).unwrap(), hca.create_cq(64, None, 0, 0).unwrap());
         let srq = hca.create_xrc_srq(&pd, &domain, &cq, 4, 1, 5).unwrap();
         let qp = hca.create_xrc_recv(&domain, 6).unwrap();
         let memory = vec![0_u8; 4096].into_boxed_slice();
@@ -41,7 +40,7 @@ impl Answering {
     }
 
     fn recv(&self, srq: &Srq, wr_id: u64, len: u32) -> Result<(), Errno> {
-        let sge = [Sge { addr: self.memory.as_ptr() as u64, len, lkey: self.mr.lkey() }];
+        let sge = [Sge { addr: self.memory.as_ptr() as u64, len, lkey: self.mr.key() }];
         srq.post_recv(&[RecvWr { wr_id, sge: &sge }]).map_err(|(_, errno)| errno)
     }
 
@@ -133,7 +132,7 @@ fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
         flags: send_flags::SIGNALED,
         sge: &sge,
         remote_addr: b.memory.as_ptr() as u64,
-        rkey: b.mr.rkey(),
+        rkey: b.mr.key(),
         compare_add: 7,
         remote_srqn: b.srq.number(),
         ..SendWr::empty()
@@ -141,7 +140,7 @@ fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
     a.qp.post_send(&wr).unwrap();
     assert_eq!((wait(&a.send_cq).opcode, b.byte(0)), (wc_opcode::FETCH_ADD, 7));
     // The initiating side's own memory is of another domain than the shared queue.
-    a.qp.post_send(&SendWr { rkey: a.mr.rkey(), remote_addr: a.addr(), ..wr }).unwrap();
+    a.qp.post_send(&SendWr { rkey: a.mr.key(), remote_addr: a.addr(), ..wr }).unwrap();
     assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
 }
 

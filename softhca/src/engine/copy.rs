@@ -174,7 +174,7 @@ unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Res
             )
         };
         if moved < 0 {
-            return Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+            return Err(std::io::Error::last_os_error().into());
         }
         if moved == 0 {
             return Err(Errno(libc::EFAULT));

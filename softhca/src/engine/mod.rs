@@ -61,5 +61,11 @@ pub use spec::{
 #[error("{}", std::io::Error::from_raw_os_error(*.0))]
 pub struct Errno(pub i32);
 
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
 /// What the engine's calls give.
 pub type Result<T> = std::result::Result<T, Errno>;

@@ -33,8 +33,8 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     let (context, domain) = unsafe { ((*pd).context, SoftPd::of(pd)) };
     pointer(domain.engine.reg_mr(addr as u64, length as u64, iova, access).map(|engine| {
         fork::memory_was_registered();
-        let (lkey, rkey) = (engine.lkey(), engine.rkey());
-        let public = ibv_mr { context, pd, addr, length, handle: lkey, lkey, rkey };
+        let key = engine.key();
+        let public = ibv_mr { context, pd, addr, length, handle: key, lkey: key, rkey: key };
         SoftMr::hand_out(public, (engine, AtomicU32::new(access)))
     }))
 }

@@ -14,7 +14,7 @@ use super::device::{attr, port};
 use super::error::pointer;
 use super::pd;
 use super::qp::{mw, post, qp_ex, srq, xrcd};
-use crate::engine::{Errno, Result};
+use crate::engine::Result;
 use crate::sys::{ibv_context, ibv_device, verbs_context};
 
 /// `ibv_open_device(3)`.
@@ -30,8 +30,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     // SAFETY: `device` is from `ibv_get_device_list`, as the caller of `ibv_open_device` says.
     let index = unsafe { SoftDevice::of(device) }.index;
     let hca = library()?.fabric()?.open(index)?;
-    let commands = File::options().read(true).write(true).open("/dev/null");
-    let commands = commands.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
+    let commands = File::options().read(true).write(true).open("/dev/null")?;
     let (ways, cmd_fd, async_fd) = (*hca.behaviour(), commands.as_raw_fd(), hca.async_fd());
     let mut opened = SoftContext::new(hca, commands);
     let verbs = &mut opened.verbs;

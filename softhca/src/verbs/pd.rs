@@ -34,7 +34,7 @@ fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ib
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the caller says that `context` is open.
     let pd = unsafe { SoftContext::of(context) }.hca().alloc_pd();
-    pointer(pd.map(|pd| hand_out(context, Arc::new(pd), false)))
+    hand_out(context, Arc::new(pd), false)
 }
 
 /// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.

@@ -9,7 +9,7 @@ use crate::engine::{
     Errno, Result,
     adapter::{
         hca::Hca,
-        pd::{InPd, Pd, PdState},
+        pd::{InPd, Pd},
     },
     codes::link_layer,
     spec::{attributes::AhAttr, device::Gid},
@@ -28,18 +28,6 @@ pub struct Ah {
 }
 
 impl Ah {
-    pub(crate) fn new(hca: &Arc<Hca>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
-        check(hca, attr)?;
-        let state: &PdState = &pd.0;
-        let to = hca.fabric.route(hca.device, attr.port_num, attr);
-        let handle = if hca.behaviour().ah_by_index { hca.fabric.next_id() } else { 0 };
-        if handle != 0 {
-            hca.fabric.handles.enter(handle);
-        }
-        let in_pd = Mutex::new(Some(pd.enter()));
-        Ok(Ah { attr: *attr, pd: state.id, to, handle, hca: Arc::clone(hca), in_pd })
-    }
-
     /// As created.
     #[must_use]
     pub fn attr(&self) -> &AhAttr {
@@ -60,7 +48,14 @@ impl Hca {
     /// # Errors
     /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
     pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
-        Ah::new(self, pd, attr)
+        check(self, attr)?;
+        let to = self.fabric.route(self.device, attr.port_num, attr);
+        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
+        if handle != 0 {
+            self.fabric.handles.enter(handle);
+        }
+        let in_pd = Mutex::new(Some(pd.enter()));
+        Ok(Ah { attr: *attr, pd: pd.0.id, to, handle, hca: Arc::clone(self), in_pd })
     }
 }
 

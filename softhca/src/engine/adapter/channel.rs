@@ -12,11 +12,7 @@ use std::{
     },
 };
 
-use crate::engine::{
-    Errno, Result,
-    adapter::hca::Hca,
-    fabric::{Fabric, pipes::Mailbox},
-};
+use crate::engine::{Errno, Result, adapter::hca::Hca, fabric::pipes::Mailbox};
 
 /// A completion channel.
 pub struct Channel(pub(crate) Arc<ChannelState>);
@@ -28,13 +24,6 @@ pub(crate) struct ChannelState {
 }
 
 impl Channel {
-    pub(crate) fn new(fabric: &Fabric) -> Result<Channel> {
-        Ok(Channel(Arc::new(ChannelState {
-            mailbox: Mailbox::new(fabric.folder(), fabric.next_id())?,
-            users: AtomicU32::new(0),
-        })))
-    }
-
     /// Readable when an event waits; may be made `O_NONBLOCK`.
     #[must_use]
     pub fn fd(&self) -> RawFd {
@@ -60,6 +49,7 @@ impl Hca {
     /// # Errors
     /// EMFILE.
     pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
-        Channel::new(&self.fabric)
+        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
+        Ok(Channel(Arc::new(ChannelState { mailbox, users: AtomicU32::new(0) })))
     }
 }

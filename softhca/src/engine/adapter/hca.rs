@@ -24,7 +24,14 @@ impl Fabric {
     /// # Errors
     /// ENODEV, EMFILE.
     pub fn open(self: &Arc<Self>, device: usize) -> Result<Arc<Hca>> {
-        Hca::open(self, device)
+        let spec = self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
+        let events = Mailbox::new(self.folder(), self.next_id())?;
+        events.expect(ABOUT_DEVICE, 0);
+        for port in 1..=spec.ports.len() {
+            events.expect(ABOUT_PORT, port as u32);
+        }
+        self.opened(device, events.id);
+        Ok(Arc::new(Hca { fabric: Arc::clone(self), device, events }))
     }
 }
 
@@ -36,19 +43,6 @@ pub struct Hca {
 }
 
 impl Hca {
-    pub(crate) fn open(fabric: &Arc<Fabric>, device: usize) -> Result<Arc<Hca>> {
-        if device >= fabric.devices().len() {
-            return Err(Errno(libc::ENODEV));
-        }
-        let events = Mailbox::new(fabric.folder(), fabric.next_id())?;
-        events.expect(ABOUT_DEVICE, 0);
-        for port in 1..=fabric.devices()[device].ports.len() {
-            events.expect(ABOUT_PORT, port as u32);
-        }
-        fabric.opened(device, events.id);
-        Ok(Arc::new(Hca { fabric: Arc::clone(fabric), device, events }))
-    }
-
     /// What it can do.
     #[must_use]
     pub fn limits(&self) -> &Limits {
@@ -81,9 +75,7 @@ impl Hca {
     /// # Errors
     /// EINVAL for a port it does not have.
     pub fn port_state(&self, port: u8) -> Result<u32> {
-        if port == 0 || usize::from(port) > self.spec().ports.len() {
-            return Err(Errno(libc::EINVAL));
-        }
+        self.port(u32::from(port))?;
         Ok(self.fabric.header().port_state[self.device][usize::from(port) - 1].seen())
     }
 

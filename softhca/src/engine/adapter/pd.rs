@@ -25,10 +25,6 @@ pub(crate) struct PdState {
 pub(crate) struct InPd(pub(crate) Arc<PdState>);
 
 impl Pd {
-    pub(crate) fn new(hca: &Arc<Hca>) -> Pd {
-        Pd(Arc::new(PdState { hca: Arc::clone(hca), id: hca.fabric.next_id(), users: AtomicU32::new(0) }))
-    }
-
     /// # Errors
     /// EBUSY.
     pub fn destroy(&self) -> Result<()> {
@@ -49,9 +45,8 @@ impl Drop for InPd {
 
 impl Hca {
     /// A protection domain.
-    /// # Errors
-    /// None today.
-    pub fn alloc_pd(self: &Arc<Self>) -> Result<Pd> {
-        Ok(Pd::new(self))
+    #[must_use]
+    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
+        Pd(Arc::new(PdState { hca: Arc::clone(self), id: self.fabric.next_id(), users: AtomicU32::new(0) }))
     }
 }

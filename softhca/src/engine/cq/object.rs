@@ -33,58 +33,20 @@ pub struct Cq {
 }
 
 impl Cq {
-    pub(crate) fn new(hca: &Arc<Hca>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
-        let fabric = &hca.fabric;
-        let size = cqe.next_power_of_two();
-        let offset = fabric.allocate(size_of::<CqShared>() as u64)?;
-        let entries = fabric.allocate(u64::from(size) * PER_ENTRY).inspect_err(|_| fabric.release(offset))?;
-        let shared: &CqShared = fabric.region().at(offset);
-        let id = fabric.next_id();
-        shared.id.set(id);
-        shared.mask.set(size - 1);
-        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
-        shared.stamping.set(shared.flags.get());
-        shared.device.set(hca.device as u32);
-        shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
-        // An event that the adapter does not raise goes nowhere.
-        let tells = hca.behaviour().async_events.raises(event::CQ_ERR);
-        shared.context.set(if tells { hca.events.id } else { 0 });
-        shared.owner.set(fabric.token());
-        shared.cookie.set(cookie);
-        shared.entries.publish(entries);
-        hca.events.expect(ABOUT_CQ, id);
-        if let Some(channel) = channel {
-            channel.0.users.fetch_add(1, Ordering::AcqRel);
-            channel.0.mailbox.expect(ABOUT_CQ, id);
-        }
-        Ok(Cq {
-            hca: Arc::clone(hca),
-            offset,
-            shared,
-            channel: channel.map(|channel| Arc::clone(&channel.0)),
-            users: Arc::default(),
-            gone: Mutex::new(false),
-        })
-    }
-
     /// Asks for one event on the channel at the next completion (or the next solicited one). An adapter that compares
     /// what it has completed with what was polled then gives it for the former ones, too.
-    /// # Errors
-    /// None today.
-    pub fn arm(&self, solicited_only: bool) -> Result<()> {
+    pub fn arm(&self, solicited_only: bool) {
         let fill = &self.shared.filling;
         let held = fill.lock.lock(&self.hca.fabric);
         if !solicited_only && let Some(ready_ns) = self.unread_that_is_told() {
             fill.armed.set(0);
             drop(held);
-            self.shared.notify(&self.hca.fabric, ready_ns);
-            return Ok(());
+            return self.shared.notify(&self.hca.fabric, ready_ns);
         }
         // An outstanding request for any completion is not weakened by one for solicited ones.
         if !(solicited_only && fill.armed.get() == 1) {
             fill.armed.set(if solicited_only { 2 } else { 1 });
         }
-        Ok(())
     }
 
     /// The time from which the oldest unpolled completion may be seen, if there is one, and if the adapter gives an
@@ -172,6 +134,36 @@ impl Hca {
         if cqe == 0 || cqe > self.limits().max_cqe as u32 {
             return Err(Errno(libc::EINVAL));
         }
-        Cq::new(self, cqe, channel, cookie, flags)
+        let fabric = &self.fabric;
+        let size = cqe.next_power_of_two();
+        let offset = fabric.allocate(size_of::<CqShared>() as u64)?;
+        let entries = fabric.allocate(u64::from(size) * PER_ENTRY).inspect_err(|_| fabric.release(offset))?;
+        let shared: &CqShared = fabric.region().at(offset);
+        let id = fabric.next_id();
+        shared.id.set(id);
+        shared.mask.set(size - 1);
+        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
+        shared.stamping.set(shared.flags.get());
+        shared.device.set(self.device as u32);
+        shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
+        // An event that the adapter does not raise goes nowhere.
+        let tells = self.behaviour().async_events.raises(event::CQ_ERR);
+        shared.context.set(if tells { self.events.id } else { 0 });
+        shared.owner.set(fabric.token());
+        shared.cookie.set(cookie);
+        shared.entries.publish(entries);
+        self.events.expect(ABOUT_CQ, id);
+        if let Some(channel) = channel {
+            channel.0.users.fetch_add(1, Ordering::AcqRel);
+            channel.0.mailbox.expect(ABOUT_CQ, id);
+        }
+        Ok(Cq {
+            hca: Arc::clone(self),
+            offset,
+            shared,
+            channel: channel.map(|channel| Arc::clone(&channel.0)),
+            users: Arc::default(),
+            gone: Mutex::new(false),
+        })
     }
 }

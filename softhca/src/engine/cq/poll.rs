@@ -5,7 +5,7 @@
 //! Called by: the C side. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
 
 use crate::engine::{
-    Result, clock,
+    clock,
     cq::{
         delivery::vendor_error,
         object::Cq,
@@ -17,21 +17,18 @@ use crate::engine::{
 };
 
 impl Cq {
-    /// Takes up to `out.len()` completions; the number of those written.
-    /// # Errors
-    /// None today: an overrun queue gives what it held, then nothing.
+    /// Takes up to `out.len()` completions; the number of those written. An overrun queue gives what it held, then
+    /// nothing.
     #[inline]
-    pub fn poll(&self, out: &mut [Wc]) -> Result<usize> {
-        Ok(self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc))
+    pub fn poll(&self, out: &mut [Wc]) -> usize {
+        self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
     }
 
     /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many
     /// they were.
-    /// # Errors
-    /// As for `poll`.
     #[inline]
-    pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> Result<usize> {
-        Ok(self.poll_with::<false>(room, put))
+    pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> usize {
+        self.poll_with::<false>(room, put)
     }
 
     #[inline]

@@ -59,10 +59,6 @@ impl Record {
     }
 }
 
-fn os(error: &std::io::Error) -> Errno {
-    Errno(error.raw_os_error().unwrap_or(libc::EIO))
-}
-
 fn path_of(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("pipe-{id}"))
 }
@@ -83,10 +79,10 @@ impl Mailbox {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: `name` is a C string that lives during the call.
         if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
-            return Err(os(&std::io::Error::last_os_error()));
+            return Err(std::io::Error::last_os_error().into());
         }
         // Opened for both so that it neither waits for a writer nor ends when the last one closes.
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| os(&error))?;
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
         Ok(Mailbox { id, file, path, live: Mutex::default() })
     }
 
@@ -106,7 +102,7 @@ impl Mailbox {
     pub(crate) fn read(&self) -> Result<Record> {
         loop {
             let mut bytes = [0; RECORD_BYTES];
-            let read = (&self.file).read(&mut bytes).map_err(|error| os(&error))?;
+            let read = (&self.file).read(&mut bytes)?;
             if read != RECORD_BYTES {
                 return Err(Errno(libc::EIO));
             }

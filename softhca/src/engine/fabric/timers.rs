@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use crate::engine::{Errno, Result, clock, fabric::pipes::Record, memory::process::Process};
+use crate::engine::{Result, clock, fabric::pipes::Record, memory::process::Process};
 
 /// The timers and the watched processes.
 pub(crate) struct Timers {
@@ -62,7 +62,7 @@ impl Timers {
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
-            return Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)));
+            return Err(std::io::Error::last_os_error().into());
         }
         // SAFETY: the descriptor is new and nobody else's.
         let wake = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use crate::engine::{Errno, Result, clock, cq::completion::Completion, spec::device::DeviceSpec};
+use crate::engine::{Result, clock, cq::completion::Completion, spec::device::DeviceSpec};
 
 /// The file of a fabric's trace, in its folder.
 const NAME: &str = "trace";
@@ -29,10 +29,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn open(folder: &Path) -> Result<Trace> {
-        let open = |name| {
-            let opened = OpenOptions::new().create(true).append(true).open(folder.join(name));
-            opened.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
-        };
+        let open = |name| OpenOptions::new().create(true).append(true).open(folder.join(name));
         Ok(Trace { completions: open(NAME)?, registrations: open(REGISTRATIONS)? })
     }
 

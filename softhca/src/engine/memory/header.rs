@@ -66,7 +66,7 @@ pub(crate) struct Header {
     /// Until when the model's link is taken, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],
     pub(crate) hw_counters: [[[W64; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES],
-    heap: Heap,
+    pub(super) heap: Heap,
     /// Makes emulated atomics atomic among each other, as `IBV_ATOMIC_HCA` says.
     pub(crate) atomics: AtomicsLock,
     pub(crate) groups: [Group; MAX_GROUPS],
@@ -109,22 +109,5 @@ impl Process {
     /// A number for a new object.
     pub(crate) fn next_id(&self) -> u32 {
         self.header().next_id.add(1) + 1
-    }
-
-    /// Zeroed memory for `len` bytes, 64-byte aligned, belonging to this process; its offset.
-    /// # Errors
-    /// ENOMEM.
-    pub(crate) fn allocate(&self, len: u64) -> Result<u64> {
-        self.header().heap.allocate(self, len)
-    }
-
-    /// Gives back what `allocate` gave; nothing for offset 0.
-    pub(crate) fn release(&self, offset: u64) {
-        self.header().heap.release(self, offset);
-    }
-
-    /// Gives back all memory of a process that is dead and whose queue pairs are gone.
-    pub(crate) fn release_memory_of(&self, token: u32) {
-        self.header().heap.release_all_of(self, token);
     }
 }

@@ -53,43 +53,47 @@ impl Heap {
     pub(super) fn begin(&self) {
         self.end.set(HEAP_AT);
     }
+}
 
+impl Process {
     /// Zeroed memory for `len` bytes, 64-byte aligned, belonging to this process; its offset.
-    pub(super) fn allocate(&self, process: &Process, len: u64) -> Result<u64> {
-        let region = process.region();
+    /// # Errors
+    /// ENOMEM.
+    pub(crate) fn allocate(&self, len: u64) -> Result<u64> {
+        let (region, heap) = (self.region(), &self.header().heap);
         let class = (len + HEAD).next_power_of_two().trailing_zeros().max(SMALLEST);
         let index = (class - SMALLEST) as usize;
         if index >= CLASSES {
             return Err(Errno(libc::ENOMEM));
         }
-        let _held = self.lock.lock(process);
-        let mut at = self.free[index].get();
+        let _held = heap.lock.lock(self);
+        let mut at = heap.free[index].get();
         if at == 0 {
-            at = self.end.get();
+            at = heap.end.get();
             if at + (1 << class) > REGION_BYTES {
                 return Err(Errno(libc::ENOMEM));
             }
-            self.end.set(at + (1 << class));
+            heap.end.set(at + (1 << class));
         } else {
-            self.free[index].set(region.at::<Block>(at).next.get());
+            heap.free[index].set(region.at::<Block>(at).next.get());
         }
         let block = region.at::<Block>(at);
         block.class.set(class);
-        block.owner.set(process.token());
+        block.owner.set(self.token());
         block.kind.set(KIND_BYTES);
         Ok(at + HEAD)
     }
 
     /// Gives back what `allocate` gave; nothing for offset 0.
-    pub(super) fn release(&self, process: &Process, offset: u64) {
+    pub(crate) fn release(&self, offset: u64) {
         if offset != 0 {
-            let _held = self.lock.lock(process);
-            self.release_locked(process, offset - HEAD);
+            let _held = self.header().heap.lock.lock(self);
+            self.release_locked(offset - HEAD);
         }
     }
 
-    fn release_locked(&self, process: &Process, at: u64) {
-        let region = process.region();
+    fn release_locked(&self, at: u64) {
+        let region = self.region();
         let block = region.at::<Block>(at);
         if block.kind.get() == KIND_FREE {
             return;
@@ -99,24 +103,24 @@ impl Heap {
         // it is.
         unsafe { region.clear(at + HEAD, (1 << class) - HEAD) };
         block.kind.set(KIND_FREE);
-        let head = &self.free[(class - SMALLEST) as usize];
+        let head = &self.header().heap.free[(class - SMALLEST) as usize];
         block.next.set(head.get());
         head.set(at);
     }
 
-    /// Gives back all blocks of a process that is dead and whose queue pairs are gone.
-    pub(super) fn release_all_of(&self, process: &Process, token: u32) {
-        let region = process.region();
-        let _held = self.lock.lock(process);
+    /// Gives back all memory of a process that is dead and whose queue pairs are gone.
+    pub(crate) fn release_memory_of(&self, token: u32) {
+        let (region, heap) = (self.region(), &self.header().heap);
+        let _held = heap.lock.lock(self);
         let mut at = HEAP_AT;
-        while at < self.end.get() {
+        while at < heap.end.get() {
             let block = region.at::<Block>(at);
             let class = block.class.get();
             if class < SMALLEST {
                 break; // its maker died before he wrote the class: nothing after it can be told apart
             }
             if block.owner.get() == token && block.kind.get() != KIND_FREE {
-                self.release_locked(process, at);
+                self.release_locked(at);
             }
             at += 1 << class;
         }

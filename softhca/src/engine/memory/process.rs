@@ -74,7 +74,7 @@ fn started(pid: u32) -> Result<Option<u64>> {
         Ok(length) => Ok(start_time(&stat[..length])),
         // Gone before the file was opened, and before it was read.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
-        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -54,17 +54,15 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Opens or makes the file in `folder` and maps it.
     pub(crate) fn open(folder: &Path) -> Result<Region> {
-        let os = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(folder.join("region"))
-            .map_err(os)?;
-        match file.metadata().map_err(os)?.len() {
-            0 => file.set_len(REGION_BYTES).map_err(os)?,
+            .open(folder.join("region"))?;
+        match file.metadata()?.len() {
+            0 => file.set_len(REGION_BYTES)?,
             REGION_BYTES => {}
             // A touch behind its end would kill the process.
             _ => return Err(Errno(libc::EPROTO)),
@@ -81,7 +79,7 @@ impl Region {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err(os(std::io::Error::last_os_error()));
+            return Err(std::io::Error::last_os_error().into());
         }
         Ok(Region { base: base.cast(), file, gate: Mutex::new(()) })
     }
@@ -91,9 +89,9 @@ impl Region {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the descriptor is open; flock touches no memory.
         while unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
-            if error != libc::EINTR {
-                return Err(Errno(error));
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(error.into());
             }
         }
         let result = f();
@@ -139,29 +137,22 @@ impl Region {
     pub(crate) unsafe fn clear(&self, offset: u64, len: u64) {
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= REGION_BYTES);
         assert!(is_inside, "{len:#x} bytes at {offset:#x} are not in the region");
+        let zero = |(from, to): (u64, u64)| {
+            if from < to {
+                // SAFETY: a part of the range, which is inside the mapping, and which the caller owns (M2).
+                unsafe { std::ptr::write_bytes(self.bytes(from), 0, (to - from) as usize) };
+            }
+        };
         let first = offset.next_multiple_of(4096);
         let last = (offset + len) & !4095;
         if len >= 64 << 10 && last > first {
             // SAFETY: the range lies inside the mapping and holds an object that its owner is giving back.
             let done = unsafe { libc::madvise(self.bytes(first).cast(), (last - first) as usize, libc::MADV_REMOVE) };
             if done == 0 {
-                // SAFETY: a part of the range, which the caller owns (M2).
-                unsafe { self.zero(offset, first - offset) };
-                // SAFETY: a part of the range, which the caller owns (M2).
-                return unsafe { self.zero(last, offset + len - last) };
+                return [(offset, first), (last, offset + len)].into_iter().for_each(zero);
             }
         }
-        // SAFETY: inside the mapping; the caller owns the bytes (M2).
-        unsafe { self.zero(offset, len) };
-    }
-
-    /// # Safety
-    /// The caller owns the bytes (M2), and has seen that they are inside.
-    unsafe fn zero(&self, offset: u64, len: u64) {
-        if len > 0 {
-            // SAFETY: inside the mapping, and owned (M2), as the caller says.
-            unsafe { std::ptr::write_bytes(self.bytes(offset), 0, len as usize) };
-        }
+        zero((offset, offset + len));
     }
 }
 

@@ -26,23 +26,6 @@ pub struct Mr {
 }
 
 impl Mr {
-    pub(crate) fn new(pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
-        let fabric = &pd.0.hca.fabric;
-        if fabric.has_faults {
-            on_register(fabric, pd.0.hca.device)?;
-        }
-        may_register(pd, addr, len, flags)?;
-        let pages = fabric.locked.lock(addr, len)?;
-        let in_pd = pd.enter();
-        let key =
-            take_entry(fabric, |entry| entry.describe(fabric, pd.0.id, &Range { addr, len, iova }, flags | LOCAL))
-                .inspect_err(|_| fabric.locked.unlock(pages))?;
-        if let Some(trace) = &fabric.trace {
-            trace.registered(pd.0.hca.spec(), flags, len);
-        }
-        Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
-    }
-
     /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
     /// # Errors
     /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
@@ -65,15 +48,9 @@ impl Mr {
         Ok(())
     }
 
-    /// Local key.
+    /// Its key, local and remote.
     #[must_use]
-    pub fn lkey(&self) -> u32 {
-        self.key
-    }
-
-    /// Remote key.
-    #[must_use]
-    pub fn rkey(&self) -> u32 {
+    pub fn key(&self) -> u32 {
         self.key
     }
 
@@ -107,12 +84,25 @@ impl Mr {
 }
 
 impl Pd {
-    /// Registers memory; `access` is `codes::access`.
+    /// Registers memory; `flags` is `codes::access`.
     /// # Errors
     /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
     /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
-    pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, access: u32) -> Result<Mr> {
-        Mr::new(self, addr, len, iova, access)
+    pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
+        let fabric = &self.0.hca.fabric;
+        if fabric.has_faults {
+            on_register(fabric, self.0.hca.device)?;
+        }
+        may_register(self, addr, len, flags)?;
+        let pages = fabric.locked.lock(addr, len)?;
+        let in_pd = self.enter();
+        let key =
+            take_entry(fabric, |entry| entry.describe(fabric, self.0.id, &Range { addr, len, iova }, flags | LOCAL))
+                .inspect_err(|_| fabric.locked.unlock(pages))?;
+        if let Some(trace) = &fabric.trace {
+            trace.registered(self.0.hca.spec(), flags, len);
+        }
+        Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
     }
 }
 

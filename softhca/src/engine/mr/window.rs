@@ -26,7 +26,6 @@ const PATIENCE: u32 = 1 << 16;
 pub struct Mw {
     /// The key as it was allocated: later keys name the same entry.
     key: u32,
-    kind: u32,
     in_pd: Mutex<Option<InPd>>,
 }
 
@@ -48,29 +47,10 @@ pub(crate) struct Binding {
 }
 
 impl Mw {
-    /// A window that is not bound; `kind` is 1 or 2.
-    pub(crate) fn new(pd: &Pd, kind: u32) -> Result<Mw> {
-        if kind != 1 && kind != 2 {
-            return Err(Errno(libc::EINVAL));
-        }
-        let fabric = &pd.0.hca.fabric;
-        let key = take_entry(fabric, |entry| {
-            entry.describe(fabric, pd.0.id, &Range::default(), 0);
-            entry.kind.set(kind);
-        })?;
-        Ok(Mw { key, kind, in_pd: Mutex::new(Some(pd.enter())) })
-    }
-
     /// Remote key as allocated; each binding gives another.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.key
-    }
-
-    /// 1 or 2.
-    #[must_use]
-    pub fn kind(&self) -> u32 {
-        self.kind
     }
 
     /// Ends it, bound or not.
@@ -92,7 +72,15 @@ impl Pd {
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn alloc_mw(&self, kind: u32) -> Result<Mw> {
-        Mw::new(self, kind)
+        if kind != 1 && kind != 2 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let fabric = &self.0.hca.fabric;
+        let key = take_entry(fabric, |entry| {
+            entry.describe(fabric, self.0.id, &Range::default(), 0);
+            entry.kind.set(kind);
+        })?;
+        Ok(Mw { key, in_pd: Mutex::new(Some(self.enter())) })
     }
 }
 

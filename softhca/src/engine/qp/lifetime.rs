@@ -35,36 +35,38 @@ impl Hca {
     /// # Errors
     /// ENOMEM.
     pub fn create_xrc_recv(self: &Arc<Self>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
-        Qp::new_xrc_recv(self, domain, cookie)
+        let (qp, number) = table::take(&self.fabric, self.device)?;
+        for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
+            word.set(0);
+        }
+        qp.pd.set(0);
+        qp.signal_all.set(0);
+        qp.xrcd.set(domain.id);
+        let uses = Uses { _in_pd: None, counters: vec![Arc::clone(&domain.users)] };
+        Ok(Qp::begin(self, qp, number, XRC_RECV, QpCap::default(), cookie, uses))
     }
 
     /// A queue pair, in RESET.
     /// # Errors
     /// EINVAL, ENOMEM; no number (0) where the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
-        Qp::new(self, init)
-    }
-}
-
-impl Qp {
-    fn new(hca: &Arc<Hca>, init: &QpInit) -> Result<Qp> {
         if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         if init.kind == XRC_SEND && init.srq.is_some() {
             return Err(Errno(libc::EINVAL));
         }
-        let fabric = &*hca.fabric;
+        let fabric = &*self.fabric;
         let has_receives = init.srq.is_none() && init.kind != XRC_SEND;
-        let cap = capabilities::granted(hca, init)?;
-        let (qp, number) = table::take(fabric, hca.device)?;
+        let cap = capabilities::granted(self, init)?;
+        let (qp, number) = table::take(fabric, self.device)?;
         qp.pd.set(init.pd.0.id);
         qp.signal_all.set(u32::from(init.sq_sig_all));
         qp.send_cq.set(init.send_cq.offset);
         qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
         qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
-        let give_back = |_: &Errno| table::give_back(fabric, number, hca.device);
-        qp.sq.begin(fabric, &cap, hca.limits().max_msg_sz).inspect_err(give_back)?;
+        let give_back = |_: &Errno| table::give_back(fabric, number, self.device);
+        qp.sq.begin(fabric, &cap, self.limits().max_msg_sz).inspect_err(give_back)?;
         if has_receives {
             qp.rq
                 .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
@@ -76,21 +78,11 @@ impl Qp {
         }
         let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
         counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
-        Ok(Qp::begin(hca, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))
+        Ok(Qp::begin(self, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))
     }
+}
 
-    fn new_xrc_recv(hca: &Arc<Hca>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
-        let (qp, number) = table::take(&hca.fabric, hca.device)?;
-        for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
-            word.set(0);
-        }
-        qp.pd.set(0);
-        qp.signal_all.set(0);
-        qp.xrcd.set(domain.id);
-        let uses = Uses { _in_pd: None, counters: vec![Arc::clone(&domain.users)] };
-        Ok(Qp::begin(hca, qp, number, XRC_RECV, QpCap::default(), cookie, uses))
-    }
-
+impl Qp {
     /// What all kinds have in common; from here on it is found.
     fn begin(hca: &Arc<Hca>, qp: &'static QpShared, number: u32, kind: u32, cap: QpCap, cookie: u64, uses: Uses) -> Qp {
         let fabric = &*hca.fabric;

@@ -142,38 +142,6 @@ pub struct Xrcd {
 }
 
 impl Xrcd {
-    pub(crate) fn open(hca: &Arc<Hca>, how: XrcdOpen) -> Result<Xrcd> {
-        let fabric = &hca.fabric;
-        let mut id = fabric.next_id();
-        let mut place = None;
-        if let Some(file) = how.file {
-            let header = fabric.header();
-            let _tables = header.tables.lock(fabric);
-            let is_it = |domain: &&OpenDomain| {
-                domain.owner.get() != 0
-                    && domain.device.get() == hca.device as u32
-                    && (domain.file[0].get(), domain.file[1].get()) == file
-            };
-            match header.domains.iter().find(is_it) {
-                Some(_) if how.exclusive => return Err(Errno(libc::EINVAL)),
-                Some(domain) => id = domain.id.get(),
-                None if how.create => {}
-                None => return Err(Errno(libc::EAGAIN)),
-            }
-            let free = header.domains.iter().position(|domain| domain.owner.get() == 0).ok_or(Errno(libc::ENOMEM))?;
-            let domain = &header.domains[free];
-            domain.device.set(hca.device as u32);
-            domain.id.set(id);
-            domain.file[0].set(file.0);
-            domain.file[1].set(file.1);
-            domain.owner.publish(fabric.token());
-            place = Some(free);
-        } else if !how.create {
-            return Err(Errno(libc::EINVAL));
-        }
-        Ok(Xrcd { hca: Arc::clone(hca), id, place, users: Arc::default(), closed: Mutex::new(false) })
-    }
-
     /// # Errors
     /// EBUSY while a queue or queue pair of this process is in it.
     pub fn close(&self) -> Result<()> {
@@ -197,6 +165,34 @@ impl Hca {
     /// # Errors
     /// EAGAIN (nobody has it open, and it is not to be made), EINVAL (it is open, and must not be), ENOMEM.
     pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
-        Xrcd::open(self, how)
+        let fabric = &self.fabric;
+        let mut id = fabric.next_id();
+        let mut place = None;
+        if let Some(file) = how.file {
+            let header = fabric.header();
+            let _tables = header.tables.lock(fabric);
+            let is_it = |domain: &&OpenDomain| {
+                domain.owner.get() != 0
+                    && domain.device.get() == self.device as u32
+                    && (domain.file[0].get(), domain.file[1].get()) == file
+            };
+            match header.domains.iter().find(is_it) {
+                Some(_) if how.exclusive => return Err(Errno(libc::EINVAL)),
+                Some(domain) => id = domain.id.get(),
+                None if how.create => {}
+                None => return Err(Errno(libc::EAGAIN)),
+            }
+            let free = header.domains.iter().position(|domain| domain.owner.get() == 0).ok_or(Errno(libc::ENOMEM))?;
+            let domain = &header.domains[free];
+            domain.device.set(self.device as u32);
+            domain.id.set(id);
+            domain.file[0].set(file.0);
+            domain.file[1].set(file.1);
+            domain.owner.publish(fabric.token());
+            place = Some(free);
+        } else if !how.create {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(Xrcd { hca: Arc::clone(self), id, place, users: Arc::default(), closed: Mutex::new(false) })
     }
 }

@@ -33,8 +33,7 @@ impl Fabric {
         if spec.faults.len() > MAX_RULES {
             return Err(Errno(libc::E2BIG));
         }
-        counters::make(&spec.folder, &spec.devices)
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        counters::make(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {
             header::begin(&region, clock::now(), |header| {

@@ -55,7 +55,7 @@ pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
         .spawn(move || serve(&fabric, &doorbell, ready));
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    started.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    started?;
     is_ready.recv().map_err(|_| Errno(libc::EAGAIN))
 }
 

@@ -78,22 +78,19 @@ impl CompletionQueue {
     }
 }
 
-/// Moves to the next completion: 0, ENOENT if there is none, or another error number.
+/// Moves to the next completion: 0, or ENOENT if there is none.
 unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the program gives a queue that is not destroyed, whose cursor is this thread's until end_poll.
     let (queue, at) = unsafe { (SoftCq::of(cq), SoftCq::of(cq).cursor.get()) };
-    match queue.engine.poll(std::slice::from_mut(at)) {
-        Ok(0) => libc::ENOENT,
-        Ok(_) => {
-            // SAFETY: these two fields are written by the cursor's holder alone, and read by it.
-            unsafe {
-                (*cq).status = at.status as _;
-                (*cq).wr_id = at.wr_id;
-            }
-            0
-        }
-        Err(errno) => errno.0,
+    if queue.engine.poll(std::slice::from_mut(at)) == 0 {
+        return libc::ENOENT;
     }
+    // SAFETY: these two fields are written by the cursor's holder alone, and read by it.
+    unsafe {
+        (*cq).status = at.status as _;
+        (*cq).wr_id = at.wr_id;
+    }
+    0
 }
 
 /// `ibv_start_poll(3)`: on success the caller holds the cursor until `end_poll`.

@@ -12,7 +12,7 @@ use crate::engine::codes::wc_status;
 use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
 use crate::sys::{IBV_WC_RECV, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use crate::verbs::context::SoftContext;
-use crate::verbs::error::{number, pointer, set_errno};
+use crate::verbs::error::{number, pointer};
 use crate::verbs::handle::Handle;
 use crate::verbs::registry;
 use crate::verbs::turn::Turn;
@@ -147,7 +147,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     unsafe { SoftCq::end(cq.cast(), end) }
 }
 
-/// `ibv_poll_cq(3)`: the number of completions written; -1 after an overrun.
+/// `ibv_poll_cq(3)`: the number of completions written.
 ///
 /// # Safety
 /// `cq` is not destroyed; `wc` is writable for `entries` completions.
@@ -167,16 +167,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
             wc.add(index).write(told);
         }
     });
-    match taken {
-        Ok(count) => count as c_int,
-        Err(errno) => overrun(errno),
-    }
-}
-
-#[cold]
-fn overrun(errno: Errno) -> c_int {
-    set_errno(errno.0);
-    -1
+    taken as c_int
 }
 
 /// `ibv_req_notify_cq(3)`.
@@ -185,5 +176,6 @@ fn overrun(errno: Errno) -> c_int {
 /// `cq` is not destroyed.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: the caller says that `cq` is not destroyed.
-    number(unsafe { SoftCq::of(cq.cast()) }.engine.arm(solicited_only != 0))
+    unsafe { SoftCq::of(cq.cast()) }.engine.arm(solicited_only != 0);
+    0
 }

@@ -48,7 +48,7 @@ fn file(fd: c_int) -> Result<Option<(u64, u64)>> {
     }
     // SAFETY: the descriptor is the program's: it is looked at, not closed; if it is none, asking about it fails.
     let file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
-    let found = file.metadata().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EBADF)))?;
+    let found = file.metadata()?;
     Ok(Some((found.dev(), found.ino())))
 }
 
