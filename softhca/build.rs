@@ -47,7 +47,7 @@ fn main() {
         .ignore_functions()
         .prepend_enum_name(false)
         .default_enum_style(bindgen::EnumVariation::Consts)
-        .derive_default(false)
+        .derive_default(true)
         .generate_comments(false)
         .layout_tests(true)
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))

@@ -10,10 +10,10 @@ use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine_support::Folder;
+use engine_support::{Folder, global};
 use softhca::config::{Config, ConfigError};
 use softhca::engine::{
-    AhAttr, Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc,
+    Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc,
     codes::{access, attr_mask as m, qp_state, qp_type, send_flags},
 };
 
@@ -245,7 +245,7 @@ fn run(folder: &Path, config: Config) -> Result<()> {
     let region = pd.reg_mr(address, memory.len() as u64, address, access::LOCAL_WRITE)?;
     let (a, b) = (hca.create_qp(&init)?, hca.create_qp(&init)?);
     for (qp, peer) in [(&a, &b), (&b, &a)] {
-        let ah_attr = AhAttr { is_global: true, dgid: gid, dlid: lid, port_num: 1, ..AhAttr::default() };
+        let ah_attr = global(gid, lid);
         let attr = QpAttr { port_num: 1, path_mtu: 1, dest_qp_num: peer.number(), ah_attr, ..QpAttr::default() };
         let attr = QpAttr { timeout: 1, retry_cnt: 1, rnr_retry: 1, ..attr };
         let to = |qp_state| QpAttr { qp_state, ..attr };

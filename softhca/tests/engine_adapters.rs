@@ -5,7 +5,7 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, none, spec, wait};
+use engine_support::{Folder, Settings, Side, global, lid, none, spec, wait};
 use softhca::engine::{
     AhAttr, Errno, Fabric, FabricSpec, Gid, Hca,
     codes::{gid_kind, link_layer, wc_status},
@@ -41,9 +41,7 @@ fn adapters(folder: &Folder, layers: &[u8]) -> Vec<Arc<Hca>> {
 
 /// The address of adapter `n`, as one of this kind is addressed.
 fn address(n: usize, layer: u8) -> AhAttr {
-    let is_global = layer == link_layer::ETHERNET;
-    let dlid = if is_global { 0 } else { n as u16 + 1 };
-    AhAttr { is_global, dgid: gid(n as u8 + 1), dlid, port_num: 1, ..AhAttr::default() }
+    if layer == link_layer::ETHERNET { global(gid(n as u8 + 1), 0) } else { lid(n as u16 + 1) }
 }
 
 fn quick() -> Settings {
@@ -76,7 +74,7 @@ fn two_ethernet_adapters_reach_each_other_by_gid_and_need_one() {
         assert_eq!(send(&all, [ethernet; 2], i, j), wc_status::SUCCESS, "{i} to {j}");
     }
     let pd = all[0].alloc_pd();
-    let by_lid = AhAttr { is_global: false, ..address(1, ethernet) };
+    let by_lid = AhAttr { is_global: 0, ..address(1, ethernet) };
     assert_eq!(all[0].create_ah(&pd, &by_lid).err(), Some(Errno(libc::EINVAL)));
 }
 

@@ -5,7 +5,7 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{QKEY, Settings, Side, adapter, lid, none, pair, wait};
+use engine_support::{QKEY, Settings, Side, adapter, global, lid, none, pair, wait};
 use softhca::engine::{
     AhAttr, Errno, Hca, SendWr, Wc,
     codes::{qp_type, send_flags, wc_flags},
@@ -32,7 +32,7 @@ fn group(last: u8) -> [u8; 16] {
 
 /// Sends 8 bytes to a group, and waits until that is over.
 fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
-    let address = AhAttr { is_global: true, dgid: gid, dlid: 0xc001, port_num: 1, ..AhAttr::default() };
+    let address = global(gid, 0xc001);
     let ah = from.hca.create_ah(&from.pd, &address).unwrap();
     let sge = [from.sge(0, 8)];
     let wr = SendWr {
@@ -55,8 +55,8 @@ fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
     a.fill(0, 4096, 5);
     let mut dgid = [0_u8; 16];
     dgid.copy_from_slice(&hca.spec().ports[0].gids[0].raw);
-    for (global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
-        let attr = AhAttr { dlid: 1, port_num: 1, is_global: global, dgid, ..AhAttr::default() };
+    for (is_global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
+        let attr = AhAttr { is_global: u8::from(is_global), ..global(dgid, 1) };
         let ah = hca.create_ah(&a.pd, &attr).unwrap();
         let sge = [a.sge(0, len)];
         let wr = SendWr {
@@ -76,9 +76,9 @@ fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
         a.qp.post_send(&wr).unwrap();
         let got = wait(&b.recv_cq);
         assert_eq!((got.byte_len, got.slid, got.src_qp), (len as u32 + 40, 1, a.qp.number()));
-        assert_eq!(got.flags & wc_flags::GRH != 0, global);
+        assert_eq!(got.flags & wc_flags::GRH != 0, is_global);
         assert!((0..len).all(|i| b.byte(40 + i) == 5_u8.wrapping_add(i as u8)), "{len} bytes");
-        if global {
+        if is_global {
             assert_eq!((b.byte(0) >> 4, b.byte(24)), (6, 0xfe));
         }
         assert_eq!(wait(&a.send_cq).status, 0);

@@ -5,10 +5,10 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Folder, Settings, Side, lid, none, spec, wait};
+use engine_support::{Folder, Settings, Side, global, lid, none, spec, wait};
 use softhca::behaviour::Events;
 use softhca::engine::{
-    AhAttr, Change, Fabric, FabricSpec, Gid, Hca,
+    Change, Fabric, FabricSpec, Gid, Hca,
     codes::{event, qp_type, wc_status},
     faults::{FaultAction, FaultRule},
 };
@@ -36,7 +36,8 @@ fn connect(hca: &Arc<Hca>, settings: &Settings) -> Option<(Side, Side)> {
     for (side, peer) in [(&a, &b), (&b, &a)] {
         side.init(settings);
         let dgid = hca.spec().ports[0].gids[0].raw;
-        let address = AhAttr { is_global: true, dgid, sgid_index: 1, dlid: 1, port_num: 1, ..AhAttr::default() };
+        let mut address = global(dgid, 1);
+        address.grh.sgid_index = 1;
         hca.create_ah(&side.pd, &address).ok()?.destroy().unwrap();
         side.ready_towards(peer.qp.number(), settings, address);
     }
@@ -88,7 +89,8 @@ fn a_gid_that_vanishes_stops_the_connections_of_adapters_that_look_it_up_for_eac
         let (hca, a, status) = after(event::GID_CHANGE, Change::Gid(1, Gid::default()), kills);
         assert_eq!(status, if kills { wc_status::RETRY_EXC_ERR } else { 0 });
         assert!(hca.port(1).unwrap().gids[1].is_empty());
-        let gone = AhAttr { is_global: true, sgid_index: 1, dlid: 1, port_num: 1, ..AhAttr::default() };
+        let mut gone = global([0; 16], 1);
+        gone.grh.sgid_index = 1;
         assert!(hca.create_ah(&a.pd, &gone).is_err(), "nothing can be sent from an empty row");
     }
 }
@@ -172,7 +174,7 @@ fn a_group_does_not_reach_over_to_another_network() {
         side.qp.attach_mcast(&gid, 0xc001).unwrap();
         side.recv(1, 0, 64);
     }
-    let address = AhAttr { is_global: true, dgid: gid, dlid: 0xc001, port_num: 1, ..AhAttr::default() };
+    let address = global(gid, 0xc001);
     let ah = all[0].create_ah(&sides[0].pd, &address).unwrap();
     sides[0].datagram(&ah, 0xff_ffff);
     let got: Vec<bool> = sides.iter().map(|side| !none(&side.recv_cq)).collect();

@@ -15,7 +15,7 @@ fn described(context: &Context) -> (ibv_device_attr, u64, u64) {
     let query = context.verbs().query_device_ex.unwrap();
     // SAFETY: an extended attribute is integers and characters; the context is open.
     let extended = unsafe {
-        let mut extended: ibv_device_attr_ex = std::mem::zeroed();
+        let mut extended = ibv_device_attr_ex::default();
         assert_eq!(query(context.raw, std::ptr::null(), &raw mut extended, size_of::<ibv_device_attr_ex>()), 0);
         extended
     };
@@ -73,7 +73,7 @@ fn refuses_what_completions_say() {
         let is_known = flag & (IBV_WC_STANDARD_FLAGS | TIMES) != 0;
         // SAFETY: the attributes are integers and pointers; the context is open.
         let queue = unsafe {
-            let mut attr: ibv_cq_init_attr_ex = std::mem::zeroed();
+            let mut attr = ibv_cq_init_attr_ex::default();
             (attr.cqe, attr.wc_flags) = (4, u64::from(flag));
             context.verbs().create_cq_ex.unwrap()(context.raw, &raw mut attr)
         };
@@ -88,8 +88,7 @@ fn refuses_what_completions_say() {
 const TIMES: u32 = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 fn sizes(cq: *mut ibv_cq, max_send_wr: u32) -> ibv_qp_init_attr {
-    // SAFETY: integers and pointers.
-    let mut init: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
+    let mut init = ibv_qp_init_attr::default();
     (init.send_cq, init.recv_cq, init.qp_type, init.sq_sig_all) = (cq, cq, IBV_QPT_RC, 1);
     (init.cap.max_send_wr, init.cap.max_recv_wr) = (max_send_wr, 4);
     (init.cap.max_send_sge, init.cap.max_recv_sge) = (1, 1);
@@ -132,7 +131,7 @@ fn asks_for_atomics() {
     let (pd, cq) = (context.domain(), context.completion_queue(4));
     // SAFETY: the attributes are integers and pointers; the context is open.
     let qp = unsafe {
-        let mut init: ibv_qp_init_attr_ex = std::mem::zeroed();
+        let mut init = ibv_qp_init_attr_ex::default();
         (init.pd, init.send_cq, init.recv_cq, init.qp_type) = (pd, cq, cq, IBV_QPT_RC);
         init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         init.send_ops_flags = u64::from(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
@@ -158,7 +157,7 @@ fn connect(library: Library, qp: *mut ibv_qp) {
     unsafe {
         let modify: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int =
             library.function(c"ibv_modify_qp");
-        let mut attr: ibv_qp_attr = std::mem::zeroed();
+        let mut attr = ibv_qp_attr::default();
         (attr.qp_state, attr.port_num, attr.path_mtu) = (IBV_QPS_INIT, 1, IBV_MTU_1024);
         (attr.dest_qp_num, attr.ah_attr.dlid, attr.ah_attr.port_num) = ((*qp).qp_num, 1, 1);
         (attr.timeout, attr.retry_cnt, attr.rnr_retry) = (14, 7, 7);
@@ -190,16 +189,16 @@ fn completes_a_send() {
     unsafe {
         let ops = &(*context.raw).ops;
         let mut sge = ibv_sge { addr: memory.as_ptr() as u64, length: 8, lkey: (*region).lkey };
-        let mut receive: ibv_recv_wr = std::mem::zeroed();
+        let mut receive = ibv_recv_wr::default();
         (receive.wr_id, receive.sg_list, receive.num_sge) = (1, &raw mut sge, 1);
         let mut refused = std::ptr::null_mut();
         assert_eq!(ops.post_recv.unwrap()(qp, &raw mut receive, &raw mut refused), 0);
-        let mut send: ibv_send_wr = std::mem::zeroed();
+        let mut send = ibv_send_wr::default();
         (send.wr_id, send.sg_list, send.num_sge, send.opcode) = (2, &raw mut sge, 1, IBV_WR_SEND);
         let mut bad = std::ptr::null_mut();
         assert_eq!(ops.post_send.unwrap()(qp, &raw mut send, &raw mut bad), 0);
         for _ in 0..2 {
-            let mut wc: ibv_wc = std::mem::zeroed();
+            let mut wc = ibv_wc::default();
             (wc.byte_len, wc.vendor_err) = (0xdead, 0xbeef);
             while ops.poll_cq.unwrap()(cq, 1, &raw mut wc) == 0 {}
             let is_untouched = (wc.byte_len, wc.vendor_err) == (0xdead, 0xbeef);
@@ -275,7 +274,7 @@ fn used(context: &Context) -> Vec<(u32, u32)> {
     type Table = unsafe extern "C" fn(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     // SAFETY: the types are those of verbs.h; rows are integers.
     unsafe {
-        let mut rows: [ibv_gid_entry; 8] = std::mem::zeroed();
+        let mut rows: [ibv_gid_entry; 8] = Default::default();
         let table: Table = context.library.function(c"_ibv_query_gid_table");
         let count = table(context.raw, rows.as_mut_ptr(), 8, 0, size_of::<ibv_gid_entry>());
         rows[..count as usize].iter().map(|row| (row.gid_index, row.gid_type)).collect()
@@ -297,11 +296,11 @@ fn reads_its_gids() {
         let row: Row = library.function(c"_ibv_query_gid_ex");
         let event: unsafe extern "C" fn(*mut ibv_context, *mut ibv_async_event) -> c_int =
             library.function(c"ibv_get_async_event");
-        let mut port: ibv_port_attr = std::mem::zeroed();
+        let mut port = ibv_port_attr::default();
         let query = context.verbs().query_port.unwrap();
         assert_eq!(query(context.raw, 1, &raw mut port, size_of::<ibv_port_attr>()), 0);
         assert_eq!(port.gid_tbl_len, 400);
-        let mut happened: ibv_async_event = std::mem::zeroed();
+        let mut happened = ibv_async_event::default();
         assert_eq!(event(context.raw, &raw mut happened), 0);
         assert_eq!(happened.event_type, IBV_EVENT_GID_CHANGE);
         // Row 2 was emptied; row 300 is as it was.
@@ -314,7 +313,7 @@ fn reads_its_gids() {
             let mut found_kind = 7;
             assert_eq!(kind(context.raw, 1, index as u32, &raw mut found_kind), 0);
             assert_eq!(found_kind, u32::from(is_used), "an empty row is said to be IB or RoCE v1");
-            let mut found_row: ibv_gid_entry = std::mem::zeroed();
+            let mut found_row = ibv_gid_entry::default();
             let got = row(context.raw, 1, index as u32, &raw mut found_row, 0, size_of::<ibv_gid_entry>());
             assert_eq!(got, if is_used { 0 } else { libc::ENODATA }, "row {index}");
             let file = folder().join(format!("sysfs/class/infiniband/softhca0/ports/1/gids/{index}"));

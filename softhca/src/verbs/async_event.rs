@@ -34,9 +34,7 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, o
 
 /// The event as programs get it; `None` if the object it is about is gone.
 fn translate(found: AsyncEvent) -> Option<ibv_async_event> {
-    // SAFETY: an ibv_async_event is a union of pointers and an integer, and an integer.
-    let mut event: ibv_async_event = unsafe { std::mem::zeroed() };
-    event.event_type = found.kind as _;
+    let mut event = ibv_async_event { event_type: found.kind as _, ..ibv_async_event::default() };
     match found.object {
         ObjectRef::Cq(number) | ObjectRef::Qp(number) | ObjectRef::Srq(number) => {
             event.element.cq = registry::deliver::<c_void>(number)?.cast();

@@ -22,8 +22,7 @@ pub(crate) struct SoftContext {
 impl SoftContext {
     /// An opened device that has no verbs yet.
     pub(super) fn new(hca: Arc<Hca>, commands: File) -> Box<SoftContext> {
-        // SAFETY: verbs_context is integers, pointers, nullable function pointers and a mutex that is zero when unlocked.
-        let verbs: verbs_context = unsafe { std::mem::zeroed() };
+        let verbs = verbs_context::default();
         Box::new(SoftContext { verbs, hca, _commands: commands })
     }
 

@@ -294,6 +294,13 @@ pub fn lid(dlid: u16) -> AhAttr {
     AhAttr { dlid, port_num: 1, ..AhAttr::default() }
 }
 
+/// The address of a GID, and of a LID for who goes by that.
+pub fn global(raw: [u8; 16], dlid: u16) -> AhAttr {
+    let mut address = AhAttr { is_global: 1, ..lid(dlid) };
+    address.grh.dgid.raw = raw;
+    address
+}
+
 /// Polls until a completion comes.
 pub fn wait(cq: &Cq) -> Wc {
     // However busy the machine is.

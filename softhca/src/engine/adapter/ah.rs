@@ -12,7 +12,10 @@ use crate::engine::{
         pd::{InPd, Pd},
     },
     codes::link_layer,
-    spec::{attributes::AhAttr, device::Gid},
+    spec::{
+        attributes::{AhAttr, set_of},
+        device::Gid,
+    },
 };
 
 /// An address handle.
@@ -49,13 +52,14 @@ impl Hca {
     /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
     pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
         check(self, attr)?;
-        let to = self.fabric.route(self.device, attr.port_num, attr);
+        let attr = set_of(attr);
+        let to = self.fabric.route(self.device, attr.port_num, &attr);
         let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
         if handle != 0 {
             self.fabric.handles.enter(handle);
         }
         let in_pd = Mutex::new(Some(pd.enter()));
-        Ok(Ah { attr: *attr, pd: pd.0.id, to, handle, hca: Arc::clone(self), in_pd })
+        Ok(Ah { attr, pd: pd.0.id, to, handle, hca: Arc::clone(self), in_pd })
     }
 }
 
@@ -66,10 +70,11 @@ pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
         return Err(Errno(libc::EINVAL));
     }
     let gids = &hca.fabric.port(hca.device, u32::from(attr.port_num)).gids;
-    if attr.is_global && gids.get(usize::from(attr.sgid_index)).is_none_or(Gid::is_empty) {
+    let is_global = attr.is_global != 0;
+    if is_global && gids.get(usize::from(attr.grh.sgid_index)).is_none_or(Gid::is_empty) {
         return Err(Errno(libc::EINVAL));
     }
-    if spec.link_layer == link_layer::ETHERNET && !attr.is_global {
+    if spec.link_layer == link_layer::ETHERNET && !is_global {
         return Err(Errno(libc::EINVAL));
     }
     Ok(())

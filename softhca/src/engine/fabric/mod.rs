@@ -41,7 +41,7 @@ use crate::engine::{
     faults::rule::{FaultAction, FaultRule, Timeline},
     memory::process::Process,
     spec::{
-        attributes::AhAttr,
+        attributes::{AhAttr, dgid},
         device::{DeviceSpec, PortSpec},
     },
 };
@@ -209,7 +209,7 @@ impl Fabric {
             if !is_ethernet && ah.dlid != 0 {
                 return spec.lid == ah.dlid && prefix(spec) == subnet;
             }
-            (is_ethernet || ah.is_global) && spec.gids.iter().any(|gid| !gid.is_empty() && gid.raw == ah.dgid)
+            (is_ethernet || ah.is_global != 0) && spec.gids.iter().any(|gid| !gid.is_empty() && gid.raw == dgid(ah))
         })
     }
 }

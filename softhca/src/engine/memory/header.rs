@@ -19,7 +19,7 @@ use crate::engine::{
 };
 
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0004;
+const MAGIC: u64 = 0x736f_6674_6863_0005;
 
 /// A multicast group: its address and the indices of its queue pairs plus one.
 #[repr(C)]

@@ -21,7 +21,7 @@ use crate::{
         qp::{object::Qp, shared::place, transitions},
         send::{completion, retry},
         service::deferred::run_deferred,
-        spec::attributes::{AhAttr, QpAttr},
+        spec::attributes::{AhAttr, QpAttr, set_of},
     },
     limits::Atomics,
 };
@@ -155,14 +155,14 @@ impl Qp {
         if has(attr_mask::AV) {
             let path = AhAttr {
                 port_num: if attr.ah_attr.port_num == 0 { qp.port.get() as u8 } else { attr.ah_attr.port_num },
-                ..attr.ah_attr
+                ..set_of(&attr.ah_attr)
             };
             let to = self.hca.fabric.route(self.hca.device, path.port_num, &path);
             qp.to_device.set(to.map_or(0, |to| to.0));
             qp.to_port.set(to.map_or(0, |to| to.1));
             qp.routed_port.set(qp.to_port.get());
             qp.dlid.set(if self.hca.spec().link_layer == INFINIBAND { u32::from(path.dlid) } else { 0 });
-            qp.sgid.set(if path.is_global { u32::from(path.sgid_index) + 1 } else { 0 });
+            qp.sgid.set(if path.is_global != 0 { u32::from(path.grh.sgid_index) + 1 } else { 0 });
             kept.ah_attr = path;
         }
         if has(attr_mask::PATH_MTU) {

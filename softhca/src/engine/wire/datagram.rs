@@ -20,6 +20,7 @@ use crate::{
             multicast,
             shared::{QpShared, fail_later, place},
         },
+        spec::attributes::dgid,
         wire::{
             message::{Message, Outcome},
             receive,
@@ -62,8 +63,8 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if !fabric.is_active(device, port) {
         return done;
     }
-    if to.qpn == MULTICAST_QPN && to.address.is_global && to.address.dgid[0] == 0xff {
-        for index in multicast::members(fabric, &to.address.dgid) {
+    if to.qpn == MULTICAST_QPN && to.address.is_global != 0 && dgid(&to.address)[0] == 0xff {
+        for index in multicast::members(fabric, &dgid(&to.address)) {
             let peer = place(fabric, index);
             if fabric.is_one_network((device, port), (peer.device.get(), peer.port.get())) {
                 deliver(fabric, qp, peer, m, ready_ns);
@@ -105,7 +106,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     let Some(wqe) = receive::take(fabric, peer, queue) else { return peer.count(fabric, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = fabric.port(device, port as u32);
-    let header = to.address.is_global.then(|| grh(fabric, qp, m));
+    let header = (to.address.is_global != 0).then(|| grh(fabric, qp, m));
     let arrival = receive::arrival(qp, peer, m, wqe, ready_ns);
     let arrival = Completion {
         flags: arrival.flags | if header.is_some() { wc_flags::GRH } else { 0 },
@@ -131,7 +132,7 @@ fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
 
 /// The global route header: as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 bytes of nothing and an IPv4 header.
 fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
-    let address = &m.to.address;
+    let (address, to) = (&m.to.address.grh, dgid(&m.to.address));
     let device = &fabric.devices()[qp.device.get() as usize];
     let gids = &fabric.port(qp.device.get() as usize, qp.port.get()).gids;
     let source = gids.get(usize::from(address.sgid_index)).copied().unwrap_or_default();
@@ -149,7 +150,7 @@ fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
         header[8] = if address.hop_limit == 0 { 64 } else { address.hop_limit };
         header[9] = 17;
         header[12..16].copy_from_slice(&source.raw[12..]);
-        header[16..20].copy_from_slice(&address.dgid[12..]);
+        header[16..20].copy_from_slice(&to[12..]);
         let sum: u32 = header.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
         let folded = (sum & 0xffff) + (sum >> 16);
         header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
@@ -160,7 +161,7 @@ fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
         bytes[6] = 0x1b;
         bytes[7] = address.hop_limit;
         bytes[8..24].copy_from_slice(&source.raw);
-        bytes[24..].copy_from_slice(&address.dgid);
+        bytes[24..].copy_from_slice(&to);
     }
     std::array::from_fn(|i| u64::from_ne_bytes(std::array::from_fn(|j| bytes[i * 8 + j])))
 }

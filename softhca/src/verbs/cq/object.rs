@@ -64,13 +64,13 @@ pub(super) unsafe fn create(context: *mut ibv_context, plan: &Plan) -> Result<*m
     debug_assert_eq!(plan.timestamps & !(CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL), 0);
     let number = registry::reserve();
     let engine = opened.hca().create_cq(plan.cqe, channel, number, plan.timestamps)?;
-    // SAFETY: ibv_cq_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
-    // rest.
-    let mut public: ibv_cq_ex = unsafe { std::mem::zeroed() };
-    public.context = context;
-    public.channel = plan.channel;
-    public.cq_context = plan.user;
-    public.cqe = engine.cqe() as c_int;
+    let public = ibv_cq_ex {
+        context,
+        channel: plan.channel,
+        cq_context: plan.user,
+        cqe: engine.cqe() as c_int,
+        ..ibv_cq_ex::default()
+    };
     let behind = CompletionQueue {
         engine,
         cursor: Turn::default(),

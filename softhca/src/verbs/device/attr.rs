@@ -26,8 +26,7 @@ const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
 
 fn attributes(hca: &Hca) -> ibv_device_attr {
     let (spec, limits) = (hca.spec(), hca.limits());
-    // SAFETY: ibv_device_attr is integers and a character array.
-    let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
+    let mut attr = ibv_device_attr::default();
     for (to, from) in attr.fw_ver.iter_mut().zip(spec.fw_ver.bytes().take(63)) {
         *to = from as c_char;
     }
@@ -100,9 +99,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     // SAFETY: the caller says that `context` is open.
     let hca = unsafe { SoftContext::of(context) }.hca();
     let clock = &hca.spec().clock;
-    // SAFETY: ibv_device_attr_ex is integers and a character array.
-    let mut attr: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
-    attr.orig_attr = attributes(hca);
+    let mut attr = ibv_device_attr_ex { orig_attr: attributes(hca), ..ibv_device_attr_ex::default() };
     let ways = hca.behaviour();
     let bits = if ways.timestamps { clock.mask_bits } else { u32::from(ways.refused_timestamp_bits) };
     attr.completion_timestamp_mask = if bits >= 64 { u64::MAX } else { (1 << bits) - 1 };

@@ -105,10 +105,8 @@ fn describe() -> anyhow::Result<Library> {
 
 impl SoftDevice {
     fn new(index: usize, spec: &DeviceSpec, folder: &Path) -> SoftDevice {
-        // SAFETY: ibv_device is integers, character arrays and nullable function pointers: all zeros is a value of it.
-        let mut public: ibv_device = unsafe { std::mem::zeroed() };
-        public.node_type = IBV_NODE_CA as _;
-        public.transport_type = IBV_TRANSPORT_IB as _;
+        let mut public =
+            ibv_device { node_type: IBV_NODE_CA as _, transport_type: IBV_TRANSPORT_IB as _, ..ibv_device::default() };
         let sysfs = sysfs::root(folder);
         put(&mut public.name, &spec.name);
         put(&mut public.dev_name, &format!("{DEV_NAME_PREFIX}{index}"));

@@ -34,12 +34,13 @@ unsafe fn attributes(context: *mut ibv_context, port: u8) -> Result<ibv_port_att
     let (opened, described) = unsafe { (SoftContext::of(context), port_spec(context, u32::from(port))?) };
     let infiniband = opened.spec().link_layer == link_layer::INFINIBAND;
     let state = opened.hca().port_state(port)?;
-    // SAFETY: ibv_port_attr is integers.
-    let mut attr: ibv_port_attr = unsafe { std::mem::zeroed() };
-    attr.state = state as _;
-    attr.max_mtu = IBV_MTU_4096;
-    attr.active_mtu = u32::from(described.mtu) as _;
-    attr.gid_tbl_len = rows(opened.spec(), described) as c_int;
+    let mut attr = ibv_port_attr {
+        state: state as _,
+        max_mtu: IBV_MTU_4096,
+        active_mtu: u32::from(described.mtu) as _,
+        gid_tbl_len: rows(opened.spec(), described) as c_int,
+        ..ibv_port_attr::default()
+    };
     attr.port_cap_flags =
         if infiniband { IBV_PORT_SYS_IMAGE_GUID_SUP } else { IBV_PORT_IP_BASED_GIDS } | IBV_PORT_CM_SUP;
     attr.max_msg_sz = opened.hca().limits().max_msg_sz;

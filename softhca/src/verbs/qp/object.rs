@@ -7,15 +7,14 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::ah;
 use super::qp_ex::Building;
 use super::srq::SoftSrq;
 use super::xrcd::SoftXrcd;
 use crate::engine::codes::qp_type;
-use crate::engine::{Errno, Qp, QpAttr, QpCap, QpInit, Result};
+use crate::engine::{Errno, Qp, QpInit, Result};
 use crate::sys::{
-    IBV_MIG_MIGRATED, IBV_QP_AV, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_xrcd,
+    IBV_MIG_MIGRATED, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_xrcd,
 };
 use crate::verbs::context::SoftContext;
 use crate::verbs::cq::object::SoftCq;
@@ -78,11 +77,11 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
         send_cq,
         recv_cq,
         srq,
-        cap: cap_in(&init.cap),
+        cap: init.cap,
         sq_sig_all: init.sq_sig_all != 0,
         cookie: event_number,
     })?;
-    init.cap = cap_out(engine.cap());
+    init.cap = engine.cap();
     Ok(hand_out(context, pd, init, engine, event_number))
 }
 
@@ -97,7 +96,7 @@ pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init
     let hca = unsafe { SoftContext::of(context) }.hca();
     let event_number = registry::reserve();
     let engine = hca.create_xrc_recv(domain, event_number)?;
-    init.cap = cap_out(engine.cap());
+    init.cap = engine.cap();
     (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     Ok(hand_out(context, ptr::null_mut(), init, engine, event_number))
 }
@@ -109,9 +108,7 @@ fn hand_out(
     engine: Qp,
     event_number: u64,
 ) -> *mut ibv_qp_ex {
-    // SAFETY: ibv_qp_ex is integers, pointers, nullable function pointers, a mutex and a condition that are zero at
-    // rest.
-    let mut public: ibv_qp_ex = unsafe { std::mem::zeroed() };
+    let mut public = ibv_qp_ex::default();
     public.qp_base.context = context;
     public.qp_base.qp_context = init.qp_context;
     public.qp_base.pd = pd;
@@ -126,26 +123,6 @@ fn hand_out(
     let qp = SoftQp::hand_out(public, QueuePair { engine, building: Turn::default(), number, kind, sq_sig_all });
     registry::enter(number, qp);
     qp
-}
-
-fn cap_in(cap: &ibv_qp_cap) -> QpCap {
-    QpCap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
-}
-
-fn cap_out(cap: QpCap) -> ibv_qp_cap {
-    ibv_qp_cap {
-        max_send_wr: cap.max_send_wr,
-        max_recv_wr: cap.max_recv_wr,
-        max_send_sge: cap.max_send_sge,
-        max_recv_sge: cap.max_recv_sge,
-        max_inline_data: cap.max_inline_data,
-    }
 }
 
 /// Writes the state that a program reads in C's structure.
@@ -165,32 +142,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
     // SAFETY: the caller says that `qp` is not destroyed, and `attr` readable.
     let (queue, attr) = unsafe { (SoftQp::of(qp.cast()), &*attr) };
     let mask = mask as u32;
-    let result = queue.engine.modify(
-        &QpAttr {
-            qp_state: attr.qp_state,
-            cur_qp_state: attr.cur_qp_state,
-            path_mtu: attr.path_mtu,
-            qkey: attr.qkey,
-            rq_psn: attr.rq_psn,
-            sq_psn: attr.sq_psn,
-            dest_qp_num: attr.dest_qp_num,
-            qp_access_flags: attr.qp_access_flags,
-            cap: cap_in(&attr.cap),
-            // An address that is not set is not looked at: its bytes may be anything.
-            ah_attr: if mask & IBV_QP_AV != 0 { ah::attr_in(&attr.ah_attr) } else { ah::attr_none() },
-            pkey_index: attr.pkey_index,
-            en_sqd_async_notify: attr.en_sqd_async_notify,
-            sq_draining: attr.sq_draining,
-            max_rd_atomic: attr.max_rd_atomic,
-            max_dest_rd_atomic: attr.max_dest_rd_atomic,
-            min_rnr_timer: attr.min_rnr_timer,
-            port_num: attr.port_num,
-            timeout: attr.timeout,
-            retry_cnt: attr.retry_cnt,
-            rnr_retry: attr.rnr_retry,
-        },
-        mask,
-    );
+    let result = queue.engine.modify(attr, mask);
     if result.is_ok() && mask & IBV_QP_STATE != 0 {
         // SAFETY: the caller says that `qp` is not destroyed.
         unsafe { show_state(qp, attr.qp_state) };
@@ -210,33 +162,10 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     // SAFETY: the caller says that `qp` is not destroyed.
     let queue = unsafe { SoftQp::of(qp.cast()) };
-    let now = queue.engine.query();
-    // SAFETY: ibv_qp_attr is integers.
-    let mut out: ibv_qp_attr = unsafe { std::mem::zeroed() };
-    out.qp_state = now.qp_state as _;
-    out.cur_qp_state = now.cur_qp_state as _;
-    out.path_mtu = now.path_mtu as _;
-    out.path_mig_state = IBV_MIG_MIGRATED;
-    out.qkey = now.qkey;
-    out.rq_psn = now.rq_psn;
-    out.sq_psn = now.sq_psn;
-    out.dest_qp_num = now.dest_qp_num;
-    out.qp_access_flags = now.qp_access_flags;
-    out.cap = cap_out(queue.engine.cap());
-    out.ah_attr = ah::attr_out(&now.ah_attr);
-    out.pkey_index = now.pkey_index;
-    out.en_sqd_async_notify = now.en_sqd_async_notify;
-    out.sq_draining = now.sq_draining;
-    out.max_rd_atomic = now.max_rd_atomic;
-    out.max_dest_rd_atomic = now.max_dest_rd_atomic;
-    out.min_rnr_timer = now.min_rnr_timer;
-    out.port_num = now.port_num;
-    out.timeout = now.timeout;
-    out.retry_cnt = now.retry_cnt;
-    out.rnr_retry = now.rnr_retry;
+    let out = ibv_qp_attr { path_mig_state: IBV_MIG_MIGRATED, ..queue.engine.query() };
     // SAFETY: the caller says that `qp` is not destroyed, and both results are writable; the fields read do not change.
     unsafe {
-        show_state(qp, now.qp_state);
+        show_state(qp, out.qp_state);
         init.write(ibv_qp_init_attr {
             qp_context: (*qp).qp_context,
             send_cq: (*qp).send_cq,

@@ -62,13 +62,14 @@ unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
 
 fn hand_out(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr, engine: Srq, number: u64) -> *mut ibv_srq {
     (attr.max_wr, attr.max_sge, _) = engine.query();
-    // SAFETY: ibv_srq is integers, pointers, a mutex and a condition that are zero at rest.
-    let mut public: ibv_srq = unsafe { std::mem::zeroed() };
-    // SAFETY: both callers made the queue in this domain.
-    public.context = unsafe { (*pd).context };
-    public.srq_context = user;
-    public.pd = pd;
-    public.handle = engine.number();
+    let public = ibv_srq {
+        // SAFETY: both callers made the queue in this domain.
+        context: unsafe { (*pd).context },
+        srq_context: user,
+        pd,
+        handle: engine.number(),
+        ..ibv_srq::default()
+    };
     let srq = SoftSrq::hand_out(public, SharedQueue { engine, number });
     registry::enter(number, srq);
     srq
