@@ -131,10 +131,10 @@ fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
     let sge = [b.sge(0, 8)];
     let srq = b.srq.as_ref().unwrap();
     let mut free = 0;
-    while srq.post_recv(&[RecvWr { wr_id: 9, sge: &sge }]).is_ok() {
+    while srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]).is_ok() {
         free += 1;
     }
-    assert_eq!(srq.post_recv(&[RecvWr { wr_id: 9, sge: &sge }]), Err((0, Errno(libc::ENOMEM))));
+    assert_eq!(srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]), Err(Errno(libc::ENOMEM)));
     free
 }
 

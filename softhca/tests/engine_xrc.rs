@@ -41,7 +41,7 @@ impl Answering {
 
     fn recv(&self, srq: &Srq, wr_id: u64, len: u32) -> Result<(), Errno> {
         let sge = [Sge { addr: self.memory.as_ptr() as u64, len, lkey: self.mr.key() }];
-        srq.post_recv(&[RecvWr { wr_id, sge: &sge }]).map_err(|(_, errno)| errno)
+        srq.post_recv([RecvWr { wr_id, sge: &sge }])
     }
 
     fn byte(&self, at: usize) -> u8 {

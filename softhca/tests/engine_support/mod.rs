@@ -209,7 +209,7 @@ impl Side {
         let sge = [self.sge(at, len)];
         let wr = RecvWr { wr_id, sge: &sge };
         match &self.srq {
-            Some(srq) => srq.post_recv(&[wr]).unwrap(),
+            Some(srq) => srq.post_recv([wr]).unwrap(),
             None => self.qp.post_recv(&wr).unwrap(),
         }
     }

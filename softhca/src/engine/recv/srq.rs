@@ -79,20 +79,15 @@ impl Srq {
         Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users, outgrown })
     }
 
+    /// Posts requests until one is refused.
     /// # Errors
-    /// The index of the first request not posted, and ENOMEM (full) or EINVAL (too many pieces).
-    pub fn post_recv(&self, wrs: &[RecvWr]) -> std::result::Result<(), (usize, Errno)> {
+    /// ENOMEM (full) or EINVAL (too many pieces), of the last request taken from `wrs`.
+    pub fn post_recv<'a>(&self, wrs: impl IntoIterator<Item = RecvWr<'a>>) -> Result<()> {
         let fabric = &*self.hca.fabric;
-        let mut result = Ok(());
-        {
+        let result = {
             let _held = self.shared.posting.lock.lock(fabric);
-            for (index, wr) in wrs.iter().enumerate() {
-                if let Err(errno) = self.shared.post(fabric, wr) {
-                    result = Err((index, errno));
-                    break;
-                }
-            }
-        }
+            wrs.into_iter().try_for_each(|wr| self.shared.post(fabric, &wr))
+        };
         if self.shared.wanted.get() != 0 && self.shared.wanted.swap(0) != 0 {
             for sender in table::waiting_for(fabric, self.offset) {
                 fabric.defer(Deferred::Retry(sender));

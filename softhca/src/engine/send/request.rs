@@ -7,7 +7,7 @@
 use crate::engine::{adapter::ah::Ah, codes::wr_opcode, spec::work_request::Sge};
 
 /// A send work request.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct SendWr<'a> {
     /// Comes back in the completion.
     pub wr_id: u64,
@@ -42,20 +42,6 @@ impl SendWr<'_> {
     /// A send of nothing, to be filled in.
     #[must_use]
     pub fn empty() -> Self {
-        SendWr {
-            wr_id: 0,
-            opcode: wr_opcode::SEND,
-            flags: 0,
-            imm: 0,
-            sge: &[],
-            remote_addr: 0,
-            rkey: 0,
-            compare_add: 0,
-            swap: 0,
-            ah: None,
-            remote_qpn: 0,
-            remote_qkey: 0,
-            remote_srqn: 0,
-        }
+        SendWr { opcode: wr_opcode::SEND, ..SendWr::default() }
     }
 }

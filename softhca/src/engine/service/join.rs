@@ -7,32 +7,22 @@
 use std::sync::Arc;
 
 use crate::engine::{
-    Errno, Result, clock,
+    Result, clock,
     fabric::{Fabric, FabricSpec, counters},
     memory::{
         header,
-        layout::{MAX_DEVICES, MAX_PORTS, MAX_RULES},
         process::{self, Process},
         region::Region,
     },
     service::{burial, thread},
-    spec::device::DeviceSpec,
 };
 
 impl Fabric {
     /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep
     /// it.
     /// # Errors
-    /// The folder cannot be used; EINVAL if the adapters are not 1 to 4; E2BIG for more than 64 rules; ENOSPC if all
-    /// process slots are taken; EPROTO if the folder was made by another version of this adapter.
+    /// The folder cannot be used; ENOSPC if all process slots are taken; EPROTO if the folder was made by another version of this adapter.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
-        let sound = |device: &DeviceSpec| (1..=MAX_PORTS).contains(&device.ports.len());
-        if !(1..=MAX_DEVICES).contains(&spec.devices.len()) || !spec.devices.iter().all(sound) {
-            return Err(Errno(libc::EINVAL));
-        }
-        if spec.faults.len() > MAX_RULES {
-            return Err(Errno(libc::E2BIG));
-        }
         counters::make(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {

@@ -5,6 +5,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use super::write_sized;
 use crate::engine::codes::device_cap;
 use crate::engine::{Errno, Hca, MAX_GROUPS, MAX_MEMBERS, MAX_MRS};
 use crate::limits::Atomics;
@@ -106,12 +107,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     attr.hca_core_clock = if ways.timestamps { clock.frequency_hz / 1000 } else { 0 };
     attr.device_cap_flags_ex = u64::from(attr.orig_attr.device_cap_flags);
     attr.phys_port_cnt_ex = u32::from(attr.orig_attr.phys_port_cnt);
-    // SAFETY: at most `size` bytes of `out`; a newer program's further fields are zero.
-    unsafe {
-        out.cast::<u8>().write_bytes(0, size);
-        let known = size.min(size_of::<ibv_device_attr_ex>());
-        (&raw const attr).cast::<u8>().copy_to_nonoverlapping(out.cast::<u8>(), known);
-    }
+    // SAFETY: the caller says that `out` is writable for `size` bytes.
+    unsafe { write_sized(out.cast(), size, &attr) };
     0
 }
 

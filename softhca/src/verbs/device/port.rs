@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use super::write_sized;
 use crate::engine::codes::{gid_kind, link_layer, port_state};
 use crate::engine::fabric::sysfs::rows;
 use crate::engine::{Errno, Gid, PortSpec, Result};
@@ -71,12 +72,8 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     // SAFETY: the caller says that `context` is open.
     number(unsafe { attributes(context, port) }.map(|attr| {
-        // SAFETY: at most `size` bytes of `out`; a newer program's further fields are zero.
-        unsafe {
-            out.cast::<u8>().write_bytes(0, size);
-            let known = size.min(size_of::<ibv_port_attr>());
-            (&raw const attr).cast::<u8>().copy_to_nonoverlapping(out.cast::<u8>(), known);
-        }
+        // SAFETY: the caller says that `out` is writable for `size` bytes.
+        unsafe { write_sized(out.cast(), size, &attr) };
     }))
 }
 
@@ -126,15 +123,6 @@ fn entry(gid: &Gid, port: u32, index: usize) -> ibv_gid_entry {
     }
 }
 
-/// Writes one row into a place of `size` bytes, which may be larger than today's structure.
-unsafe fn write_entry(out: *mut u8, size: usize, row: &ibv_gid_entry) {
-    // SAFETY: `size` bytes are writable, by the caller's word.
-    unsafe {
-        out.write_bytes(0, size);
-        std::ptr::from_ref(row).cast::<u8>().copy_to_nonoverlapping(out, size.min(size_of::<ibv_gid_entry>()));
-    }
-}
-
 /// What `ibv_query_gid_ex(3)` calls.
 ///
 /// # Safety
@@ -155,7 +143,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     let used = found.and_then(|gid| if gid.is_empty() { Err(Errno(libc::ENODATA)) } else { Ok(gid) });
     number(used.map(|gid| {
         // SAFETY: the caller says that `out` is writable for `size` bytes.
-        unsafe { write_entry(out.cast(), size, &entry(&gid, port, index as usize)) };
+        unsafe { write_sized(out.cast(), size, &entry(&gid, port, index as usize)) };
     }))
 }
 
@@ -188,7 +176,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
             return -(libc::EINVAL as isize);
         }
         // SAFETY: below `room`, by the caller's word.
-        unsafe { write_entry(out.cast::<u8>().add(count * size), size, &row) };
+        unsafe { write_sized(out.cast::<u8>().add(count * size), size, &row) };
         count += 1;
     }
     count as isize

@@ -148,9 +148,6 @@ pub(crate) unsafe extern "C" fn post_recv(
     0
 }
 
-/// Requests given to the engine at once.
-const BATCH: usize = 16;
-
 /// `ibv_post_srq_recv(3)`: as [`post_send`].
 ///
 /// # Safety
@@ -160,31 +157,20 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     mut wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
+    let mut last = wr;
+    let requests = std::iter::from_fn(|| {
+        last = wr;
+        // SAFETY: null, or a member of the program's list, which the program does not change during the call.
+        let member = unsafe { wr.as_ref() }?;
+        wr = member.next;
+        // SAFETY: the pieces of a member of the program's list.
+        Some(RecvWr { wr_id: member.wr_id, sge: unsafe { pieces(member.sg_list, member.num_sge) } })
+    });
     // SAFETY: the caller says that `srq` is not destroyed.
-    let queue = unsafe { &SoftSrq::of(srq).engine };
-    while !wr.is_null() {
-        let first = wr;
-        let mut batch = [RecvWr { wr_id: 0, sge: &[] }; BATCH];
-        let mut count = 0;
-        while count < BATCH && !wr.is_null() {
-            // SAFETY: a member of the program's list, and the pieces that belong to it.
-            batch[count] = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
-            count += 1;
-            // SAFETY: a member of the program's list, which the program does not change during the call.
-            wr = unsafe { (*wr).next };
-        }
-        if let Err((place, errno)) = queue.post_recv(&batch[..count]) {
-            let mut refused_wr = first;
-            for _ in 0..place {
-                // SAFETY: the engine refused one of the `count` members walked above.
-                refused_wr = unsafe { (*refused_wr).next };
-            }
-            // SAFETY: writable by the caller's word.
-            unsafe { bad.write(refused_wr) };
-            return refused(errno);
-        }
-    }
-    0
+    let Err(errno) = unsafe { SoftSrq::of(srq) }.engine.post_recv(requests) else { return 0 };
+    // SAFETY: writable by the caller's word.
+    unsafe { bad.write(last) };
+    refused(errno)
 }
 
 #[cold]
