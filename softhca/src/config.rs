@@ -59,19 +59,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads `path`.
-    ///
-    /// # Errors
-    /// It cannot be read, is no TOML, has unknown keys or values, or describes what cannot be.
-    pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Config::read_as(path, None)
-    }
-
     /// Reads `path`; devices that name no profile have this one.
     ///
     /// # Errors
-    /// As [`Config::read`].
-    pub fn read_as(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
+    /// It cannot be read, is no TOML, has unknown keys or values, or describes what cannot be.
+    pub fn read(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         Config::parse_as(&text, profile).map_err(|(span, message)| ConfigError::Wrong {
@@ -135,13 +127,6 @@ impl Config {
             .collect::<Result<_, _>>()?;
         let fabric = document.fabric.map(toml::Spanned::into_inner);
         Ok(Config { fabric, trace: document.trace, devices, faults })
-    }
-}
-
-impl Default for Config {
-    /// One InfiniBand adapter with one port, no faults.
-    fn default() -> Self {
-        Config::of_profile(None)
     }
 }
 

@@ -28,7 +28,7 @@ pub fn config() -> anyhow::Result<Config> {
     let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
     let profile = profile.map_err(|error| anyhow::anyhow!("SOFTHCA_PROFILE: {error}"))?;
     Ok(match std::env::var_os("SOFTHCA_CONFIG").filter(|path| !path.is_empty()) {
-        Some(path) => Config::read_as(Path::new(&path), profile)?,
+        Some(path) => Config::read(Path::new(&path), profile)?,
         None => Config::of_profile(profile),
     })
 }

@@ -5,8 +5,8 @@
 //! through shared memory. What it emulates and what it does not is written in docs/softhca.md.
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
-//! translation), `engine` (the adapter itself, which knows no C). `config` reads the description of the adapters,
-//! `environment` and `fabric_folder` say where a fabric is.
+//! translation), `engine` (the adapter itself: of C it knows the header's numbers and attributes, and no call). `config`
+//! reads the description of the adapters, `environment` and `fabric_folder` say where a fabric is.
 
 mod abi;
 pub mod behaviour;

@@ -234,7 +234,7 @@ impl Program {
 fn fabric_with_program() -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
     let folder = fabric("[[device]]\n");
     let program = Program::start(&folder);
-    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let config = softhca::config::Config::read(&folder.0.join("adapters.toml"), None).unwrap();
     let fabric = Fabric::join(config.clone().fabric_in(folder.0.clone())).unwrap();
     (folder, program, config, fabric)
 }
@@ -266,7 +266,7 @@ fn how_often_a_fault_applied_is_told() {
     let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
                  [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
     let folder = fabric(rules);
-    let config = softhca::config::Config::read(&folder.0.join("adapters.toml")).unwrap();
+    let config = softhca::config::Config::read(&folder.0.join("adapters.toml"), None).unwrap();
     let adapter = Fabric::join(config.fabric_in(folder.0.clone())).unwrap().open(0).unwrap();
     let (a, b) = pair(&adapter, 4096, &Settings::default());
     for i in 0..4 {

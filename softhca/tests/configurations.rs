@@ -278,7 +278,7 @@ fn whatever_stands_in_a_configuration_is_refused_or_runs() {
     for seed in 0..FILES {
         let text = file(&mut Chance(seed));
         std::fs::write(&path, &text).unwrap();
-        match Config::read(&path) {
+        match Config::read(&path, None) {
             Ok(config) => {
                 accepted += 1;
                 // Not those that say next to nothing.

@@ -15,7 +15,7 @@ fn error_of(text: &str) -> String {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join(format!("{:x}.toml", text.len()));
     std::fs::write(&path, text).unwrap();
-    let message = Config::read(&path).unwrap_err().to_string();
+    let message = Config::read(&path, None).unwrap_err().to_string();
     std::fs::remove_file(&path).unwrap();
     message.rsplit('/').next().unwrap().split_once(".toml:").unwrap().1.to_owned()
 }
@@ -70,13 +70,13 @@ fn an_error_names_its_line() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = Config::read(Path::new("/no/such/softhca.toml")).unwrap_err().to_string();
+    let error = Config::read(Path::new("/no/such/softhca.toml"), None).unwrap_err().to_string();
     assert!(error.contains("/no/such/softhca.toml"), "{error}");
 }
 
 #[test]
 fn a_trace_is_written_only_when_asked_for() {
-    assert!(!Config::parse("").unwrap().trace && !Config::default().trace);
+    assert!(!Config::parse("").unwrap().trace && !Config::of_profile(None).trace);
     assert!(Config::parse("trace = true\n[[device]]\n").unwrap().trace);
 }
 

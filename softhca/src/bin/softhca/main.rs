@@ -89,7 +89,7 @@ fn pages(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn check(path: &Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
-    let config = softhca::config::Config::read_as(path, profile)?;
+    let config = softhca::config::Config::read(path, profile)?;
     for device in &config.devices {
         println!("{}: guid {:016x}, {} port(s)", device.name, device.node_guid, device.ports.len());
         for (index, port) in device.ports.iter().enumerate() {

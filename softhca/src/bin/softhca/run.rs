@@ -55,7 +55,7 @@ pub(crate) fn run(
     program: &[OsString],
 ) -> Result<ExitCode> {
     let config_path = config.map(std::path::absolute).transpose()?;
-    let config = config_path.as_deref().map(|path| Config::read_as(path, profile)).transpose()?;
+    let config = config_path.as_deref().map(|path| Config::read(path, profile)).transpose()?;
     let library = library()?;
     let folder = folder(fabric.or_else(|| config.as_ref().and_then(|config| config.fabric.as_deref())))?;
     let libraries = folder.path.join("lib");

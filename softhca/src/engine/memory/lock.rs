@@ -75,7 +75,7 @@ mod tests {
     const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
     fn join(folder: &Path) -> Arc<Fabric> {
-        let Config { devices, faults, .. } = Config::default();
+        let Config { devices, faults, .. } = Config::of_profile(None);
         Fabric::join(FabricSpec { folder: folder.to_owned(), devices, faults, trace: false }).unwrap()
     }
 
