@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hellos as datagrams of the fabric: needs neither an IP address nor a connection manager.
 //!
-//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `connecting.rs`. Setup grade;
+//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `carriers.rs`. Setup grade;
 //! a poll that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake
 //! repeats. Tests: of the path at the end of the file; else the device tests in `hw-tests`.
 

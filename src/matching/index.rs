@@ -8,8 +8,8 @@
 //! place `slot` of their links is this index's. The table doubles when there are more keys than buckets, and is kept;
 //! nothing else allocates.
 //!
-//! Used by queues that have become long (`posted.rs`, `unexpected.rs`), and by `sequence.rs`. Path: hot, where a queue
-//! is long. Threads: one at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
+//! Used by queues that have become long (`posted.rs`, `unexpected.rs`). Path: hot, where a queue is long. Threads: one
+//! at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
 
 use super::slab::{Links, NONE, Slab};
 

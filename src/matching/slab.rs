@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the entries of a queue lie, and the list through them in the order in which they came.
 //!
-//! Used by `posted.rs`, `unexpected.rs` and `sequence.rs`. An entry is named by its place, 32 bits; a caller gets a
+//! Used by `posted.rs` and `unexpected.rs`. An entry is named by its place, 32 bits; a caller gets a
 //! [`Handle`], which is refused once its entry has gone. A slab grows when it holds more entries than ever before, and
 //! never otherwise allocates.
 //!

@@ -3,7 +3,7 @@
 //!
 //! A slot is with the adapter (posted), with the plugin (filled), or released and waiting for a batch to be full. Owned
 //! by the port; used by `port/poll.rs`. Hot: a released slot is one push; every batch is one post. Sizes in bytes.
-//! Tests: `rx/tests.rs`.
+//! Tests: `port/tests/`.
 
 use super::adapter::ReceiveQueue;
 use super::watch;
