@@ -218,8 +218,8 @@ static void late_wait(int tag) {
         say();
         hear();
         compute(LATE);
-        moment = now();
         wait_for(request);
+        moment = now();
     }
     plant(tag, "late_wait", 0, moment);
     check_end_case();
