@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::clock::HostClock;
 use super::drain;
+use super::ended_threads;
 use super::event_type::Safety;
 use super::free::finish_freed_in;
 use super::interest_mask::{self, CLOCKS, NEARLY_FULL, PORTS};
@@ -79,7 +80,7 @@ fn deliver_due_now(safety: Safety) {
         }
         {
             let mut delivery = Delivery::new(thread);
-            delivery.deliver_staged();
+            delivery.deliver_all_staged();
             if interest_mask::is_pending(PORTS) {
                 deliver_ports(&mut delivery, safety);
             }
@@ -112,7 +113,7 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
         }
         let count = {
             let mut delivery = Delivery::new(thread);
-            delivery.deliver_staged();
+            delivery.deliver_all_staged();
             deliver_ports(&mut delivery, safety);
             drain::empty(&mut delivery, budget, safety)
         };
@@ -179,7 +180,7 @@ pub fn catch_up_all(safety: Safety) {
     // After the limit once more: another thread may have been at it since before, and have looked too early.
     let mut rounds = 0;
     while rounds < 2 && !thread::is_delivering() {
-        let is_held = ports().any(PortSource::holds_events);
+        let is_held = ended_threads::is_any() || ports().any(PortSource::holds_events);
         if is_held {
             rounds += u32::from(clock.now() >= limit);
             deliver(0, safety);

@@ -53,7 +53,7 @@ fn deliver_now(safety: Safety) -> bool {
         }
         let emptied = {
             let mut delivery = Delivery::new(thread);
-            delivery.deliver_staged();
+            delivery.deliver_all_staged();
             deliver::deliver_ports(&mut delivery, safety);
             empty_all(&mut delivery, safety)
         };

@@ -198,6 +198,11 @@ pub(super) fn has_pending_frees() -> bool {
     mask() & FREES != 0
 }
 
+/// Whether events wait in any thread, or in one that has ended.
+pub(super) fn has_staging_thread() -> bool {
+    MASK.load(Ordering::SeqCst) >= STAGING_THREAD
+}
+
 /// A thread now has waiting events.
 pub(super) fn add_staging_thread() {
     MASK.fetch_add(STAGING_THREAD, Ordering::SeqCst);

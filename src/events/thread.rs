@@ -4,8 +4,8 @@
 //! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised
 //! and not yet delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a
 //! lock (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered,
-//! callbacks do not nest and none runs under a lock of ibex. What still waits in a thread that ends goes into the
-//! registrations' buffers.
+//! callbacks do not nest and none runs under a lock of ibex. What still waits in a thread that ends is delivered by another
+//! (`ended_threads.rs`).
 //!
 //! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and if it goes to buffers one
 //! more, and one for each). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::clock::HostTimestamp;
 use super::direct;
+use super::ended_threads::EndedThread;
 use super::event_type::{Safety, TypeId};
 use super::instance::EventInstance;
 use super::interest_mask;
@@ -65,6 +66,9 @@ pub(super) fn is_first_thread_in_callback() -> bool {
     alone.is_some()
 }
 
+/// An event that waits in a thread.
+pub(super) type Staged = (EventInstance, Safety, Recipients);
+
 thread_local! {
     static THREAD: Thread = Thread::new();
 }
@@ -78,7 +82,7 @@ pub(super) struct Thread {
     last: Cell<u64>,
     /// Whether it delivers now.
     delivering: Cell<bool>,
-    staged: RefCell<VecDeque<(EventInstance, Safety, Recipients)>>,
+    staged: RefCell<VecDeque<Staged>>,
     /// The lists it saw last. Borrowed while one is gone through; a thread goes through one at a time (`delivering`).
     snapshots: [RefCell<Option<Snapshot>>; COUNT],
 }
@@ -189,7 +193,7 @@ impl Thread {
         }
     }
 
-    fn pop_staged(&self) -> Option<(EventInstance, Safety, Recipients)> {
+    fn pop_staged(&self) -> Option<Staged> {
         let mut staged = self.staged.try_borrow_mut().ok()?;
         let first = staged.pop_front()?;
         if staged.is_empty() {
@@ -225,18 +229,11 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        let mut leaves_some = false;
-        {
-            let _delivery = Delivery::new(self);
-            while let Some((instance, _, recipients)) = self.pop_staged() {
-                put(&instance, recipients);
-                leaves_some = true;
-            }
-        }
         DELIVERING.remove(&self.counter);
-        // Another thread's events on this source could be shown before those that are left.
-        if !self.shared && !leaves_some {
-            source::release(self.source, self.last.get());
+        let (staged, source) = (self.staged.take(), (!self.shared).then_some((self.source, self.last.get())));
+        let ended = EndedThread { staged, source };
+        if !ended.staged.is_empty() {
+            ended.leave();
         }
     }
 }
@@ -287,6 +284,21 @@ impl<'a> Delivery<'a> {
             self.dispatch(&instance, safety, recipients);
         }
     }
+
+    /// Delivers what waits in the thread, and what threads that have ended left.
+    pub(super) fn deliver_all_staged(&mut self) {
+        self.deliver_staged();
+        if !interest_mask::has_staging_thread() {
+            return;
+        }
+        while let Some(mut ended) = EndedThread::take() {
+            interest_mask::remove_staging_thread();
+            while let Some((instance, safety, recipients)) = ended.staged.pop_front() {
+                self.dispatch(&instance, safety, recipients);
+                self.deliver_staged();
+            }
+        }
+    }
 }
 
 impl Drop for Delivery<'_> {
@@ -309,15 +321,6 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance, number
         registration.count_dropped(instance.source, 1);
     }
     interest_mask::set_pending(interest_mask::BUFFERS);
-}
-
-/// Puts an event into the buffer of every registration that wants it; those without room lose it. Within a
-/// delivery.
-#[cold]
-fn put(instance: &EventInstance, recipients: Recipients) {
-    let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
-    let number = next_number();
-    wanting(&list, instance, recipients).for_each(|registration| put_into_buffer(registration, instance, number));
 }
 
 /// Those of a list that want an event.
