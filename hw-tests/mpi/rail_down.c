@@ -5,8 +5,8 @@
 //   rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
 //
 // With --connect the ranks exchange some first. Then each says that it is in the middle (check.h) and looks for messages,
-// of which there are none, until the caller is done and ibex has taken NUMBER events of its ports from the adapters; with
-// --traffic they exchange messages of LEAST to MOST bytes (up to 2 MiB) all the time, many at once. Then all kinds are
+// of which there are none, until the caller is done and ibex has taken NUMBER events of its ports from the adapters, of
+// each of which they say so; with --traffic they exchange messages of LEAST to MOST bytes (up to 2 MiB) all the time, many at once. Then all kinds are
 // exchanged, several times, so that each way is met. --short leaves out those that are read by their receiver. Runs with
 // 2 or more ranks; each sends to and receives from its neighbours.
 #include "counts.h"
@@ -65,9 +65,14 @@ static void all_kinds(const char *name) {
 
 // Nothing is under way until the caller is done and ibex knows what has happened.
 static void idle(unsigned long long events) {
-    while (!check_may_go_on() || (events > 0 && count_of(port_events) < events)) {
+    unsigned long long taken = 0;
+    while (!check_may_go_on() || taken < events) {
         int there;
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
+        while (events > 0 && taken < count_of(port_events)) {
+            printf("port events %llu: rank %d\n", ++taken, check.rank);
+            fflush(stdout);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::launch::Launch;
 use crate::site::{Site, counted, fault_to_come, faults_applied};
 use anyhow::{Context, Result, bail};
-use hw_tests::{Fabric, Job, Outcome};
+use hw_tests::{Fabric, Job, Outcome, Running};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,16 +15,34 @@ use std::time::{Duration, Instant};
 /// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
 const MARK: &str = "in the middle: rank ";
 
+/// A job that does not say what it is waited for is ended by its own limit.
+const NO_LIMIT: Duration = Duration::from_hours(1);
+
 /// A job that is in the middle, and the adapters beneath it.
 pub(crate) struct Pull<'a> {
     fabric: &'a Fabric,
     file: &'a Path,
+    running: Running,
+    ranks: usize,
+    /// How many port events each rank has said that ibex has taken.
+    port_events: usize,
 }
 
 impl Pull<'_> {
     /// Gives the adapters a command, which is in force in every rank when this returns.
     pub(crate) fn ctl(&self, words: &str) -> Result<()> {
         self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Gives the adapters a command that is an event of a port, and waits until ibex has taken it in each rank of
+    /// `rail_down --events`. A rank that has not would use the port as it was.
+    pub(crate) fn port_event(&mut self, words: &str) -> Result<()> {
+        self.ctl(words)?;
+        self.port_events += 1;
+        for rank in 0..self.ranks {
+            self.running.wait_for_line(&format!("port events {}: rank {rank}", self.port_events), NO_LIMIT)?;
+        }
+        Ok(())
     }
 
     /// Runs a shell script on the first node, for adapters that take no commands.
@@ -81,7 +99,7 @@ impl Drop for GoOn {
 
 impl Launch {
     /// Runs it to its end; when each rank says that it is in the middle, `pull` is called, once.
-    pub(crate) fn pulled(&self, site: &mut Site, pull: impl FnOnce(&Pull<'_>) -> Result<()>) -> Result<Outcome> {
+    pub(crate) fn pulled(&self, site: &mut Site, pull: impl FnOnce(&mut Pull<'_>) -> Result<()>) -> Result<Outcome> {
         let marks: Vec<String> = (0..self.ranks()).map(|rank| format!("{MARK}{rank}")).collect();
         self.pulled_at(site, &marks, pull)
     }
@@ -99,7 +117,7 @@ impl Launch {
     pub(crate) fn pulled_after_a_case(
         &self,
         site: &mut Site,
-        pull: impl FnOnce(&Pull<'_>) -> Result<()>,
+        pull: impl FnOnce(&mut Pull<'_>) -> Result<()>,
     ) -> Result<Outcome> {
         self.pulled_at(site, &["ok ".to_owned()], pull)
     }
@@ -108,18 +126,18 @@ impl Launch {
         &self,
         site: &mut Site,
         marks: &[String],
-        pull: impl FnOnce(&Pull<'_>) -> Result<()>,
+        pull: impl FnOnce(&mut Pull<'_>) -> Result<()>,
     ) -> Result<Outcome> {
         let file = GoOn(std::env::temp_dir().join(format!("ibex-go-on-{}", std::process::id())));
         let launch = self.clone().environment("IBEX_TEST_GO_ON", &file.0.display().to_string());
         let (fabric, job) = launch.prepared(site)?;
         let mut running = fabric.spawn(&job)?;
         for mark in marks {
-            // The job's own limit ends it before.
-            running.wait_for_line(mark, job.limit * Job::CROWDED)?;
+            running.wait_for_line(mark, NO_LIMIT)?;
         }
-        pull(&Pull { fabric, file: &file.0 })?;
-        let outcome = running.wait()?;
+        let mut pulled = Pull { fabric, file: &file.0, running, ranks: self.ranks(), port_events: 0 };
+        pull(&mut pulled)?;
+        let outcome = pulled.running.wait()?;
         faults_applied(fabric, self.configuration(), &outcome)?;
         Ok(outcome)
     }

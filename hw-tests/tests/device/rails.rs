@@ -318,7 +318,7 @@ fn used_again(site: &mut Site) -> Result<()> {
     let launch = launch.on_adapters(adapters("", ""));
     let outcome = launch.pulled(site, |pull| {
         for command in ["link-down softhca1", "link-up softhca1", "link-down softhca0"] {
-            pull.ctl(command)?;
+            pull.port_event(command)?;
         }
         pull.go_on()
     })?;
@@ -333,7 +333,7 @@ fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
         let launch = Launch::new("rail_down", ranks).arguments(arguments).with_argument("--events", "1");
         let launch = launch.on_adapters(adapters("", ""));
         let outcome = launch.pulled(site, |pull| {
-            pull.ctl(&format!("link-down {device}"))?;
+            pull.port_event(&format!("link-down {device}"))?;
             pull.go_on()
         })?;
         says(&outcome, &[&format!("{device}:1 has lost its link")])?;
@@ -359,7 +359,7 @@ fn readdressed(site: &mut Site) -> Result<()> {
         let launch = launch.with("btl_ibex_verbose", "1").with("btl_ibex_ack_timeout", "12");
         let launch = launch.on_adapters(format!("[[device]]\nname = \"softhca0\"\n{port}\n"));
         let outcome = launch.pulled(site, |pull| {
-            pull.ctl(&format!("event softhca0 {change}"))?;
+            pull.port_event(&format!("event softhca0 {change}"))?;
             pull.go_on()
         })?;
         says(&outcome, &[said])?;
