@@ -55,11 +55,7 @@ fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {
 
 fn found(site: &mut Site, transports: &str) -> Result<()> {
     let place = Place::new();
-    let launch = recorded(
-        Launch::new("waits", 2).with("osc", "sm,rdma").with("pml", "ibex").with("btl", transports).limit(300),
-        &place,
-        "",
-    )?;
+    let launch = recorded(Launch::new("waits", 2).with("pml", "ibex").with("btl", transports).limit(300), &place, "")?;
     let outcome = launch.run(site)?;
     launch.judge(site, outcome.clone())?;
     let job = Job::read(&sound(&place.trace())?);
@@ -90,8 +86,7 @@ fn unknown(site: &mut Site) -> Result<()> {
         ("ob1", "", "ibex has not done the matching"),
     ] {
         let place = Place::new();
-        recorded(Launch::new("waits", 2).with("osc", "sm,rdma").with("pml", pml).limit(300), &place, events)?
-            .passes(site)?;
+        recorded(Launch::new("waits", 2).with("pml", pml).limit(300), &place, events)?.passes(site)?;
         let job = Job::read(&Folder::open(&place.trace())?);
         ensure!((job.messages.len() > 20) == (pml == "ibex"), "{pml}: {} messages", job.messages.len());
         ensure!(job.message_waits().is_empty(), "{:?}", job.message_waits());
