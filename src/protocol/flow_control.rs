@@ -51,14 +51,17 @@
 //! `HoldBack` and `GoOn` have a number, so that the last that was said counts, whichever comes last.
 //!
 //! **What it costs**: a send that has gone costs the same whatever pends, and to however many peers; only the messages
-//! that go then are looked at. A word costs as much as there are communicators in which messages to that peer pend.
+//! that go then are looked at. A word costs as much as there are communicators in which messages to that peer pend or are
+//! announced.
 //!
 //! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests:
 //! `flow_control/tests.rs`.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
 use std::ops::Bound;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 #[cfg(test)]
 mod tests;
@@ -97,16 +100,16 @@ pub struct Kept<P> {
     bound: u64,
     bytes: u64,
     number: u64,
-    held_back: HashSet<P>,
+    held_back: FxHashSet<P>,
     /// By communicator the peers of which messages pend there.
-    pending: HashMap<u32, HashSet<P>>,
+    pending: FxHashMap<u32, FxHashSet<P>>,
 }
 
 impl<P: Copy + Eq + Hash> Kept<P> {
     /// Of a process that keeps nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Kept { bound: limits.kept, bytes: 0, number: 0, held_back: HashSet::new(), pending: HashMap::new() }
+        Kept { bound: limits.kept, bytes: 0, number: 0, held_back: FxHashSet::default(), pending: FxHashMap::default() }
     }
 
     /// A message is kept. True: that is beyond the bound, and who sent it is to be held back ([`Kept::hold_back`]).
@@ -183,29 +186,18 @@ pub enum Way {
     Pends,
 }
 
-/// What a sender knows of a peer to which not all goes freely.
-#[derive(Debug, Default)]
-struct Peer {
+/// What a sender knows of a peer to which not every message goes freely.
+#[derive(Debug)]
+struct Peer<R> {
     is_held_back: bool,
-    /// Bytes that wait for the port.
+    /// Bytes of the messages that wait for the port.
     waiting: u64,
-    /// The communicators of which messages pend.
-    pending: BTreeSet<u32>,
-    /// That of the last message that pended and went by turns ([`Outgoing::next_to`]).
+    /// By communicator: the announced messages and the pending ones. A queue without any is removed.
+    queues: BTreeMap<u32, Queue<R>>,
+    /// Number of pending messages, of all communicators.
+    pending: usize,
+    /// Communicator of the last message that [`Outgoing::next_to`] has returned.
     turn: u32,
-}
-
-impl Peer {
-    /// Whether all goes freely to it again.
-    fn is_free(&self) -> bool {
-        !self.is_held_back && self.waiting == 0 && self.pending.is_empty()
-    }
-
-    /// The communicator whose turn it is, of those of which messages pend.
-    fn next_turn(&self) -> Option<u32> {
-        let later = self.pending.range((Bound::Excluded(self.turn), Bound::Unbounded)).next();
-        later.or_else(|| self.pending.first()).copied()
-    }
 }
 
 /// What goes to a peer in a communicator.
@@ -222,124 +214,86 @@ struct Queue<R> {
 #[derive(Debug)]
 pub struct Outgoing<P, R> {
     limits: Limits,
-    /// Those to which not all goes freely.
-    peers: HashMap<P, Peer>,
-    queues: HashMap<(P, u32), Queue<R>>,
-    /// The number of the last word of each peer that has said any: it outlives what the word was about.
-    heard: HashMap<P, u64>,
+    /// The peers to which not every message goes freely.
+    peers: FxHashMap<P, Peer<R>>,
+    /// Number of the last word of each peer that has said any. It outlives the peer's entry above.
+    heard: FxHashMap<P, u64>,
 }
 
 impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
-    /// Of a process that sends nothing.
+    /// The state of a process that has sent nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Outgoing { limits, peers: HashMap::new(), queues: HashMap::new(), heard: HashMap::new() }
+        Outgoing { limits, peers: FxHashMap::default(), heard: FxHashMap::default() }
     }
 
     /// Whether every message to every peer goes [`Way::Free`].
     #[must_use]
     #[inline]
     pub fn is_free(&self) -> bool {
-        self.peers.is_empty() && self.queues.is_empty()
+        self.peers.is_empty()
     }
 
     /// How a message that is about to be sent goes. One that is announced and counted is counted now.
     pub fn way(&mut self, peer: P, context: u32, tag: i32) -> Way {
+        let Some(known) = self.peers.get_mut(&peer) else { return Way::Free };
         if tag < 0 {
-            return if self.is_held_back(peer) { Way::Announced { counted: false } } else { Way::Free };
+            return if known.is_held_back { Way::Announced { counted: false } } else { Way::Free };
         }
-        if self.has_pending(peer, context) { Way::Pends } else { self.way_of_next(peer, context) }
-    }
-
-    fn way_of_next(&mut self, peer: P, context: u32) -> Way {
-        let known = self.peers.get(&peer);
-        if !known.is_some_and(|known| known.is_held_back) {
-            let waiting = known.map_or(0, |known| known.waiting);
-            return if self.limits.is_too_much(waiting) { Way::Pends } else { Way::Free };
-        }
-        let window = self.limits.window;
-        let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
-        if queue.unanswered >= queue.window {
-            return Way::Pends;
-        }
-        queue.unanswered += 1;
-        Way::Announced { counted: true }
-    }
-
-    fn is_held_back(&self, peer: P) -> bool {
-        self.peers.get(&peer).is_some_and(|peer| peer.is_held_back)
+        if known.has_pending(context) { Way::Pends } else { known.way_of_next(context, self.limits) }
     }
 
     /// Whether a message in this communicator may go past here: the peer takes short ones, and none pends.
     #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
-        !self.is_held_back(peer) && !self.has_pending(peer, context)
-    }
-
-    fn has_pending(&self, peer: P, context: u32) -> bool {
-        self.queues.get(&(peer, context)).is_some_and(|queue| !queue.pending.is_empty())
+        self.peers.get(&peer).is_none_or(|known| !known.is_held_back && !known.has_pending(context))
     }
 
     /// A message pends, behind those that do.
     pub fn pend(&mut self, peer: P, context: u32, send: R) {
-        let window = self.limits.window;
-        let queue = self.queues.entry((peer, context)).or_insert_with(|| Queue::new(window));
-        queue.pending.push_back(send);
-        self.peers.entry(peer).or_default().pending.insert(context);
+        let known = self.peers.entry(peer).or_default();
+        known.pending += 1;
+        known.queue(context, self.limits.window).pending.push_back(send);
     }
 
     /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last
     /// asked.
     pub fn tells(&mut self, peer: P, context: u32) -> bool {
-        if !self.is_held_back(peer) {
-            return false;
-        }
-        let Some(queue) = self.queues.get_mut(&(peer, context)) else { return false };
+        let Some(known) = self.peers.get_mut(&peer).filter(|known| known.is_held_back) else { return false };
+        let Some(queue) = known.queues.get_mut(&context) else { return false };
         !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
     }
 
     /// The next message that pended and is to go now, and how. Called until there is none; then [`Outgoing::tells`] is
     /// asked.
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
-        if !self.has_pending(peer, context) {
-            return None;
-        }
-        let way = self.way_of_next(peer, context);
-        if way == Way::Pends {
-            return None;
-        }
-        let queue = self.queues.get_mut(&(peer, context))?;
-        let send = queue.pending.pop_front()?;
-        if queue.pending.is_empty()
-            && let Some(known) = self.peers.get_mut(&peer)
-        {
-            known.pending.remove(&context);
-        }
-        self.forget_if_idle(peer, context);
+        let next = self.peers.get_mut(&peer)?.next(context, self.limits);
         self.forget_if_free(peer);
-        Some((send, way))
+        next
     }
 
-    /// The same to a peer, of whichever communicator: they take turns. Called after [`Outgoing::went`] until there is
-    /// none.
+    /// The next one to a peer in any communicator: they take turns. Called after [`Outgoing::went`] until there is none.
     pub fn next_to(&mut self, peer: P) -> Option<(R, Way)> {
         let known = self.peers.get_mut(&peer)?;
         known.turn = known.next_turn()?;
-        let context = known.turn;
-        self.next(peer, context)
+        let next = known.next(known.turn, self.limits);
+        self.forget_if_free(peer);
+        next
     }
 
     /// One that was announced and counted is answered.
     pub fn answered(&mut self, peer: P, context: u32) {
-        if let Some(queue) = self.queues.get_mut(&(peer, context)) {
+        let Some(known) = self.peers.get_mut(&peer) else { return };
+        if let Some(queue) = known.queues.get_mut(&context) {
             queue.unanswered = queue.unanswered.saturating_sub(1);
-            self.forget_if_idle(peer, context);
+            known.forget_if_idle(context);
+            self.forget_if_free(peer);
         }
     }
 
     /// The peer asks for more.
     pub fn more(&mut self, peer: P, context: u32) {
-        if let Some(queue) = self.queues.get_mut(&(peer, context)) {
+        if let Some(queue) = self.peers.get_mut(&peer).and_then(|known| known.queues.get_mut(&context)) {
             queue.window = queue.window.saturating_mul(2);
             queue.is_told = false;
         }
@@ -355,7 +309,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         *last = word.number;
         let known = self.peers.entry(peer).or_default();
         known.is_held_back = word.holds_back;
-        let pending = known.pending.iter().copied().collect();
+        let pending = known.queues.iter().filter(|(_, queue)| !queue.pending.is_empty());
+        let pending = pending.map(|(context, _)| *context).collect();
         self.forget_if_free(peer);
         Some(pending)
     }
@@ -369,7 +324,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     pub fn went(&mut self, peer: P, bytes: u64) -> bool {
         let Some(known) = self.peers.get_mut(&peer) else { return false };
         known.waiting = known.waiting.saturating_sub(bytes);
-        let go = !known.pending.is_empty() && !known.is_held_back && !self.limits.is_too_much(known.waiting);
+        let go = known.pending > 0 && !known.is_held_back && !self.limits.is_too_much(known.waiting);
         self.forget_if_free(peer);
         go
     }
@@ -378,21 +333,76 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     pub fn forget(&mut self, peer: P) {
         self.peers.remove(&peer);
         self.heard.remove(&peer);
-        self.queues.retain(|(of, _), _| *of != peer);
     }
 
-    /// Of a peer to which all goes freely nothing is kept, so that [`Self::is_free`] holds again.
+    /// Forgets a peer to which every message goes freely, so that [`Self::is_free`] holds again.
     fn forget_if_free(&mut self, peer: P) {
         if self.peers.get(&peer).is_some_and(Peer::is_free) {
             self.peers.remove(&peer);
         }
     }
+}
 
-    /// Of a queue with nothing in it nothing is kept, and its window is again what it was.
-    fn forget_if_idle(&mut self, peer: P, context: u32) {
+impl<R> Default for Peer<R> {
+    fn default() -> Self {
+        Peer { is_held_back: false, waiting: 0, queues: BTreeMap::new(), pending: 0, turn: 0 }
+    }
+}
+
+impl<R> Peer<R> {
+    /// Whether every message goes freely to it again.
+    fn is_free(&self) -> bool {
+        !self.is_held_back && self.waiting == 0 && self.queues.is_empty()
+    }
+
+    fn has_pending(&self, context: u32) -> bool {
+        self.queues.get(&context).is_some_and(|queue| !queue.pending.is_empty())
+    }
+
+    fn queue(&mut self, context: u32, window: u32) -> &mut Queue<R> {
+        self.queues.entry(context).or_insert_with(|| Queue::new(window))
+    }
+
+    /// How the next message of a communicator goes. One that is announced is counted.
+    fn way_of_next(&mut self, context: u32, limits: Limits) -> Way {
+        if !self.is_held_back {
+            return if limits.is_too_much(self.waiting) { Way::Pends } else { Way::Free };
+        }
+        let queue = self.queue(context, limits.window);
+        if queue.unanswered >= queue.window {
+            return Way::Pends;
+        }
+        queue.unanswered += 1;
+        Way::Announced { counted: true }
+    }
+
+    /// Takes out the first pending message of a communicator if it may go now.
+    fn next(&mut self, context: u32, limits: Limits) -> Option<(R, Way)> {
+        if !self.has_pending(context) {
+            return None;
+        }
+        let way = self.way_of_next(context, limits);
+        if way == Way::Pends {
+            return None;
+        }
+        let send = self.queues.get_mut(&context)?.pending.pop_front()?;
+        self.pending -= 1;
+        self.forget_if_idle(context);
+        Some((send, way))
+    }
+
+    /// The communicator whose turn it is, of those of which messages pend.
+    fn next_turn(&self) -> Option<u32> {
+        let later = self.queues.range((Bound::Excluded(self.turn), Bound::Unbounded));
+        let mut in_turn = later.chain(&self.queues);
+        in_turn.find(|(_, queue)| !queue.pending.is_empty()).map(|(context, _)| *context)
+    }
+
+    /// Forgets a queue with nothing in it, whose window is then again what it was.
+    fn forget_if_idle(&mut self, context: u32) {
         let is_idle = |queue: &Queue<R>| queue.unanswered == 0 && queue.pending.is_empty();
-        if self.queues.get(&(peer, context)).is_some_and(is_idle) {
-            self.queues.remove(&(peer, context));
+        if self.queues.get(&context).is_some_and(is_idle) {
+            self.queues.remove(&context);
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::cell::Cell;
+use std::collections::HashMap;
 
 const LIMITS: Limits = Limits { kept: 100, waiting: 30, window: 2 };
 const COUNTED: Way = Way::Announced { counted: true };
