@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a request: it is finished inside the PML, and told of outside.
+//! Completes requests: marks them finished inside the PML, and runs their callbacks outside.
 //!
-//! [`finish`] completes a request, or chains it where that would call something of Open MPI's; [`tell`] is for those on
-//! the chain, with nothing entered: a callback may free its request, begin it anew, post others and wait for them.
-//! Grade: hot. Threads: as marked.
+//! [`finish`] completes a request, or puts it on a chain if completing it would call Open MPI. [`tell`] completes those
+//! on the chain with nothing entered, because a callback may free its request, start it again, post others and wait for
+//! them. Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered
+//! the PML. Tests: the MPI programs of `hw-tests`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -15,17 +16,17 @@ use super::watch;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 
-/// How a request ended.
+/// Result of a request, for its status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) source: i32,
     pub(crate) tag: i32,
-    /// Bytes of the message, also of those for which there was no room.
+    /// Length of the message in bytes, including bytes that did not fit.
     pub(crate) length: usize,
     pub(crate) error: i32,
 }
 
-/// Notes how a request that is not finished will have ended, once its bytes are where they belong.
+/// Writes the status of a receive whose data is still to be copied.
 #[inline]
 pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
     let status = &mut request.base().req_status;
@@ -36,45 +37,44 @@ pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
     status._ucount = outcome.length;
 }
 
-/// Notes that not all bytes of a receive could be put where they belong, after [`note`]: Open MPI has no memory for a
-/// convertor, or that refuses the datatype. A lack of memory is this class of errors for all of Open MPI.
+/// Notes, after [`note`], that data could not be unpacked: Open MPI has no memory for a convertor, or the convertor
+/// refuses the datatype. Open MPI reports lack of memory as `MPI_ERR_INTERN`, too.
 #[cold]
 #[inline(never)]
 pub(crate) fn note_not_put(request: &mut Request) {
     let error = &mut request.base().req_status.MPI_ERROR;
-    // One that is truncated says so: of an element that is cut there may be none.
+    // A truncated receive keeps its error: an element that is cut in the middle cannot be unpacked either.
     if *error == sys::OPAL_SUCCESS {
         *error = sys::MPI_ERR_INTERN as i32;
     }
 }
 
-/// A request is finished: who waits for it is told, here where that calls nothing of Open MPI's, else by [`tell`].
+/// Finishes a request: wakes its waiter now, or in [`tell`] if that would call a callback of Open MPI.
 ///
 /// # Safety
-/// P1: a request that is not finished, and of which nothing is under way. This is its last use in the PML but by a
-/// blocking call that owns it.
+/// P1: a request that is not finished and has no transfer in progress. The PML does not use it afterwards; only a
+/// blocking call that owns it does.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a request that is not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     if r.owner == Owner::Call {
         r.set_finished(true);
     } else {
-        // SAFETY: P1: a request of which nothing is under way, and which is not used in the PML after this.
+        // SAFETY: P1: not finished, no transfer in progress, and not used in the PML after this.
         unsafe { finish_of_mpi(state, request) };
     }
 }
 
 /// # Safety
-/// P1: a request that is not finished, and of which nothing is under way. This is its last use in the PML but by a
-/// blocking call that owns it.
+/// P1: a request that is not finished and has no transfer in progress; the PML does not use it afterwards.
 #[inline(never)]
 unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a request that is not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
     if r.attached.is_null() {
-        // SAFETY: P1: a request that is not finished; P3. A copy is the end of no request.
+        // SAFETY: P1: not finished; P3. The copy of a buffered send raises no `Complete`: its original has raised it.
         unsafe { watch::request(r, Event::Complete) };
     }
     if r.owner == Owner::WatchedCall {
@@ -83,21 +83,20 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
         return;
     }
     if let Role::Send(_) = r.role {
-        // SAFETY: P1: not finished, so that its communicator is alive.
+        // SAFETY: P1: the request is not finished, so its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
-        // Also the tag and the source: callbacks of osc/pt2pt tell by the tag of a send what it was for.
+        // Tag and source are set for sends, too: callbacks of osc/pt2pt use a send's tag to find out what it was for.
         let outcome = Outcome { source, tag: r.tag, length: r.extent.length, error: sys::OPAL_SUCCESS };
         note(r, &outcome);
     }
     if !r.attached.is_null() {
-        // SAFETY: memory that Open MPI gave for this message, which has gone.
+        // SAFETY: Open MPI gave this memory for this message, which has been sent.
         unsafe { sys::mca_pml_base_bsend_request_free(r.attached.cast()) };
         r.attached = null_mut();
     }
     r.convertor = None;
     if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
-        // SAFETY: P1: it is not finished for MPI before this, its status filled in. Without a callback of its own that
-        // wakes who waits, and calls nothing.
+        // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
         return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
@@ -106,43 +105,44 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     if first.is_null() {
         *first = request.as_ptr();
     } else {
-        // SAFETY: P1: in state.finished; P3.
+        // SAFETY: P1: `last` is on the chain `state.finished`; P3.
         unsafe { (**last).next = request.as_ptr() };
     }
     *last = request.as_ptr();
 }
 
-/// Tells of those that are finished, one after the other; nothing is entered. A callback may come back here, and has
-/// those told of that are left, so that it can wait for them.
+/// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, which completes
+/// the rest of the chain, so that the callback can wait for those requests.
 ///
-/// A request with a callback is one of Open MPI's own parts', and nobody but its callback frees it before it is
-/// complete. So it is there until the callback has returned, and after that if the callback has left it to be completed.
+/// A request with a callback belongs to a part of Open MPI, and only its callback may free it before it is complete. So
+/// it is alive until the callback returns, and afterwards if the callback returned 0.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {
     loop {
         let Some(mut state) = pml.enter() else { return };
         let Some(request) = NonNull::new(state.finished.first) else { return };
-        // SAFETY: P1: in state.finished, and nobody gives it back before it is told of; P3.
+        // SAFETY: P1: the request is on `state.finished`, so not given back yet; P3.
         let r = unsafe { &mut *request.as_ptr() };
         state.finished.first = r.next;
-        // From here on who frees it gives it back himself.
+        // From here on, freeing the request also gives it back (`persistent.rs`).
         r.set_finished(true);
         let callback = r.base().req_complete_cb.take();
         if r.owner == Owner::Nobody {
-            // SAFETY: P1: finished, freed by MPI, and off the chain.
+            // SAFETY: P1: finished, freed by MPI, and no longer on the chain.
             unsafe { give_back(state, request) };
             continue;
         }
         drop(state);
-        // SAFETY: P1: its status is filled in, and only this callback frees it. It may be gone when this returns
-        // anything but 0.
+        // SAFETY: P1: its status is filled in, and only this callback may free it. The request is not used again unless
+        // this returns 0.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(_state) = pml.enter() {
-            // SAFETY: P1: left to be completed, so that nobody has freed it, which takes entering the PML; P3.
+            // SAFETY: P1: the callback returned 0, so the request is not freed, which needs the PML entered; P3.
             unsafe {
                 let r = &mut *request.as_ptr();
-                // One that the callback has set anew is for the next time; without one this calls nothing.
+                // The callback may have set a new callback for the request's next use. It is taken out while the
+                // request is completed, so that `ibex_request_complete` does not call it.
                 let next = r.base().req_complete_cb.take();
                 sys::ibex_request_complete(Request::as_raw(request));
                 r.base().req_complete_cb = next;
@@ -151,28 +151,28 @@ pub(crate) fn tell(pml: &Pml) {
     }
 }
 
-/// MPI and the PML are through with a request: it goes back, and communicator and datatype are let go. The end of the
-/// former may call the PML, which is left before.
+/// Gives a request back that neither MPI nor the PML needs any more, and releases its communicator and datatype.
+/// Freeing the communicator may call the PML, so the PML is left before.
 ///
 /// # Safety
-/// P1: a request that is finished, or was never begun, and that nothing names any more.
+/// P1: the request is finished or was never begun, and nothing refers to it any more.
 #[inline]
 pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
-    // SAFETY: P1: not given back before this; P3.
+    // SAFETY: P1: the request is given back only below; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let references = r.has_references.then(|| (r.comm(), r.data.datatype));
     if references.is_some() {
         r.has_references = false;
-        // SAFETY: P1: MPI has freed it.
+        // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
         unsafe { sys::ibex_request_fini(r.base()) };
     }
     r.convertor = None;
     watch::forget(r);
-    // SAFETY: P1: finished, or never begun, and nothing names it any more.
+    // SAFETY: P1: finished or never begun, and nothing refers to it any more, as this function requires.
     unsafe { state.requests.give_back(request) };
     drop(state);
     if let Some((comm, datatype)) = references {
-        // SAFETY: both were retained when the request was made (`has_references`).
+        // SAFETY: both references were taken when the request was made (`has_references`), and are released once.
         unsafe { sys::ibex_references_release(comm, datatype) };
     }
 }

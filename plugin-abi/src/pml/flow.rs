@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: keeps the accounts of `engine::protocol::flow_control`, and sends what it says.
+//! Flow control: keeps the accounts of `engine::protocol::flow_control`, and sends its messages.
 //!
-//! A peer that has held this process back, or has sends pending, has its links marked in the communicators
-//! ([`Link::marked`]): so the short paths, which look at nothing here, are not taken to it: each compares the link with
-//! what it is unmarked.
+//! A link to a peer that holds this process back, or for which sends are pending, carries a mark bit in the
+//! communicators ([`Link::marked`]). The fast paths compare a link with its unmarked value, so a marked link never
+//! matches and the message takes the slow path, which asks this module.
 //!
-//! **Names.** With several ports the link changes by which a peer's messages go, and what it says may come by any. So
-//! an account is kept by the first of its links, which never changes (`rails::account`); with one port, and by shared
-//! memory, that is the link. What is said to the peer of an account goes by whichever link is its home now.
+//! **Accounts.** With several ports, a peer's messages change ports, and its flow-control messages may arrive at any of
+//! them. So an account is named by the first of the peer's links, which never changes (`rails::account`). With one
+//! port, and by shared memory, there is only that link. Messages to the peer are sent by its current home.
 //!
-//! **Marks.** A communicator has the mark beside the link, and whoever stores a link there stores the mark that it is
-//! to have ([`way`]); who looks a peer up stores it only where nobody has (`Communicator::set_found`). A peer that
-//! holds back has all its links marked, as a communicator may still have one that was its home before.
+//! **Marks.** A communicator stores a link with its mark, so each writer of a link decides about the mark, too
+//! ([`way`]). A look-up stores a link only if none is stored yet (`Communicator::set_found`). When a peer holds back,
+//! all its links are marked, because a communicator may still have an earlier home.
 //!
-//! **Peers by shared memory** have accounts as others have: what they send is kept in the same memory, and what waits
-//! for room (`backlog`) is what waits for the port: it costs its sender nothing where it is in place, and its receiver
-//! as much when it has gone. An eager message of theirs says its sender's rank alone; whoever that is, is looked up in
-//! its communicator, and only beyond the bound.
+//! **Shared memory.** These peers have accounts as well: their unexpected messages use the same memory, and messages
+//! that wait for room in shared memory (`backlog`) count like messages that wait for the port. An eager message by
+//! shared memory names only its sender's rank; the process is looked up in the communicator once the bound is exceeded.
 //!
-//! **Tools.** A send that pends was activated, and its transfer begins when it goes; a message is told of where it is
-//! kept.
+//! **Tools.** A pending send has raised `Activate`; its transfer begins when it is sent. An unexpected message raises
+//! its event where it is stored.
 //!
-//! What pended goes on by `resume`. Called by `protocol`, `incoming`, `accept`, `receive`, `probe` and `context`.
-//! Grade: pending. Threads: who has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! `resume` continues pending sends. Called by `protocol`, `incoming`, `arrived`, `accept`, `receive`, `probe`,
+//! `context`, `resume`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
+//! `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -46,7 +46,8 @@ impl Arrived {
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 
-/// A message is about to be kept. Beyond the bound its sender is held back; `sender` is called only then.
+/// Accounts for an unexpected message that is to be stored. Beyond the bound, holds back the peer that `sender`
+/// returns.
 pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl FnOnce(&State) -> Option<Link>) {
     let is_beyond = state.flow.kept.keep(message.cost());
     state.flow.show();
@@ -59,7 +60,7 @@ pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl
 #[cold]
 #[inline(never)]
 fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
-    // This process is never held back: its blocking send would wait for its own receive.
+    // This process never holds itself back: its blocking send would wait for its own receive.
     let Some(sender) = sender.filter(|sender| *sender != Link::ONESELF) else { return };
     let account = rails::account(pml, state, sender);
     if let Some(word) = state.flow.kept.hold_back(account) {
@@ -69,12 +70,12 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     }
 }
 
-/// Says something to the peer of an account.
+/// Sends a flow-control message to the peer of an account.
 fn say(pml: &Pml, state: &mut State, Account(link): Account, header: &Header) {
     routing::control(pml, state, link, header);
 }
 
-/// A message that was kept has found its receive, or is dropped.
+/// Accounts for an unexpected message that is stored no longer: it has found its receive, or is dropped.
 pub(crate) fn give_up(pml: &Pml, state: &mut State, message: &Arrived) {
     let has_room = state.flow.kept.give_up(message.cost());
     state.flow.show();
@@ -93,11 +94,11 @@ fn let_go(pml: &Pml, state: &mut State) {
     }
 }
 
-/// A peer says that messages of a communicator pend.
+/// A peer reports that sends of a communicator pend. Asks for more at once if a receive may wait for one of them.
 pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) {
     let account = rails::account(pml, state, sender);
     state.flow.kept.pends(account, context);
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     let wants = state.contexts.get(context).is_some_and(|communicator| unsafe {
         let communicator = communicator.as_ref();
         communicator.has_posted() || communicator.queues().unexpected() == 0
@@ -107,7 +108,7 @@ pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) 
     }
 }
 
-/// A receive or a probe of this communicator finds nothing, or a message no receive.
+/// Asks for more messages of a communicator: a receive or probe found no message, or a message found no receive.
 #[inline]
 pub(crate) fn found_nothing(pml: &Pml, state: &mut State, context: u32) {
     if state.flow.kept.has_pending() {
@@ -125,8 +126,8 @@ fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
 
 // ---- the sender's side ----------------------------------------------------------------------------------------------
 
-/// How a message goes, where not all are free, or its link is not as it stands in the communicator. Marks or unmarks
-/// that by which the next one looks for its way.
+/// Decides how a send goes while flow control limits a peer, or while the link in the communicator is out of date.
+/// Stores the link, marked or not, that the next send in this communicator finds.
 #[cold]
 #[inline(never)]
 pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: &Request) -> Way {
@@ -142,7 +143,7 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     way
 }
 
-/// A send stays in the user's buffer for now.
+/// Queues a send whose data stays in the user's buffer for now.
 #[cold]
 #[inline(never)]
 pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, request: NonNull<Request>) {
@@ -151,14 +152,14 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, reque
     tell(pml, state, account, context);
 }
 
-/// Tells a peer that messages pend, if it is to know.
+/// Reports to a peer that sends are pending, if it has not been told since it last asked for more.
 pub(crate) fn tell(pml: &Pml, state: &mut State, account: Account, context: u32) {
     if state.flow.outgoing.tells(account, context) {
         say(pml, state, account, &Header::Pending(context));
     }
 }
 
-/// A message waits for the port, or for room in shared memory; it is one of a request's that hears when it has gone.
+/// Accounts for a message that waits for the port or for shared memory; its request is finished when it is sent.
 pub(crate) fn waits(pml: &Pml, state: &mut State, link: Link, length: usize) {
     let account = rails::account(pml, state, link);
     state.flow.outgoing.waits(account, length as u64 + RECORD);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools begin and cease to listen: the short cuts of short messages are closed and opened again.
+//! Opens and closes the fast paths of short messages when tools start or stop listening.
 //!
-//! While anybody listens, to whatever communicator, a receive asks for the PML that is not watched and gets none
-//! ([`super::instance::unwatched`]), and the end of a wait is looked at (`notify.rs`). On a communicator that is
-//! listened to a short send finds no link ([`Communicator::short_cut`]), and goes a short way of its own, on which the sites are
-//! (`send.rs`). A message for it meets what no message is for, instead of its receive
-//! ([`Communicator::set_watched`]), and so is not dealt with where the port finds it, but told of and then put where it
-//! belongs (`incoming.rs`). Each of these questions the short cut asks anyway, so that it has no instruction for tools.
-//! Grade: setup. Threads: any; a change is made inside.
+//! While a tool listens to any communicator, [`super::instance::unwatched`] returns `None`: blocking receives then take
+//! a path that raises events, and `notify.rs` watches the end of waits. On a communicator that a tool listens to, short
+//! sends find no link ([`Communicator::short_cut`]) and take a second short path, which raises events (`send.rs`). The
+//! first receive slot of that communicator holds a blocker that matches no message ([`Communicator::set_watched`]), so
+//! the port cannot deliver a message in place; `incoming.rs` raises the events and then delivers it. The fast paths
+//! make these tests anyway, so tools cost them no instruction. Called by `component` ([`offer`]) and through the
+//! [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any; changes are made with the PML entered.
 //!
-//! **Where callbacks are called that may do anything**: at the end of a call that the program itself has made
-//! ([`returns`], [`has_programs`]). The PML is called by libmpi for itself as well, in collective operations, in the
-//! making of communicators, for files and windows, where a callback that communicates could do harm. What a program
-//! sends and receives itself has a tag of at least 0, or any; what libmpi does has negative ones. So a blocking send or
-//! receive, a wait or a test is the program's by the tags that it is of. Nothing is entered then. Grade: pending. Tests:
+//! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`has_programs`]), with
+//! nothing entered. libmpi also calls the PML for itself: in collective operations, to create communicators, for files
+//! and windows; a callback that communicates there could do harm. The tag tells the two apart: messages of the program
+//! have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have other negative tags. Grade: pending. Tests:
 //! `hw-tests/tools/mpi_t_matching.c`.
 
 use std::ffi::c_void;
@@ -29,7 +28,7 @@ use super::request::Request;
 use crate::runtime::listeners::{self, Listeners, Raiser};
 use crate::runtime::watch;
 
-/// The PML is the one that was chosen: its events are there to be listened to; or it ends.
+/// Registers this PML as the component that raises the events, if it was selected (`is_chosen`), or withdraws it.
 pub(crate) fn offer(is_chosen: bool) {
     listeners::raised_by(is_chosen.then_some(Raiser { change, watch, follow: follow_one, queues }));
     if !is_chosen {
@@ -38,21 +37,20 @@ pub(crate) fn offer(is_chosen: bool) {
     if pml().is_some_and(Pml::has_threads) {
         events::set_threads();
     }
-    // Somebody may have begun to listen before MPI was initialised.
+    // A tool may have registered listeners before MPI was initialised: apply them now.
     listeners::exclusively(|| {});
 }
 
-/// # Safety
-/// P3: the PML is entered; a live communicator, of which a listener is told now.
+/// P3: the PML is entered. The communicator is alive and is one of this PML's: a listener on it is being called.
 unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: P3; it lives, and somebody is told of it, so it is the PML's.
+    // SAFETY: P3 for the queues; the communicator is alive and the PML's, as this function requires.
     unsafe { Communicator::of(comm).lengths() }
 }
 
 fn change(body: &mut dyn FnMut(bool)) {
     let Some(pml) = pml() else { return body(false) };
     let state = pml.enter();
-    // Within a callback none is given.
+    // `enter` fails only inside a callback, where the PML is entered already.
     body(state.is_none());
 }
 
@@ -68,9 +66,9 @@ fn watch(is_watched: bool) -> bool {
 }
 
 /// # Safety
-/// P3: the PML is entered; a live communicator of MPI's.
+/// P3: the PML is entered. A live communicator of MPI's.
 unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: P3; it hangs at a live one, so it is alive; null before `pml_add_comm` has it, which looks itself.
+    // SAFETY: P3; `c_pml_comm` is null until `pml_add_comm` (which calls `follow`), then our box, alive.
     unsafe {
         if let Some(communicator) = (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() {
             follow(communicator);
@@ -78,12 +76,12 @@ unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
     }
 }
 
-/// Opens or closes the short cuts of a communicator, as somebody listens or not.
+/// Closes the fast paths of a communicator while a tool listens to it, and opens them otherwise.
 ///
 /// # Safety
-/// P3: the PML is entered; it is alive.
+/// P3: the PML is entered. The communicator is alive.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
-    // SAFETY: P3; it is alive.
+    // SAFETY: P3 for listeners and first receive; the communicator is alive, as this function requires.
     unsafe {
         let is_listened_to = unwatched().is_none() && Listeners::of(communicator.comm).is_some();
         communicator.open_short_cut(!is_listened_to);
@@ -91,7 +89,7 @@ pub(crate) unsafe fn follow(communicator: &Communicator) {
     }
 }
 
-/// A blocking call of this tag is about to return.
+/// Delivers due events at the end of a blocking call with this tag.
 #[inline(always)]
 pub(crate) fn returns(tag: i32) {
     if watch::is_due() && is_programs(tag) {
@@ -103,14 +101,14 @@ fn is_programs(tag: i32) -> bool {
     tag >= 0 || tag == ANY_TAG
 }
 
-/// Whether the program waits for one of these, as far as they are the PML's.
+/// Whether at least one of these requests is the PML's and belongs to the program (not to libmpi).
 ///
 /// # Safety
-/// P4: an array of so many requests of MPI's.
+/// P4: `requests` is MPI's array of `count` requests.
 pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
     (0..count).any(|index| {
-        // SAFETY: P4: so many requests; P1: MPI has them. P3 does not cover this, as the PML is not entered; but nobody
-        // writes the tag, which is that of when it was made.
+        // SAFETY: P4 for the array, P1 for its requests, which MPI holds. The PML is not entered, so P3 does not apply;
+        // but a request's tag is written only when the request is made.
         unsafe {
             let request = Request::from_raw(requests.add(index).read());
             request.is_some_and(|request| is_programs((*request.as_ptr()).tag))

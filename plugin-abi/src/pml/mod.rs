@@ -1,29 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML: the face for MPI's point-to-point messages themselves, by Open MPI's `ompi/mca/pml/pml.h`.
+//! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
-//! Open MPI's nouns first: `component` (once per process, and what Open MPI calls), `context`
-//! (processes and communicators come and go), `send`, `receive`, `probe`, `persistent` (its calls), `request`,
-//! `communicator`, `members`, `datatype` (what they are about). Then what goes on between the calls: `instance` (who may use
-//! what), `progress` (what has happened), `incoming` (a message came), `accept` (it met
-//! its receive), `arrived` (it did not), `reading` and `pieces` (long ones), `protocol`, `routing` and `transmit` (a message goes), `flow` and
-//! `resume` (or not yet), `finish` (a request ends), `watch` (tools are told of it; `passage`: how a message goes), `listening` and `notify` (what is
-//! otherwise while they listen). With several ports: `rails` (which is used), `striped` (long messages by
-//! all), `moving` (one that goes down). Processes of the same host: `local` (what comes), `backlog`
-//! (what waits), `getting` (long ones), by `shared_memory`. This process: `oneself`. `peer`, `link`, `bounds`, `buffer`, `token`,
-//! `several` are their records. Which receive takes which message is `engine::matching`'s, what processes say to
-//! each other `engine::protocol`'s.
+//! - What Open MPI calls: `component` (life of the PML), `context` (adds and removes processes and communicators),
+//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `members`, `datatype`.
+//! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
+//! - Receive side: `incoming` (decodes a message), `accept` (delivers it to its receive), `arrived` (stores an
+//!   unexpected one), `reading` and `pieces` (long ones).
+//! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` and `resume` (flow control),
+//!   `finish` (completes requests).
+//! - Tools: `watch` (raises the events; `passage`: the protocol of a message), `listening` (opens and closes the fast
+//!   paths when tools start or stop listening), `notify` (reports the end of waits).
+//! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
+//!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
+//! - Records: `peer`, `link`, `bounds`, `buffer`, `token`, `several`.
 //!
-//! Safety, for every unsafe block in this folder, beside the rules of the crate's head: **P1** a request is alive from
-//! when it is taken from `State::requests` until `State::requests` gets it back, which takes having entered the PML, and
-//! happens only when it is finished, or was never begun, and nothing names it any more. So who has entered the PML may
-//! follow what names one (a queue of its communicator, `State::transfers`, a chain or list of `State`, a token that the
-//! engine gives back, the call that has it), and while it is not finished its communicator and datatype live, too, as do the
-//! communicators in `State::contexts`. **P2**
-//! the memory that a request's or a call's data describes may be read (a send) or written (a receive) until the request is
-//! finished or the call returns: MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2). **P3** `State` and
-//! what is reached by it (requests, queues and listeners of communicators, send buffers, batches) is used by who holds
-//! `Entered<State>` or a `&mut State` of it, and a `&mut Request` made from a pointer is the only one as long as it is used.
-//! **P4** the arguments of a function that Open MPI calls are valid as `pml.h` and MPI have it; libmpi has checked them.
+//! `engine::matching` matches messages with receives. `engine::protocol` has the headers and the protocols' state
+//! machines.
+//!
+//! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Every
+//! unsafe block of this folder argues from the rules of the crate's head and from these four:
+//! - **P1** A request is alive from `State::requests.take` to `State::requests.give_back`. `give_back` needs the PML
+//!   entered, and a request that is finished or was never begun and that nothing refers to any more. So a thread that
+//!   has entered the PML may dereference each request that it finds in a queue of a communicator, in
+//!   `State::transfers`, in a chain or list of `State`, in a token that the engine returns, or that its call owns.
+//!   While a request is not finished its communicator and datatype live, too. The communicators in `State::contexts`
+//!   are alive.
+//! - **P2** The memory that the data of a request or a call describes may be read (send) or written (receive) until the
+//!   request is finished or the call returns. MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2).
+//! - **P3** `State` and all that is reached from it (requests, queues and listeners of communicators, send buffers,
+//!   batches) is used only by the thread that has entered the PML. A `&mut Request` made from a pointer is the only one
+//!   while it is used.
+//! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require; libmpi has checked
+//!   them.
 
 mod accept;
 mod arrived;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a wait for persistent requests, while a tool listens.
+//! Raises the event for the end of a wait on a persistent request, while a tool listens.
 //!
-//! A request of one message is freed by the wait or test that finds it done, which calls the PML (`persistent.rs`). A
-//! persistent one is only made inactive. So while anybody listens, Open MPI's table of these eight functions has ours,
-//! which call the former ones and then look for such requests. Grade: setup; the functions are on the way of what is
-//! listened to. Threads: any. Tests: below, and `events.c` in `hw-tests/mpi`.
+//! The wait or test that completes an ordinary request frees it, which calls the PML (`persistent.rs`). A persistent
+//! request only becomes inactive. So while a tool listens, Open MPI's table of the eight wait and test functions holds
+//! ours: they call the former function and then look for such requests. Called by `listening` ([`watch_waits`]) and
+//! libmpi. Grade: setup; our functions are on the path of watched requests. Threads: any. Tests: below, and `events.c`
+//! in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -19,16 +20,16 @@ use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 use crate::runtime::watch as serving;
 
-/// A table of such functions as what it is: so many pointers, each of which a thread may read while another writes it.
+/// Open MPI's `ompi_request_fns_t`, as an array of pointers: other threads may read an entry while it is replaced.
 type Table = [AtomicPtr<c_void>; FUNCTIONS];
 
 const FUNCTIONS: usize = size_of::<sys::ompi_request_fns_t>() / size_of::<*mut c_void>();
 
-/// One of Open MPI's functions, in place of which ours stands now and then.
+/// State of one entry of Open MPI's table.
 struct Replaced {
-    /// What stood there before; null: ours never did.
+    /// Function that was there before ours; null if ours was never installed.
     former: AtomicPtr<c_void>,
-    /// Ours stands there, or below what another has put there since.
+    /// Whether ours is installed, directly or below a hook that another library installed later.
     is_in: AtomicBool,
 }
 
@@ -40,21 +41,23 @@ impl Replaced {
 
 static REPLACED: [Replaced; FUNCTIONS] = [const { Replaced::never() }; FUNCTIONS];
 
-/// Looks at the end of waits from now on, or no more.
+/// Starts or stops watching the end of waits.
 pub(crate) fn watch_waits(is_watched: bool) {
-    // SAFETY: Open MPI's table, aligned pointers as long as the process lives, which it writes when it is initialised
-    // alone.
+    // SAFETY: Open MPI's table lives as long as the process and has aligned pointers. After MPI's initialisation Open
+    // MPI only reads it; from here on all accesses of ours are atomic.
     let table = unsafe { &*(&raw const sys::ompi_request_functions).cast::<Table>() };
-    // SAFETY: a table of pointers to functions.
+    // SAFETY: both types are `FUNCTIONS` function pointers.
     let ours = unsafe { std::mem::transmute::<sys::ompi_request_fns_t, [*mut c_void; FUNCTIONS]>(OURS) };
     exchange(table, &REPLACED, ours, is_watched);
 }
 
-/// Puts `ours` into a table, or what stood there before. Whoever has hooked a function in between keeps it: his calls
-/// ours, which calls the former one. Ours is then not put above his, as they would call each other for ever.
+/// Installs `ours` in the table (`is_watched`), or restores the former functions. An entry that another library has
+/// hooked meanwhile keeps that hook, which calls ours, which calls the former function. Ours is never installed above
+/// such a hook: the two would call each other for ever.
 fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
     for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
-        // One thread at a time comes here. Release, and the fence of `former`: who finds ours finds what it is to call.
+        // One thread at a time is here. Release pairs with the fence in `former`: a thread that calls ours sees
+        // `former`.
         let (now, is_in) = (place.load(Ordering::Relaxed), replaced.is_in.load(Ordering::Relaxed));
         if is_watched && !is_in {
             replaced.former.store(now, Ordering::Relaxed);
@@ -67,12 +70,12 @@ fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void;
     }
 }
 
-/// Open MPI's own functions, or whoever's stood in the table before ours.
+/// The functions that were in the table before ours.
 fn former() -> sys::ompi_request_fns_t {
-    // With the store of ours, which this thread has found there.
+    // Pairs with the Release store of `ours`, which this thread has called.
     fence_of_memory(Ordering::Acquire);
     let functions = REPLACED.each_ref().map(|replaced| replaced.former.load(Ordering::Relaxed));
-    // SAFETY: functions of a table of these, in their places, or null, which is `None`.
+    // SAFETY: each pointer came from the same entry of such a table, or is null, which is `None`.
     unsafe { std::mem::transmute::<[*mut c_void; FUNCTIONS], sys::ompi_request_fns_t>(functions) }
 }
 
@@ -90,15 +93,15 @@ const OURS: sys::ompi_request_fns_t = sys::ompi_request_fns_t {
 type Place = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
-/// Calls the former function, and says whose end its caller was told of. Without one, which cannot be, all has failed.
+/// Calls the former function and then raises the events. Fails if there is no former function, which cannot happen.
 ///
 /// # Safety
-/// P4: an array of so many requests of MPI's.
+/// P4: `requests` is MPI's array of `count` requests.
 unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
-    // SAFETY: P4: an array of so many requests. Looked at before, as those that are done are gone afterwards.
+    // SAFETY: P4: MPI's array. Asked before the call, because that frees the ordinary requests that are complete.
     let is_programs = unsafe { listening::has_programs(count, requests) };
     let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
-    // SAFETY: P4: an array of so many requests.
+    // SAFETY: P4: MPI's array; the former function has set the entries of freed requests to `MPI_REQUEST_NULL`.
     fence("the end of a wait", (), || unsafe { notify(count, requests) });
     if is_programs {
         fence("the end of a wait", (), serving::serve);
@@ -107,28 +110,28 @@ unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_requ
 }
 
 /// # Safety
-/// P4: an array of so many requests of MPI's.
+/// P4: `requests` is MPI's array of `count` requests.
 unsafe fn notify(count: usize, requests: Place) {
     let Some(pml) = pml() else { return };
     let Some(_state) = pml.enter() else { return };
     for index in 0..count {
-        // SAFETY: P4: so many requests.
+        // SAFETY: P4: `index` is within the array.
         let Some(mut request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-        // SAFETY: P1: MPI has it; P3.
+        // SAFETY: P1: MPI still holds this request; P3.
         let request = unsafe { request.as_mut() };
         if request.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
             request.is_to_notify = false;
-            // SAFETY: P3; its communicator lives, as a persistent request has a reference.
+            // SAFETY: P3; a persistent request holds a reference to its communicator, which is therefore alive.
             unsafe { watch::request(request, Event::Notify) };
         }
     }
 }
 
-/// Ours: each calls the former one for so many requests.
+/// Defines our functions: each calls [`after`] with the former function and its array of requests.
 macro_rules! ours {
     ($($name:ident is $former:ident of $count:expr, $requests:ident: ($($argument:ident: $type:ty),*);)*) => { $(
         unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: P4, handed on.
+            // SAFETY: P4: libmpi passes an array of that many requests.
             unsafe { after($count, $requests, |former| Some((former.$former?)($($argument),*))) }
         }
     )* };
