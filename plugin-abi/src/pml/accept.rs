@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receive and its message have met: what becomes of the message's bytes.
+//! Delivers a message to the receive that it matches: copies its data, or begins its transfer.
 //!
-//! Called where a receive is posted that finds its message, and where a message comes that finds its receive. The
-//! status is noted here: bytes for which there is no room are left, and the receive ends with `MPI_ERR_TRUNCATE` and
-//! the message's length; where bytes cannot be put, with `MPI_ERR_INTERN`. Grade: hot for whole messages. Threads: who has entered the PML.
+//! Called where a receive finds its message, and where a message finds its receive. Sets the receive's status: if the
+//! message is too long, the rest is dropped and the receive ends with `MPI_ERR_TRUNCATE` and the message's length; if
+//! its data cannot be unpacked, with `MPI_ERR_INTERN`. Grade: hot for whole messages. Threads: the one that has entered
+//! the PML. Tests: `pt2pt_truncation.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -23,10 +24,10 @@ use super::transfers::Bytes;
 use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, striped, watch};
 use crate::runtime::listeners::{Event, Listeners};
 
-/// A whole message goes to a receive, of which tools are told if `TOLD`.
+/// Delivers a whole message to a receive. If `TOLD`, raises events for listeners.
 ///
 /// # Safety
-/// P1: a receive that is matched by it; `from` may be read for `length` bytes.
+/// P1: the message matches this receive, which is not finished. `from` may be read for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn whole<const TOLD: bool>(
     state: &mut State,
@@ -35,21 +36,21 @@ pub(crate) unsafe fn whole<const TOLD: bool>(
     from: *const u8,
     length: usize,
 ) {
-    // SAFETY: P1: a receive that is matched, and not finished; P3.
+    // SAFETY: P1: the receive is matched and not finished; P3.
     let room = unsafe { request.as_ref() }.extent.length;
     if length > room {
-        // SAFETY: P1: a receive that is matched by it; `from` has `length` bytes.
+        // SAFETY: P1: the receive is matched and not finished; `from` has `length` bytes, as this function requires.
         return unsafe { truncated::<TOLD>(state, request, envelope, from, length) };
     }
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: P1: a receive that is matched by it, and has room; `from` has `length` bytes.
+    // SAFETY: P1: the receive is matched and not finished, and has room; `from` has `length` bytes.
     unsafe { put::<TOLD>(state, request, &outcome, from, length) };
 }
 
-/// [`whole`] of a message that is longer than its receive.
+/// [`whole`] for a message that is longer than its receive.
 ///
 /// # Safety
-/// P1: a receive that is matched by it; `from` may be read for `length` bytes.
+/// P1: the message matches this receive, which is not finished. `from` may be read for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn truncated<const TOLD: bool>(
@@ -61,17 +62,17 @@ unsafe fn truncated<const TOLD: bool>(
 ) {
     let error = sys::MPI_ERR_TRUNCATE as i32;
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
-    // SAFETY: P1: a receive that is matched by it; P3. `from` has more bytes than there is room for.
+    // SAFETY: P1: the receive is matched and not finished; P3. `from` has more bytes than `room`.
     unsafe {
         let room = request.as_ref().extent.length;
         put::<TOLD>(state, request, &outcome, from, room);
     }
 }
 
-/// Puts the first `wanted` bytes of a message where they belong, and ends the receive.
+/// Copies the first `wanted` bytes of a message to the user's buffer, and finishes the receive.
 ///
 /// # Safety
-/// P1: a receive that is matched by it, and has room for `wanted` bytes, which may be read at `from`.
+/// P1: the message matches this receive, which has room for `wanted` bytes. They may be read at `from`.
 #[inline(always)]
 unsafe fn put<const TOLD: bool>(
     state: &mut State,
@@ -80,7 +81,7 @@ unsafe fn put<const TOLD: bool>(
     from: *const u8,
     wanted: usize,
 ) {
-    // SAFETY: P1: a receive that is not finished before all its bytes are there; P2; P3. `from` has `wanted` bytes.
+    // SAFETY: P1: the receive is not finished before the call at the end; P2; P3. `from` has `wanted` bytes.
     unsafe {
         let r = &mut *request.as_ptr();
         note(r, outcome);
@@ -97,11 +98,11 @@ unsafe fn put<const TOLD: bool>(
     }
 }
 
-/// [`whole`] of a blocking call's receive, as long as the message at least, to whose communicator a tool listens.
+/// [`whole`] for the receive of a blocking call that is no shorter than the message, while a tool listens.
 ///
 /// # Safety
-/// P1: a blocking call's receive that is matched by it, and has room for `length` bytes, which may be read at `from`.
-/// P3: the caller has entered the PML; the listeners are those of the receive's communicator.
+/// P1: the message matches this blocking call's receive, which has room for the `length` bytes that may be read at
+/// `from`. P3: the PML is entered. The listeners are those of the receive's communicator.
 #[inline(always)]
 pub(crate) unsafe fn whole_watched(
     listeners: &Listeners,
@@ -111,7 +112,7 @@ pub(crate) unsafe fn whole_watched(
     length: usize,
 ) {
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: P1: a receive that is not finished; P2: it has room for `length` bytes, which `from` has; P3.
+    // SAFETY: P1: the receive is not finished; P2: it has room for the `length` bytes at `from`; P3.
     unsafe {
         let r = &mut *request.as_ptr();
         note(r, &outcome);
@@ -123,15 +124,15 @@ pub(crate) unsafe fn whole_watched(
         watch::told(listeners, r, Event::XferEnd);
         watch::told_moved(listeners, r, Event::XferEnd, Bytes::None.completed());
         watch::told(listeners, r, Event::Complete);
-        // All its bytes are there.
+        // All its data is in place.
         r.set_finished(true);
     }
 }
 
-/// An announced message goes to a receive.
+/// Delivers an announced message to a receive: begins its transfer.
 ///
 /// # Safety
-/// P1: a receive that is matched by it.
+/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn announced(
     pml: &Pml,
     state: &mut State,
@@ -141,31 +142,31 @@ pub(crate) unsafe fn announced(
     (memory, keys): (Memory, &[PortKey]),
 ) {
     if from == Link::ONESELF {
-        // SAFETY: P1: a receive that is matched by it.
+        // SAFETY: P1: the receive is matched and not finished.
         return unsafe { oneself::receive(state, request, envelope, sender) };
     }
-    // SAFETY: P1: a receive that is matched by it; P3.
+    // SAFETY: P1: the receive is matched and not finished; P3.
     let extent = unsafe {
         note_match(request, envelope, memory.length as usize);
         request.as_ref().extent
     };
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
-        // SAFETY: P1: a receive that is not finished; P3. No bytes are to come.
+        // SAFETY: P1: the receive is not finished; P3.
         unsafe {
             watch::begins(&mut *request.as_ptr(), Bytes::All.completed());
             watch::ends(&mut *request.as_ptr(), Bytes::None.completed());
         }
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
-        // SAFETY: P1: a receive that is not finished, and nothing is to come.
+        // SAFETY: P1: the receive is not finished, and no data is to come.
         return unsafe { finish(state, request) };
     }
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     unsafe { flight::note(&mut *request.as_ptr(), &Step::Begins(sender, wanted)) };
     let mut why = Reason::Gaps;
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);
-        // SAFETY: P1: a receive into memory of one piece, matched, with nothing under way.
+        // SAFETY: P1: a matched receive into contiguous memory, with no transfer in progress.
         let is_read = unsafe {
             match keys {
                 _ if from.as_local().is_some() => getting::begin(pml, state, request, message, wanted),
@@ -177,23 +178,23 @@ pub(crate) unsafe fn announced(
             return;
         }
         why = Reason::NotRegistered;
-        // By shared memory it goes as was told, read or not.
+        // For shared memory the protocol event was raised already: it is the same with and without CMA reads.
         if from.as_local().is_none() {
-            // SAFETY: P1: a receive that is not finished; P3.
+            // SAFETY: P1: the receive is not finished; P3.
             unsafe {
                 let how = (Protocol::Pieces, why);
                 watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, how)));
             }
         }
     }
-    // SAFETY: P1: a receive, matched, with nothing under way.
+    // SAFETY: P1: a matched receive with no transfer in progress.
     unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
 }
 
-/// A message that was unexpected goes to a receive.
+/// Delivers a message that was unexpected until now.
 ///
 /// # Safety
-/// P1: a receive that is matched by it.
+/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn unexpected(
     pml: &Pml,
     state: &mut State,
@@ -202,14 +203,14 @@ pub(crate) unsafe fn unexpected(
     message: Arrived,
 ) {
     flow::give_up(pml, state, &message);
-    // SAFETY: P1: a receive that is matched by it.
+    // SAFETY: P1: the receive is matched and not finished.
     unsafe { arrived(pml, state, request, envelope, message) };
 }
 
-/// A message of which it is known what came goes to a receive.
+/// Delivers a message whose body is already decoded to its receive.
 ///
 /// # Safety
-/// P1: a receive that is matched by it.
+/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn arrived(
     pml: &Pml,
     state: &mut State,
@@ -218,7 +219,7 @@ pub(crate) unsafe fn arrived(
     message: Arrived,
 ) {
     let Arrived { from, body, .. } = message;
-    // SAFETY: P1: a receive that is matched by it. The bytes are a copy, which lives until this returns.
+    // SAFETY: P1: the receive is matched and not finished. `message` owns the bytes until this returns.
     unsafe {
         match body {
             Body::Short { length, bytes } => {
@@ -240,10 +241,10 @@ pub(crate) unsafe fn arrived(
 }
 
 /// # Safety
-/// P1: a receive that is matched by the message; P3: the caller has entered the PML.
+/// P1: the message matches this receive, which is not finished. P3: the PML is entered.
 #[inline(always)]
 unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let error = if length > r.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message of the PML's has come: what it is, and whom it concerns.
+//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind.
 //!
-//! Called by `progress` for each, in the order in which the port reports them. What is too short for its kind, or of a
-//! kind that there is not, is left. Grade: hot for whole messages. Threads: who has entered the PML, and no port.
+//! Called by `progress`, `moving` and `local` for each message, in order of arrival. Messages that are too short for
+//! their kind, or of an unknown kind, are ignored. Grade: hot for whole messages. Threads: the one that has entered the
+//! PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests: `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -22,44 +23,44 @@ use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
-/// A message as the port reports it.
+/// A message in a receive slot, or in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
-    /// Where its bytes are, until the slot is released.
+    /// First byte, header included; valid until the slot is released.
     pub(crate) start: *const u8,
     pub(crate) length: usize,
     pub(crate) sender: Sender,
 }
 
 impl ByRail {
-    /// Who has sent it; `None` where it did not come by the queue pair of whom it names.
+    /// Looks up the sender; `None` if the message came by another queue pair than that of the sender it names.
     pub(crate) fn link(self, pml: &Pml) -> Option<Link> {
         let port = pml.rails().get(self.rail)?.enter()?;
         Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
     }
 }
 
-/// Who has sent a message.
+/// Sender of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Sender {
-    /// To be found out.
+    /// Still to be looked up.
     ByRail(ByRail),
-    /// Known without asking.
+    /// Already known; may be [`Link::UNKNOWN`].
     Known(Link),
 }
 
 impl Incoming {
-    /// Its bytes.
+    /// The message, header included.
     ///
     /// # Safety
-    /// They may be read, and stay where they are as long as what is returned is used.
+    /// The bytes may be read and do not move while the returned slice is used.
     pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: R1: they may be read and stay where they are; the adapter has filled a slot, and does not write to it
-        // before it is released.
+        // SAFETY: R1: the adapter has filled the slot and does not write to it before it is released, and this function
+        // requires that this is later.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
-    /// Whom to answer; `None` where it did not come by the queue pair of whom it names.
+    /// Link for an answer; `None` if the message came by another queue pair than that of the sender it names.
     pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
         match self.sender {
             Sender::ByRail(by) => by.link(pml),
@@ -68,44 +69,44 @@ impl Incoming {
     }
 }
 
-/// Deals with a message while the port is still entered, if it is a whole one, and a receive waits for it.
+/// Delivers a whole message in place, while the port is entered, if a receive is posted for it. Returns whether it did.
 ///
 /// # Safety
-/// Its bytes may be read.
+/// The bytes of `arrived` may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
     if arrived.immediate.tag() != Tag::PML.0 {
         return false;
     }
     let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    // SAFETY: its bytes may be read.
+    // SAFETY: the bytes may be read, as this function requires.
     unsafe { is_taken_whole(state, start, arrived.len as usize) }
 }
 
-/// [`is_taken`] of a message of the PML's.
+/// [`is_taken`] for a message that is known to be the PML's.
 ///
 /// # Safety
-/// Its bytes may be read.
+/// `start` may be read for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
     if length < EAGER_SIZE {
         return false;
     }
-    // SAFETY: its bytes may be read, and are at least as many, of any alignment.
+    // SAFETY: at least `EAGER_SIZE` bytes may be read, at any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };
     let Some(communicator) = state.contexts.get(of.context) else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: P1: it was posted, and is matched. The bytes may be read.
+    // SAFETY: P1: the receive was posted and is now matched. The bytes may be read.
     unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
 
-/// A short message that was put aside where the port found it, as a tool listens to its communicator: its listeners may
-/// not be called while the port is entered.
+/// A short message, copied out of its slot while the port is entered, because listeners must be called after the port
+/// is left.
 pub(crate) struct PutAside {
     communicator: NonNull<Communicator>,
     envelope: Envelope,
@@ -113,14 +114,14 @@ pub(crate) struct PutAside {
     bytes: MaybeUninit<[u8; PUT_ASIDE]>,
 }
 
-/// The longest data that is put aside, bytes.
+/// Longest data that is put aside, bytes.
 const PUT_ASIDE: usize = 64;
 
-/// As [`is_taken`], while a tool listens: also of a short message that meets the first receive of a communicator that
-/// is listened to, if none is put aside before. That is to be dealt with by [`put_aside`].
+/// [`is_taken`] while a tool listens. In addition, puts aside the first short message that matches the first receive of
+/// a communicator with listeners, for [`put_aside`].
 ///
 /// # Safety
-/// Its bytes may be read.
+/// The bytes of `arrived` may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_or_put_aside(
     state: &mut State,
@@ -132,57 +133,56 @@ pub(crate) unsafe fn is_taken_or_put_aside(
     if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
         return false;
     }
-    // SAFETY: its bytes may be read, and are at least as many, of any alignment.
+    // SAFETY: at least `EAGER_SIZE` bytes may be read, at any alignment.
     let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
     let Some(of) = Match::from_eager(&header) else { return false };
     let Some(&communicator) = state.contexts.get(of.context) else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
     let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     if length <= PUT_ASIDE && aside.is_none() && unsafe { communicator.as_ref().is_for_first_watched(envelope) } {
         let put = aside.insert(PutAside { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: its bytes may be read; there is room.
+        // SAFETY: `start` has `length` bytes, and `put.bytes` has room for `PUT_ASIDE`.
         unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(start, length) };
         return true;
     }
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
-    // SAFETY: P1: it was posted, and is matched. The bytes may be read.
+    // SAFETY: P1: the receive was posted and is now matched. The bytes may be read.
     unsafe { accept::whole::<false>(state, request, envelope, start, length) };
     true
 }
 
-/// Deals with a message that was put aside.
+/// Delivers a message that was put aside.
 ///
 /// # Safety
-/// P3: the PML was entered since, without a break: the communicator is still in state.contexts.
+/// P3: the PML was entered without a break since then, so the communicator is still in `state.contexts`.
 #[inline(always)]
 pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     let PutAside { communicator, envelope, length, .. } = *aside;
-    // SAFETY: in state.contexts, so alive; P3. As many bytes as were put there.
+    // SAFETY: P1: in `state.contexts`, so alive; P3. `length` bytes were put aside.
     let (communicator, listeners, bytes) = unsafe {
         let (communicator, bytes) = (communicator.as_ref(), aside.bytes.as_ptr().cast::<u8>());
         (communicator, Listeners::of(communicator.comm), std::slice::from_raw_parts(bytes, length))
     };
     let taken = match listeners {
-        // SAFETY: in state.contexts, so alive; P3.
+        // SAFETY: P1: in `state.contexts`, so alive; P3.
         Some(listeners) => unsafe {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
             let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
             watch::take_posted_watched(listeners, communicator, envelope, Came::whole(length), (how, || {}))
         },
-        // Within a callback all have been taken away.
-        // SAFETY: P3.
+        // A callback has removed the last listener meanwhile. SAFETY: P1: in `state.contexts`, so alive; P3.
         None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
     };
     match (taken, listeners) {
-        // SAFETY: P1: it was posted, and is matched; P3. The listeners are its communicator's.
+        // SAFETY: P1: the receive was posted and is now matched; P3. The listeners are its communicator's.
         (Ok(request), Some(listeners)) if unsafe { is_of_watched_call(request, length) } => unsafe {
             accept::whole_watched(listeners, request, envelope, bytes.as_ptr(), length);
         },
-        // SAFETY: P1: it was posted, and is matched.
+        // SAFETY: P1: the receive was posted and is now matched.
         (Ok(request), _) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), length) },
-        // SAFETY: in state.contexts, so alive.
+        // SAFETY: P1: in `state.contexts`, so alive.
         (Err(id), _) => unsafe {
             let message = Arrived { from: Link::UNKNOWN, id, body: copy(bytes) };
             arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
@@ -190,18 +190,18 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     }
 }
 
-/// Whether a blocking call has the receive, and there is room for so many bytes.
+/// Whether the receive belongs to a blocking call and has room for `length` bytes.
 ///
 /// # Safety
-/// P1: a receive that was posted; P3: the caller has entered the PML.
+/// P1: a receive that was posted; P3: the PML is entered.
 #[inline(always)]
 unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     let request = unsafe { request.as_ref() };
     request.owner == Owner::WatchedCall && length <= request.extent.length
 }
 
-/// What is kept of a message that came whole.
+/// Copies the data of a whole message, to store it as unexpected.
 fn copy(bytes: &[u8]) -> Body {
     let mut short = [0; SHORT];
     match short.get_mut(..bytes.len()) {
@@ -213,13 +213,13 @@ fn copy(bytes: &[u8]) -> Body {
     }
 }
 
-/// Deals with a message of any kind.
+/// Handles a message of any kind.
 ///
 /// # Safety
-/// Its bytes may be read.
+/// The bytes of `incoming` may be read.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
-    // SAFETY: its bytes may be read, and stay where they are until this returns.
+    // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
     let Ok((header, bytes)) = Header::decode(unsafe { incoming.bytes() }) else { return };
     let answer = || incoming.sender(pml);
     match header {
@@ -246,7 +246,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
         }
         Header::Fragment { receive, .. } => {
-            // SAFETY: `bytes` may be read. The number is looked up, whoever gave it.
+            // SAFETY: `bytes` may be read. `received` looks the number up, so a wrong one does no harm.
             unsafe { pieces::received(state, TransferId(receive), bytes.as_ptr(), bytes.len()) };
         }
         Header::Finished { request, .. } | Header::Acknowledge { request } => {
@@ -267,12 +267,12 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                 resume::more(pml, state, from, context);
             }
         }
-        // It was dealt with before (`moving`), and no process with one port sends it.
+        // `moving` has handled it; no process with a single port sends it.
         Header::Moved { .. } => {}
     }
 }
 
-/// Gives a whole message to the receive that it matches, or keeps what `kept` makes of it; `sender` is who sent it.
+/// Delivers a whole message to the receive that it matches, or stores what `kept` returns; `sender` finds its sender.
 fn whole(
     pml: &Pml,
     state: &mut State,
@@ -284,41 +284,41 @@ fn whole(
     let Some(communicator) = state.contexts.get(of.context).copied() else {
         return arrived::keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
     let mut from = Link::UNKNOWN;
     let of = (communicator, envelope);
     let how = |_: &Request| {
         Some(passage::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
     };
-    // One that is kept is told of with the way that it came by, of several.
+    // With several ports, the event of an unexpected message names the link by which it came.
     let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     match unsafe { watch::take_posted(communicator, envelope, Came::whole(bytes.len()), (how, keeping)) } {
-        // SAFETY: P1: it was posted, and is matched.
+        // SAFETY: P1: the receive was posted and is now matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
-        // SAFETY: in state.contexts, so alive.
+        // SAFETY: P1: in `state.contexts`, so alive.
         Err(id) => unsafe {
             arrived::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
         },
     }
 }
 
-/// Gives a message to the receive that it matches, or keeps it.
+/// Delivers a message to the receive that it matches, or stores it.
 pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
     let from = message.from;
     let sender = || Some(from);
     let Some(communicator) = state.contexts.get(context).copied() else {
         return arrived::keep_early(pml, state, context, (envelope, message), sender);
     };
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
     let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
-    // SAFETY: in state.contexts, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive; P3.
     match unsafe { watch::take_posted(communicator, envelope, message.came(), (how, || {})) } {
-        // SAFETY: P1: it was posted, and is matched.
+        // SAFETY: P1: the receive was posted and is now matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
-        // SAFETY: in state.contexts, so alive.
+        // SAFETY: P1: in `state.contexts`, so alive.
         Err(id) => unsafe {
             arrived::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
         },

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML of this process: its rails, and what one caller at a time may use.
+//! The PML of this process: its rails, and the state that one caller at a time may use.
 //!
-//! Made by `component` when Open MPI has it initialised, dropped when it is finalized. A caller enters it
-//! ([`Pml::enter`]), then perhaps the port of a rail, always in this order and one port at a time. Nothing of Open
-//! MPI's is called meanwhile that could call back: what is to be told waits on the chain of those finished (`finish`).
-//! Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` a lock for the process, below it none.
+//! `component` makes it when Open MPI initialises the PML, and drops it at the end. A caller enters the PML
+//! ([`Pml::enter`]) and then, if it must, the port of a rail: always in this order, and one port at a time. Meanwhile
+//! it calls nothing of Open MPI that could call back; requests with callbacks wait on the chain of `finish`. Grade:
+//! hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the process, otherwise none. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
@@ -35,108 +35,108 @@ use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::token::Tag;
 
-/// What the PML is made with.
+/// Parameters of a new PML.
 pub(crate) struct Settings {
-    /// The longest message that is sent at once, bytes, at the beginning.
+    /// Longest message that is sent eagerly, bytes: the initial value.
     pub(crate) eager_limit: usize,
-    /// The longest read of a message, bytes.
+    /// Longest read of a message, bytes.
     pub(crate) read_size: u32,
-    /// Bytes of unexpected messages, before their senders are held back.
+    /// Bytes of unexpected messages before their senders are held back.
     pub(crate) unexpected_memory: u64,
-    /// Several threads may call at the same time.
+    /// Whether several threads may call at the same time.
     pub(crate) threads: bool,
-    /// What Open MPI calls with a request.
+    /// Functions of a request that Open MPI calls.
     pub(crate) functions: RequestFunctions,
-    /// What polls where there is not one rail alone.
+    /// Function that polls unless a single rail is all there is to poll.
     pub(crate) poll_more: PollMore,
 }
 
-/// Polls all there is to poll, by who has entered the PML. Returns how many events there were.
+/// Polls everything, for a caller that has entered the PML. Returns the number of events.
 pub(crate) type PollMore = fn(&Pml, &mut State) -> usize;
 
-/// A port that the PML uses.
+/// A port, as the PML uses it.
 pub(crate) struct Rail {
     port: Arc<OpenPort>,
-    /// The port's, so that the way to it is one load.
+    /// The port inside `port`, so that it takes one load to reach.
     entry: NonNull<Exclusive<Port>>,
-    /// What was polled last; released by the next poll.
+    /// Frame of the last poll; the next poll releases its slots.
     frame: UnsafeCell<Box<Frame>>,
-    /// Bytes of a send buffer for a message, header and all: the most that the eager limit can be.
+    /// Size of a send buffer for eager messages, header included, bytes: the upper bound of the eager limit.
     pub(crate) copy_size: usize,
-    /// The longest message, header and all, bytes.
+    /// Longest message that a receive slot holds, header included, bytes.
     pub(crate) receive_size: usize,
-    /// The longest read, bytes.
+    /// Longest read, bytes.
     pub(crate) read_limit: u32,
-    /// Of each endpoint, where there are several rails; used by who has entered the port.
+    /// Counts of sent messages by endpoint, with several rails; used by the holder of the entered port.
     sent: UnsafeCell<Vec<Sent>>,
 }
 
-/// The PML. Its state is first, wherever the compiler would put a field of that size: so it has the PML's address, and a
-/// receive has none to work out and to keep.
+/// The PML. `state` is its first field (hence `repr(C)`), so it has the PML's address: a receive needs only one
+/// pointer.
 #[repr(C)]
 pub(crate) struct Pml {
     state: Exclusive<State>,
     rails: Box<[Rail]>,
-    /// Whether there is one, and no shared memory to poll as well. Written while MPI is initialised.
+    /// Whether one rail is all there is to poll. Written only while MPI is initialised.
     has_one_rail: Cell<bool>,
-    /// That one, while no tool listens; else null.
+    /// That rail, while no tool watches completions; else null.
     only_rail: AtomicPtr<Rail>,
-    /// A [`PollMore`]: what polls where that is null.
+    /// The [`PollMore`] to call where `only_rail` is null.
     poll_more: AtomicPtr<()>,
-    /// The way to processes of this host, if that is not a rail; else null.
+    /// Shared memory to processes of this host, if Open MPI has it; else null.
     shared_memory: AtomicPtr<SharedMemory>,
-    /// Several threads may call at the same time.
+    /// Whether several threads may call at the same time.
     has_threads: bool,
-    /// The state, while who has entered it has the shared-memory BTL call back.
+    /// The state, while the thread that has entered it runs a call in [`Pml::within`]; else null.
     within: AtomicPtr<State>,
 }
 
-// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; its batch is used by who has entered the
-// state, which is shared as `Exclusive` permits; the one cell is written by the one thread that initialises MPI, before
-// others begin.
+// SAFETY: a rail's pointer leads into its `Arc`, which may be shared. Its frame is used under P3, its counts by the
+// holder of its port. `Exclusive` guards the state. The cell is written by the thread that initialises MPI, before
+// others exist.
 unsafe impl Sync for Pml {}
-// SAFETY: a rail's pointer is to what its `Arc` holds, which may be shared; what the others lead to is the PML's own.
+// SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to what the PML owns.
 unsafe impl Send for Pml {}
 
-/// What one caller at a time may use.
+/// The state of the PML, which one caller at a time may use.
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     pub(crate) flow: Flow,
-    /// Of each rail.
+    /// Send buffers of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
-    /// The peers that were looked up.
+    /// Links to the peers that were looked up.
     pub(crate) peers: HashMap<PeerName, Link>,
-    /// Where there are several rails.
+    /// Peers and endpoints, with several rails.
     pub(crate) several: Several,
     /// Processes of other jobs.
     pub(crate) foreign: Foreign,
-    /// Requests whose pieces wait for a buffer.
+    /// Sends whose next fragment waits for a send buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
-    /// What waits to go by shared memory.
+    /// Messages that wait for room in shared memory.
     pub(crate) backlog: Backlog,
-    /// Whether the rails have reported anything of late.
+    /// Whether the rails have reported anything lately.
     pub(crate) rails: Quiet,
-    /// Requests that are finished and not told of, in order.
+    /// Requests that are finished and wait for [`super::finish::tell`], in order.
     pub(crate) finished: Chain,
-    /// Frames with something for the BTL.
+    /// Frames with completions for the BTL.
     pub(crate) for_btl: frame::Polled,
     pub(crate) frames: Frames,
-    /// Operations of the BTL's that a poll has found done.
+    /// Operations of the BTL that a poll has found complete.
     pub(crate) operations: OperationChain,
-    /// When a blocking call that never waits lets others go on.
+    /// Decides when a blocking call that never waits calls Open MPI's progress.
     pub(crate) busy: Busy,
-    /// The job is to be ended: a peer is lost, or it was said why.
+    /// Whether the job must end: a peer is lost, or a reason was printed.
     pub(crate) has_failed: bool,
-    /// Something of the above is to be done once nothing is entered.
+    /// Whether [`super::progress::leave`] has work to do once nothing is entered.
     pub(crate) has_more: bool,
 }
 
-// SAFETY: the pointers are to records of the PML's own, which move with it; P3.
+// SAFETY: the pointers lead to records of the PML, which are used only with this state (P3).
 unsafe impl Send for State {}
 
-/// Requests that are finished and not told of, linked through themselves.
+/// Requests that are finished and wait for [`super::finish::tell`], linked by their `next`.
 pub(crate) struct Chain {
     pub(crate) first: *mut Request,
     pub(crate) last: *mut Request,
@@ -146,57 +146,57 @@ impl Chain {
     pub(crate) const EMPTY: Chain = Chain { first: null_mut(), last: null_mut() };
 }
 
-/// The longest read, in bytes, asked of a software adapter: what several of them fill stays in the processor's cache.
-/// Measured on soft-RoCE for the BTL: messages of 1 MiB come a third faster.
+/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache. Measured
+/// on soft-RoCE for the BTL: messages of 1 MiB arrive a third faster.
 const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
-/// The same as long as no tool listens to what becomes of messages.
+/// Equal to `PML` while no tool listens; else null.
 static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
-/// The PML; `None` outside of its life.
+/// Returns the PML; `None` before it is initialised and after it has ended.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
-    // SAFETY: a leaked box, taken back after Open MPI's last call (`end`). Acquire: what it was made with.
+    // SAFETY: a leaked box, freed after Open MPI's last call (`end`). Acquire pairs with the Release in `begin`.
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
-/// The PML; `None` while a tool listens as well: so a short cut asks both with one question.
+/// Returns the PML; `None` also while a tool listens. So a fast path tests for both at once.
 #[inline]
 pub(crate) fn unwatched() -> Option<&'static Pml> {
-    // SAFETY: a leaked box, taken back after Open MPI's last call (`end`). Acquire: what it was made with.
+    // SAFETY: a leaked box, freed after Open MPI's last call (`end`). Acquire pairs with the Release stores.
     unsafe { UNWATCHED.load(Ordering::Acquire).as_ref() }
 }
 
-/// Notes whether a tool listens.
+/// Notes whether a tool listens to any communicator.
 pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
     let unwatched = if is_watched { null_mut() } else { std::ptr::from_ref(pml).cast_mut() };
     UNWATCHED.store(unwatched, Ordering::Release);
 }
 
-/// Begins its life.
+/// Installs the PML of the process.
 pub(crate) fn begin(pml: Pml) {
     let pml = Box::into_raw(Box::new(pml));
     PML.store(pml, Ordering::Release);
     UNWATCHED.store(pml, Ordering::Release);
 }
 
-/// Ends its life.
+/// Removes and drops the PML of the process.
 ///
 /// # Safety
-/// Open MPI's last call: nobody uses it any more.
+/// This is Open MPI's last call; no reference from [`pml`] or [`unwatched`] is used any more.
 pub(crate) unsafe fn end() {
     UNWATCHED.store(null_mut(), Ordering::Release);
     let pml = PML.swap(null_mut(), Ordering::AcqRel);
     if !pml.is_null() {
-        // SAFETY: leaked by `begin`, and taken back once.
+        // SAFETY: leaked by `begin`; the swap makes sure that it is taken back once.
         drop(unsafe { Box::from_raw(pml) });
     }
 }
 
 impl Rail {
-    /// Of an open port.
+    /// Makes the rail of an open port.
     pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
         let attributes = port.attributes();
         let longest = attributes.max_message.min(u64::from(read_size)) as u32;
@@ -216,32 +216,32 @@ impl Rail {
         &self.port
     }
 
-    /// What is entered, for who keeps its address.
+    /// The port that [`Self::enter`] enters, for callers that store its address.
     pub(crate) fn entry(&self) -> NonNull<Exclusive<Port>> {
         self.entry
     }
 
-    /// What was polled last.
+    /// Frame of the last poll.
     ///
     /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to it.
+    /// P3: the PML is entered. The caller has no other reference to the frame.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn frame(&self) -> &mut Box<Frame> {
-        // SAFETY: P3: the caller has no other reference.
+        // SAFETY: P3; the caller has no other reference.
         unsafe { &mut *self.frame.get() }
     }
 
-    /// What has been sent to an endpoint, where there are several rails, by who shows that he has entered this rail's port.
+    /// Counts of messages to an endpoint, with several rails. `port` proves that this rail's port is entered.
     ///
     /// # Panics
-    /// It is another rail's port.
+    /// If `port` is another rail's.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the port is entered, and borrowed as long")]
     pub(crate) fn sent<'port>(&'port self, port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
         let is_its_own = std::ptr::addr_eq(port, self.entry.as_ptr());
         assert!(is_its_own, "what was sent by a port is known to who has entered that one");
-        // SAFETY: who has entered the port is alone, and has no other reference, as that would borrow the port.
+        // SAFETY: the borrow of the entered port excludes every other thread and every other reference.
         let all = unsafe { &mut *self.sent.get() };
         let at = to.index() as usize;
         if at >= all.len() {
@@ -250,25 +250,25 @@ impl Rail {
         &mut all[at]
     }
 
-    /// Waits for other threads; `None`: this thread is inside already.
+    /// Enters the port; waits for other threads. `None`: this thread has entered it already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
-        // SAFETY: the port's, which lives as long as this rail holds it.
+        // SAFETY: `entry` points into `self.port`, which keeps the port alive.
         unsafe { self.entry.as_ref() }.enter()
     }
 
-    /// Does not wait.
+    /// Enters the port if no thread has entered it.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, Port>> {
-        // SAFETY: the port's, which lives as long as this rail holds it.
+        // SAFETY: `entry` points into `self.port`, which keeps the port alive.
         unsafe { self.entry.as_ref() }.try_enter()
     }
 }
 
-/// Buffers of each size that a port has at most: what finds none waits in ordinary memory, or for a piece to be done.
+/// Maximum number of send buffers of each size per port. Beyond it messages use ordinary memory, and fragments wait.
 const MOST_BUFFERS: u32 = 256;
 
-/// A message that moves to another port must fit there, too; and it must be known which have never reached the adapter.
+/// Gives all rails the same sizes, as messages may move between ports, and makes ports keep track of unposted messages.
 fn make_alike(rails: &mut [Rail]) {
     let copy_size = rails.iter().map(|rail| rail.copy_size).min().unwrap_or_default();
     let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
@@ -281,7 +281,7 @@ fn make_alike(rails: &mut [Rail]) {
 }
 
 impl Pml {
-    /// Over these ports.
+    /// Makes a PML over these ports.
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Self {
         if rails.len() > 1 {
             make_alike(&mut rails);
@@ -308,7 +308,7 @@ impl Pml {
             has_failed: false,
             has_more: false,
         };
-        // SAFETY: P4: without threads Open MPI has promised that one at a time calls (`enable_mpi_threads`).
+        // SAFETY: P4: without threads Open MPI promises that one thread at a time calls (`enable_mpi_threads`).
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let is_alone = rails.len() == 1;
@@ -326,41 +326,40 @@ impl Pml {
         pml
     }
 
-    /// Has this called to poll; and also where there is one rail alone, if `is_for_one`. Any thread.
+    /// Sets the function that polls. A process with one rail keeps its inlined poll unless `is_for_one`. Any thread.
     pub(crate) fn poll_by(&self, poll_more: PollMore, is_for_one: bool) {
         let is_passed_by = is_for_one || !self.has_one_rail();
         let only_rail = if is_passed_by { null_mut() } else { self.rails.as_ptr().cast_mut() };
-        // Relaxed, here and where they are read: nothing else is read on the strength of it but what is there since
-        // this was made.
+        // Relaxed, here and at the loads: readers reach by these pointers only what exists since the PML was made.
         self.poll_more.store(poll_more as *mut (), Ordering::Relaxed);
         self.only_rail.store(only_rail, Ordering::Relaxed);
     }
 
-    /// What polls where there is no [`Self::only_rail`].
+    /// The function that polls where [`Self::only_rail`] is `None`.
     #[inline(always)]
     pub(crate) fn poll_more(&self) -> PollMore {
-        // SAFETY: a function of this type, and no other: of `poll_by`.
+        // SAFETY: `poll_by` stores a `PollMore` there, and nothing else is stored.
         unsafe { std::mem::transmute::<*mut (), PollMore>(self.poll_more.load(Ordering::Relaxed)) }
     }
 
-    /// From here on processes of this host are reached by shared memory. Once, while MPI is initialised: one thread.
+    /// Uses shared memory for processes of this host. Called once, while MPI is initialised by one thread.
     pub(crate) fn use_shared_memory(&self, shared: SharedMemory) {
         self.has_one_rail.set(false);
         self.only_rail.store(null_mut(), Ordering::Relaxed);
         self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
     }
 
-    /// The way to processes of this host, if that is not a rail.
+    /// Shared memory to processes of this host, if Open MPI has it.
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
-        // SAFETY: a leaked box, taken back when this is dropped. Acquire: what it was made with.
+        // SAFETY: a leaked box, freed when the PML is dropped. Acquire pairs with the Release in `use_shared_memory`.
         unsafe { self.shared_memory.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Calls what may have [`Self::with_state`] called on this thread, while the state is entered.
+    /// Runs `call`, which may call [`Self::with_state`] on this thread, and lends it the entered state.
     #[inline]
     pub(crate) fn within<R>(&self, state: &mut State, call: impl FnOnce() -> R) -> R {
-        // Relaxed: read by this thread, or by another that is told by the lock that it is none of its.
+        // Relaxed: another thread that reads the value finds the lock taken, and does not use it.
         let before = self.within.load(Ordering::Relaxed);
         self.within.store(state, Ordering::Relaxed);
         let result = call();
@@ -368,23 +367,24 @@ impl Pml {
         result
     }
 
-    /// Has the state used by what is called back: by who has entered it ([`Self::within`]), or by Open MPI's progress.
+    /// Runs `deal` on the state from a callback of the shared-memory BTL. The callback comes either from a call inside
+    /// [`Self::within`], which lends its state, or from Open MPI's progress; then this enters the PML.
     #[inline]
     pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
         let within = self.within.load(Ordering::Relaxed);
         if !self.has_threads && !within.is_null() {
-            // SAFETY: P3: without threads this is within the call in `within`, whose caller's reference is not used
-            // meanwhile.
+            // SAFETY: P3: without threads this runs inside the call in `within`, whose caller does not use its
+            // reference meanwhile.
             return deal(unsafe { &mut *within });
         }
-        // What is to be told waits for the next progress of the PML's: the BTL is not to be entered again from here.
+        // Without `leave`, which could enter the BTL from its own callback; the next progress of the PML does that.
         if let Some(mut state) = self.enter() {
             deal(&mut state);
         } else {
-            // SAFETY: P3: this thread is inside, so it is its own call in `within`, whose caller's reference is not
-            // used meanwhile.
+            // SAFETY: P3: this thread has entered the PML, so it is inside its own call in `within`, whose caller does
+            // not use its reference meanwhile.
             let state = unsafe { self.within.load(Ordering::Relaxed).as_mut() };
-            // A message that is dropped is one that somebody waits for.
+            // Panics rather than drop a message, for which a receive would wait for ever.
             deal(state.expect("the shared-memory BTL calls back only where it was called from `within`"));
         }
     }
@@ -395,10 +395,10 @@ impl Pml {
         self.has_one_rail.get()
     }
 
-    /// The rail, where it is all there is to poll, and no tool asks when something was completed.
+    /// The rail, if it is all there is to poll and no tool watches completions.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
-        // SAFETY: in the box that this has, as long as it lives.
+        // SAFETY: points into `self.rails`, which lives as long as the PML.
         unsafe { self.only_rail.load(Ordering::Relaxed).as_ref() }
     }
 
@@ -413,19 +413,19 @@ impl Pml {
         self.has_threads
     }
 
-    /// Its rails.
+    /// The rails of the process.
     #[inline]
     pub(crate) fn rails(&self) -> &[Rail] {
         &self.rails
     }
 
-    /// Waits for other threads; `None`: this thread is inside already.
+    /// Enters the PML; waits for other threads. `None`: this thread has entered it already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, State>> {
         self.state.enter()
     }
 
-    /// Does not wait.
+    /// Enters the PML if no thread has entered it.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()
@@ -436,7 +436,7 @@ impl Drop for Pml {
     fn drop(&mut self) {
         let shared = *self.shared_memory.get_mut();
         if !shared.is_null() {
-            // SAFETY: leaked by `use_shared_memory`, once.
+            // SAFETY: leaked by `use_shared_memory`, and dropped once.
             drop(unsafe { Box::from_raw(shared) });
         }
     }
@@ -444,7 +444,7 @@ impl Drop for Pml {
 
 #[cfg(test)]
 impl Pml {
-    /// Without a port, for tests of what needs none.
+    /// Makes a PML without a port, for tests.
     pub(crate) fn of_no_rails(threads: bool) -> Pml {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings =

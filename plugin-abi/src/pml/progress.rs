@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: takes what has happened on each rail and deals with it; tells Open MPI of it when nothing is entered any
-//! more.
+//! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
 //!
-//! [`poll`] takes a frame of events and deals with all the PML's in order, inside; so messages keep their order though
-//! Open MPI's callbacks come back here. [`leave`] gives up the right to the PML and does what had to wait for that:
-//! callbacks, frames with something for the BTL, the end of the job. A blocking call polls here first, and lets Open MPI's
-//! progress engine go on every so often ([`Idle`]). Grade: hot. Threads: any; one polls at a time.
+//! [`poll`] takes a batch of completions and handles all of the PML's in order, with the PML entered; so messages keep
+//! their order although Open MPI's callbacks come back here. [`leave`] leaves the PML and does what had to wait for
+//! that: calls callbacks, passes frames to the BTL, ends the job. A blocking call polls here first, and calls Open
+//! MPI's progress engine every so often ([`Idle`]). Called by Open MPI ([`pml_progress`]), blocking calls, and the
+//! BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
@@ -41,7 +41,7 @@ use crate::runtime::watch::SAFETY;
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     fence("pml_progress", 0, || {
         if guard::broken() {
-            // Said already. Nothing is trusted any more, and who waits would wait for ever.
+            // The panic was reported. Nothing can be trusted any more, and waiting processes would wait for ever.
             // SAFETY: ends the process.
             unsafe { sys::ibex_abort(1) };
         }
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     })
 }
 
-/// A tool listens: what it is to be told is delivered.
+/// Delivers due events while a tool listens.
 #[cold]
 #[inline(never)]
 fn show() {
@@ -74,19 +74,19 @@ fn round(pml: &Pml) -> c_int {
     count as c_int
 }
 
-/// Takes what has happened on every rail: a batch of it, or all where a send has found its queue full. Returns how many
-/// events there were.
+/// Takes one batch of completions from each rail, or all there are if a send has found its queue full. Returns their
+/// number.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     let count = poll_here::<false>(pml, state);
     if state.flow.is_behind { count + catch_up(pml, state) } else { count }
 }
 
-/// The most batches that are taken at once, more than a receive queue holds: peers go on meanwhile.
+/// Maximum number of batches in [`catch_up`]: more than a receive queue holds, but finite while peers continue to send.
 const BATCHES: usize = 256;
 
-/// Takes all that has come. A sender that only took as much as frees its own queue would hear late that it is held back,
-/// as that stands behind what its peer has sent before, and would flood the peer meanwhile.
+/// Polls until nothing is left. A sender that took just enough completions to free its own queue would flood its peer:
+/// the message by which the peer holds it back stands behind others of that peer, and would be taken late.
 #[cold]
 #[inline(never)]
 fn catch_up(pml: &Pml, state: &mut State) -> usize {
@@ -105,7 +105,7 @@ fn catch_up(pml: &Pml, state: &mut State) -> usize {
     count
 }
 
-/// As [`poll`], a batch, made a part of its caller: a blocking receive, of which tools may be told if `TOLD`, or a flush.
+/// Takes one batch, inlined into a blocking receive (with `TOLD` while a tool listens) or a flush.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     if let Some(rail) = pml.only_rail() {
@@ -116,7 +116,7 @@ pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize
     }
 }
 
-/// Polls all there is, and while a tool listens asks the adapters when they have completed it.
+/// Polls shared memory and all rails. If `WATCHED`, asks the adapters for the timestamps of completions.
 pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> usize {
     if WATCHED && events::is_idle() {
         watch_polls(false);
@@ -143,7 +143,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
     count + of_rails
 }
 
-/// A tool has begun to listen, or none does any more: polls are watched, or not.
+/// Selects the polls that ask for timestamps, while a tool listens, or the others.
 fn watch_polls(are_watched: bool) {
     if let Some(pml) = pml() {
         let poll = if are_watched { poll_more::<true> } else { poll_more::<false> };
@@ -151,8 +151,8 @@ fn watch_polls(are_watched: bool) {
     }
 }
 
-/// Takes what has happened on one rail. Whole messages that meet their receive are dealt with where the port finds
-/// them; one of which tools are to be told if `TOLD`, once the port is left.
+/// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, a message that a tool
+/// must be notified of is put aside and delivered once the port is left.
 #[inline(always)]
 fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     pml: &Pml,
@@ -161,7 +161,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     rail: &Rail,
 ) -> usize {
     let Some(mut port) = rail.try_enter() else { return 0 };
-    // SAFETY: P3: the PML is entered, and nothing that is called with it from here uses the frame.
+    // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
     let mut aside = None;
     let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
@@ -172,7 +172,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(aside) = &aside {
         drop(port);
-        // SAFETY: P3: the PML is entered.
+        // SAFETY: P3: the PML is entered, without a break since the message was put aside.
         unsafe { incoming::put_aside(pml, state, aside) };
         if reported == 0 {
             return done;
@@ -185,10 +185,10 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     done + reported
 }
 
-/// About as many polls as a busy port makes between two looks after connections.
+/// About the number of polls of a busy port between two checks of its connections.
 const BETWEEN_LOOKS: u32 = 256;
 
-/// Takes whole messages that meet their receive where the port finds them.
+/// Delivers whole messages that have a posted receive while the port polls.
 struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
     state: &'a mut State,
     rail: usize,
@@ -206,13 +206,13 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
         if TOLD {
-            // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
+            // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
             return unsafe { incoming::is_taken_or_put_aside(self.state, arrived, self.aside) };
         }
         if SEVERAL && !moving::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }
-        // SAFETY: R2: the bytes are in a receive slot that is not posted before the poll returns.
+        // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
         if SEVERAL && is_taken {
             moving::count(self.state, self.rail, arrived.immediate);
@@ -226,13 +226,13 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     }
 }
 
-/// Takes the BTL's operations, and of the PML's own what nobody needs to hear of where there is one rail: the end of a
-/// copy. All else is reported.
+/// Takes completions in place: the BTL's operations, and with one rail the PML's silent send buffers. The port reports
+/// all others.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
         if let (Some(buffer), [buffers]) = (token::as_buffer(token), &mut *self.buffers) {
-            // SAFETY: P3; the engine gives a token back once, and this is one of a buffer, which was sent.
+            // SAFETY: P3; the engine returns each token once, and this one stands for a buffer that was sent.
             return unsafe {
                 let is_silent = (*buffer.as_ptr()).content == Content::Silent;
                 if is_silent {
@@ -247,7 +247,7 @@ impl TakesRequests for State {
     }
 }
 
-/// Deals with what a port reports. A frame with something for the BTL is kept, and replaced.
+/// Handles what a port reports. A frame with completions for the BTL is kept for [`leave`] and replaced by another.
 #[cold]
 #[inline(never)]
 fn handle_all<const WATCHED: bool>(
@@ -259,7 +259,7 @@ fn handle_all<const WATCHED: bool>(
 ) {
     let is_short = port.is_short_of_receives();
     let source = if WATCHED { port.source() } else { None };
-    // Before another thread polls: later events wait for these.
+    // Before another thread polls, because its events must wait for these.
     let polled = source.and_then(|source| Some((source, events::begin_batch(source)?)));
     drop(port);
     let mut is_for_btl = false;
@@ -289,7 +289,7 @@ fn handle_all<const WATCHED: bool>(
     }
 }
 
-/// Deals with a completion that is the PML's. False: it is, or is as well, the BTL's.
+/// Handles a completion. Returns false if it concerns the BTL, alone or as well.
 #[inline(always)]
 fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion) -> bool {
     match *completion {
@@ -301,7 +301,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let start = std::ptr::with_exposed_provenance(addr as usize);
             let by = ByRail { rail, immediate, qp_num };
             let incoming = Incoming { start, length: len as usize, sender: Sender::ByRail(by) };
-            // SAFETY: R2: the bytes are in a receive slot that is not posted before the batch is released.
+            // SAFETY: R2: the bytes are in a receive slot that is posted again only after the batch is released.
             unsafe {
                 if pml.has_several() {
                     moving::message(pml, state, incoming, by);
@@ -321,7 +321,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
         }
         Completion::LinkChanged { is_up } => {
             moving::link_changed(pml, state, rail, is_up);
-            // What waits for a buffer of a port that is down can go by another.
+            // Fragments that wait for a buffer of a port that is down can go by another port.
             pieces::feed_starved(pml, state);
             false
         }
@@ -340,7 +340,7 @@ fn handle_request(
     if RecordKind::of(token).face() != Face::Pml {
         return false;
     }
-    // SAFETY: P1: the engine gives a token back once, and it was one of the PML's, of this rail.
+    // SAFETY: P1: the engine returns each token once, and this one was made by the PML for this rail.
     unsafe {
         match token::record(token) {
             Some(Record::Buffer(buffer)) => sent(pml, state, rail, buffer, outcome),
@@ -353,12 +353,12 @@ fn handle_request(
     true
 }
 
-/// A message in ordinary memory has gone: all of a request's, or a piece of it.
+/// A message without a send buffer has been sent: all of a request's data, or a fragment.
 ///
 /// # Safety
-/// P1: it was of this request's, which is a send that is not finished.
+/// P1: the message belongs to this request, which is a send that is not finished.
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a send that is not finished; a piece of it has gone, or its whole message.
+    // SAFETY: P1: the send is not finished; its `transfer` tells whether this was a fragment or the whole message.
     unsafe {
         match &(*request.as_ptr()).transfer {
             Transfer::Sending { .. } => pieces::piece_done(pml, state, request),
@@ -367,12 +367,12 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
     }
 }
 
-/// The adapter is through with a buffer.
+/// The adapter has sent a buffer, or has failed to.
 ///
 /// # Safety
-/// It is one of the PML's, of this rail, and was sent.
+/// P3, R2: the buffer belongs to this rail, was sent, and the adapter does not use it any more.
 unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBuffer>, outcome: Result<(), Failed>) {
-    // SAFETY: P3: one of the PML's, of this rail, which is given back here.
+    // SAFETY: P3, R2: a buffer of this rail that the adapter does not use any more, given back once.
     let content = unsafe {
         let content = (*buffer.as_ptr()).content;
         state.buffers[rail].give_back(buffer);
@@ -384,14 +384,14 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     }
     match content {
         Content::Silent => {}
-        // SAFETY: P1: a send that is not finished, whose whole message it was.
+        // SAFETY: P1: a send that is not finished; this was its whole message.
         Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
-        // SAFETY: P1: a send that is not finished, of which it was a piece.
+        // SAFETY: P1: a send that is not finished; this was one of its fragments.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
     }
 }
 
-/// Gives up the right to the PML, and does what had to wait for that.
+/// Leaves the PML, and does what had to wait for that.
 #[inline]
 pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {
@@ -399,7 +399,7 @@ pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     }
 }
 
-/// [`leave`] by a blocking call, which lets Open MPI's other parts go on where it has kept the process busy for long.
+/// Like [`leave`], for a blocking call: also calls Open MPI's progress if the process has long been too busy to do so.
 #[inline]
 pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {
@@ -407,7 +407,7 @@ pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
     }
 }
 
-/// Polls until the request of a blocking call is finished, and leaves the PML between the rounds.
+/// Polls until the request of a blocking call is finished; leaves the PML between the rounds.
 #[inline(always)]
 pub(crate) fn until<'pml>(
     pml: &'pml Pml,
@@ -425,7 +425,7 @@ pub(crate) fn until<'pml>(
         if count == 0 {
             idle.nothing_happened();
         }
-        // It was entered by this call before.
+        // Cannot fail: this call had entered the PML, so no call above it on the stack has.
         state = pml.enter().expect("nothing calls back from inside");
         if is_finished() {
             return state;
@@ -439,7 +439,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     let is_due = state.busy.take_due();
     leave_for_more(pml, state);
     if is_due {
-        // SAFETY: nothing is entered.
+        // SAFETY: nothing is entered, so that callbacks may call the PML.
         unsafe { sys::opal_progress() };
     }
 }
@@ -455,7 +455,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
         end_job(pml);
     }
     if !operations.is_empty() {
-        // SAFETY: just taken, and nothing is entered.
+        // SAFETY: the chain was just taken out of the state, and nothing is entered.
         unsafe { poller::operations_done(&operations) };
     }
     for mut frame in for_btl {
@@ -470,7 +470,7 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
 }
 
-/// Brings a frame to the BTL, and gives its slots back.
+/// Passes a frame to the BTL, and releases its slots.
 fn deliver(pml: &Pml, frame: &mut Frame) {
     let rail = &pml.rails()[frame.rail];
     poller::deliver(rail.port().index(), frame);
@@ -484,7 +484,7 @@ fn deliver(pml: &Pml, frame: &mut Frame) {
     }
 }
 
-/// A peer is lost: says why, where it was not said before, and ends the job, as MPI has no other way.
+/// Ends the job because a peer is lost, and prints the reason unless it was printed. MPI has no other way to report it.
 #[cold]
 fn end_job(pml: &Pml) {
     for rail in pml.rails() {
@@ -496,12 +496,12 @@ fn end_job(pml: &Pml) {
     unsafe { sys::ibex_abort(1) };
 }
 
-/// The PML is in use, and polls for the BTL as well.
+/// Makes the PML poll for the BTL, too.
 pub(crate) fn begin() {
     let poll = || {
         let Some(pml) = pml() else { return 0 };
         let Some(mut state) = pml.try_enter() else { return 0 };
-        // Whoever asks waits for a rail.
+        // The caller waits for a rail, so rails are polled even if shared memory is busy.
         state.rails.have_reported(1);
         let count = poll_here::<false>(pml, &mut state);
         leave(pml, state);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends that pended go on: because one before them is answered or has gone, the receiver asks for more, or holds back
-//! no longer.
+//! Continues sends that flow control had pending: an earlier message was answered or sent, or the receiver asks for
+//! more or stops holding back.
 //!
-//! The rules are `engine::protocol::flow_control`'s. Called by `incoming`, `reading`, `pieces`, `progress` and `local`.
-//! Grade: pending. Threads: who has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! The rules are those of `engine::protocol::flow_control`. Called by `incoming`, `reading`, `pieces`, `progress` and
+//! `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -18,37 +18,37 @@ use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flow, passage, protocol, rails, watch};
 
-/// Lets sends go that pended, as far as they may.
+/// Sends as many pending messages of a communicator as flow control permits.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
-        // SAFETY: P1: a send that pended until now.
+        // SAFETY: P1: `next` returns a send that was pending, so it is not finished.
         unsafe { go_on(pml, state, request, way) };
     }
     flow::tell(pml, state, account, context);
 }
 
 /// # Safety
-/// P1: a send that pended, and was not begun.
+/// P1: a send that was pending and has not begun.
 unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
-    // SAFETY: P1: a send that is not finished, so that Open MPI's communicator is alive; P3.
+    // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive; P3.
     unsafe {
         if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
-            // MPI ends, and nobody waits for it.
+            // `MPI_Finalize` has removed the communicator, and nobody waits for this send.
             finish(state, request);
         } else {
-            // The peer's messages may go by another port by now.
+            // The peer may have another home now.
             (*request.as_ptr()).link = rails::route(pml, state, (*request.as_ptr()).link);
             protocol::go(pml, state, request, way);
         }
     }
 }
 
-/// The message of a send that waited for the port has gone: the send is finished, and others may go.
+/// A message that waited for the port has been sent: finishes its send, and continues pending ones.
 ///
 /// # Safety
-/// P1: a send of which nothing else is under way.
+/// P1: a send that is not finished and has no other transfer in progress.
 pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a send that is not finished, and of which nothing is under way; P3.
+    // SAFETY: P1: the send is not finished and has no other transfer in progress; P3.
     let (link, length) = unsafe {
         let of = ((*request.as_ptr()).link, (*request.as_ptr()).extent.length);
         watch::ends_by(&mut *request.as_ptr(), Bytes::None.completed(), |r| Some(passage::sent(pml, state, r, true)));
@@ -58,13 +58,13 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
     let account = rails::account(pml, state, link);
     if state.flow.outgoing.went(account, length as u64 + RECORD) {
         while let Some((request, way)) = state.flow.outgoing.next_to(account) {
-            // SAFETY: P1: a send that pended until now.
+            // SAFETY: P1: `next_to` returns a send that was pending, so it is not finished.
             unsafe { go_on(pml, state, request, way) };
         }
     }
 }
 
-/// To whom and in which communicator a send goes, if it was announced and is counted.
+/// Returns link and communicator of a send that was announced and counts towards the window of flow control.
 ///
 /// # Safety
 /// P1: a send that is not finished.
@@ -72,11 +72,11 @@ pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
     if !matches!(request.transfer, Transfer::Announced { counted: true, .. }) {
         return None;
     }
-    // SAFETY: P1: not finished, so that Open MPI's communicator is there, also when the PML's has gone.
+    // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
     Some((request.link, unsafe { release::context(request.comm()) }))
 }
 
-/// A message that was announced is answered: another can be, if it was counted.
+/// An announced message was answered. If it was `counted`, another one may be announced.
 pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)>) {
     if let Some((link, context)) = counted {
         let account = rails::account(pml, state, link);
@@ -85,14 +85,14 @@ pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)
     }
 }
 
-/// The peer asks for more of a communicator.
+/// The peer asks for more messages of a communicator.
 pub(crate) fn more(pml: &Pml, state: &mut State, link: Link, context: u32) {
     let account = rails::account(pml, state, link);
     state.flow.outgoing.more(account, context);
     resume(pml, state, account, context);
 }
 
-/// The peer says whether short messages may be sent at once.
+/// The peer starts or stops holding this process back.
 pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
     let account = rails::account(pml, state, link);
     let Some(pending) = state.flow.outgoing.heard(account, word) else { return };
@@ -104,14 +104,14 @@ pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
     }
 }
 
-/// Has short messages to a peer look for their way, in the communicators in which they may.
+/// Marks the links to a peer in all communicators, so that short messages to it take the slow path (`flow`).
 fn mark(pml: &Pml, state: &mut State, account: Account) {
     let links = rails::in_communicators(pml, state, account);
     for (context, rank) in links.iter().flat_map(|link| state.flow.holders.of(*link)) {
         let Some(communicator) = state.contexts.get(context) else { continue };
-        // Its home may have been another one when it was found.
+        // The communicator may have stored an earlier home of the peer.
         for link in &links {
-            // SAFETY: in state.contexts, so alive; P3.
+            // SAFETY: P1: in `state.contexts`, so alive; P3.
             unsafe { communicator.as_ref() }.mark(rank, *link);
         }
     }

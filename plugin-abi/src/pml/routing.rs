@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends messages to a peer: by shared memory (`backlog`), or by the port that its messages go by now, and where that
-//! port fails by another one.
+//! Sends messages to a peer: by shared memory (`backlog`), or by the port that is the peer's home now. If that port
+//! fails, sends by another one.
 //!
-//! Above `transmit`, which sends by one link, and `moving`, which changes it. Called by `protocol` and by all that
-//! answers a peer. Grade: hot for [`message`], else pending. Threads: who has entered the PML.
+//! Uses `transmit`, which sends by one given link, and `moving`, which changes a peer's home. Called by `protocol` and
+//! by all modules that answer a peer. Grade: hot for [`message`], else pending. Threads: the one that has entered the
+//! PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -17,7 +18,7 @@ use super::request::Request;
 use super::transmit::{self, Transmitted};
 use super::{moving, rails};
 
-/// Sends a message that is only a header: what processes say to each other. Nobody hears when it has gone.
+/// Sends a message that consists of a header only. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
     if let Some(to) = link.as_local() {
         let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
@@ -38,11 +39,11 @@ pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header)
     }
 }
 
-/// Sends header and data, of at most the rail's eager limit together. `request` is finished when what waits has gone;
-/// `None`: nobody hears of it.
+/// Sends header and data, together no longer than the rail's eager limit. If the message has to wait, `request` is
+/// finished when it has been sent; `None`: its completion is not reported.
 ///
 /// # Safety
-/// `extent` is that of the data, which may be read for the call; by shared memory, P2: until its send is finished.
+/// `extent` describes `data`, which may be read during the call; by shared memory, P2: until its send is finished.
 pub(crate) unsafe fn message(
     pml: &Pml,
     state: &mut State,
@@ -52,13 +53,13 @@ pub(crate) unsafe fn message(
     request: Option<NonNull<Request>>,
 ) -> Transmitted {
     if let Some(to) = link.as_local() {
-        // SAFETY: P2: by shared memory the data may be read until its send is finished.
+        // SAFETY: P2: by shared memory the data may be read until the send is finished.
         return unsafe { locally(pml, state, to, header, (data, extent), request) };
     }
     let header = header.encode();
     loop {
         let link = rails::route(pml, state, link);
-        // SAFETY: the data may be read for the call.
+        // SAFETY: P2: the data may be read during the call.
         let transmitted = unsafe { transmit::message_by(pml, state, link, header.as_slice(), (data, extent), request) };
         if transmitted != Transmitted::Failed || !moving::goes_on(pml, state, link) {
             return transmitted;
@@ -66,11 +67,11 @@ pub(crate) unsafe fn message(
     }
 }
 
-/// [`message`] by shared memory. What waits of data in one piece is not copied: a request is there for it, until it has
-/// gone or is acknowledged.
+/// [`message`] by shared memory. Contiguous data that has to wait is not copied: such a message always has a request,
+/// which lives until it has been sent or acknowledged.
 ///
 /// # Safety
-/// P2: `extent` is that of the data, which may be read until its send is finished.
+/// P2: `extent` describes `data`, which may be read until the send is finished.
 #[inline(never)]
 unsafe fn locally(
     pml: &Pml,
@@ -82,7 +83,7 @@ unsafe fn locally(
 ) -> Transmitted {
     let payload = if extent.start.is_null() {
         let mut bytes = vec![0; extent.length];
-        // SAFETY: P2; as long as the message.
+        // SAFETY: P2; `bytes` is as long as the message.
         if !unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) } {
             return transmit::cannot_pack(state, extent.length);
         }
