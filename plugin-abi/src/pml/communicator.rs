@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the PML keeps of a communicator: how each rank is reached, and what waits in it.
+//! The PML's part of a communicator: the link to each rank, posted receives and unexpected messages.
 //!
-//! Hangs at Open MPI's communicator (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade: hot.
-//! Threads: links are atomics, filled in by whoever needs one first; the queues belong to who has entered the PML.
-//! Tests: below.
+//! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
+//! hot. Threads: links are atomics, which the first thread that needs one stores; the queues belong to the thread that
+//! has entered the PML. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -23,47 +23,47 @@ use super::link::Link;
 use super::request::Request;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
-/// The queues of a communicator.
+/// Posted receives and unexpected messages of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
 
-/// The name of a receive that is in no queue, by which it is cancelled: of none that is.
+/// Name, for [`Communicator::cancel`], of the receive in the first slot. No receive in the queue has it.
 const FIRST: u64 = u64::MAX;
 
-/// A communicator.
+/// The PML's part of a communicator.
 pub(crate) struct Communicator {
-    /// Of each rank of the remote group.
+    /// Link to each rank of the remote group.
     links: Box<[AtomicU64]>,
-    /// The links that the short cut goes by: these, or as many that are unknown while a tool listens to it.
+    /// Links that the fast path uses: `links`, or `closed` while a tool listens to this communicator.
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
-    /// The receive that was posted when none was, as long as nothing has come for it: the first that a message is
-    /// compared with. Mostly it is the only one, and the queues need not be touched.
+    /// First receive slot: a receive that was posted while no other was, until its message comes. Messages are compared
+    /// with it first. Mostly it is the only one, and the queues are not touched.
     first: FirstReceive,
-    /// Whether a tool listens to it. Then something is at the first place that no message goes to, so that no short cut
-    /// gets beyond it.
+    /// Whether a tool listens to this communicator. If so, `first` holds a blocker that matches no message, which
+    /// disables the in-place delivery.
     is_watched: AtomicBool,
-    /// What was at the first place before.
+    /// Takes the place of `first` while a tool listens.
     aside: FirstReceive,
     lengths: Lengths,
-    /// The port of the first rail, so that a short message need not look for it.
+    /// Port of the first rail, so that a short message reaches it by one load.
     first_port: NonNull<Exclusive<Port>>,
-    /// This process' rank, as the others see it in what it sends.
+    /// Rank of this process, as its messages name it.
     pub(crate) rank: i32,
-    /// What the headers of its eager messages have in common.
+    /// Part that the headers of all its eager messages have in common.
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
-    /// Open MPI's.
+    /// Open MPI's communicator.
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-/// Links to so many peers, none of which has been looked for.
+/// Makes links to `peers` ranks, all unknown.
 fn unknown(peers: usize) -> Box<[AtomicU64]> {
     (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect()
 }
 
 impl Communicator {
-    /// Of so many peers, none of which has been looked for.
+    /// Makes the part of a communicator with `peers` ranks, all of them unknown.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = unknown(peers);
         let queues = UnsafeCell::new(Matching::new());
@@ -84,67 +84,66 @@ impl Communicator {
         })
     }
 
-    /// The one that hangs at Open MPI's.
+    /// Returns the PML's part of Open MPI's communicator.
     ///
     /// # Safety
-    /// `pml_add_comm` was called for it, and `pml_del_comm` was not.
+    /// `pml_add_comm` was called for `comm`, and `pml_del_comm` was not.
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: `pml_add_comm` has put it there, a box that was leaked and is only changed inside cells, and
-        // `pml_del_comm` has not taken it away.
+        // SAFETY: between these calls `c_pml_comm` is a leaked box, which changes only inside its cells.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
-    /// Whether there is such a rank.
+    /// Whether the communicator has this rank.
     pub(crate) fn has(&self, rank: i32) -> bool {
         (rank as usize) < self.links.len()
     }
 
-    /// How a rank is reached, as far as it is known. Ranks that there are not are unknown for ever.
+    /// Returns the link to a rank. A rank outside the communicator maps to `UNKNOWN`.
     #[inline]
     pub(crate) fn link(&self, rank: i32) -> Link {
-        // Acquire: the endpoint that it names was made before.
+        // Acquire: the endpoint in the link was made before the link was stored.
         self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
     }
 
-    /// The same for the short cut: unknown while that is closed.
+    /// Returns the link to a rank for the fast path: `UNKNOWN` while a tool listens.
     #[inline(always)]
     pub(crate) fn short_cut(&self, rank: i32) -> Link {
         if rank as usize >= self.links.len() {
             return Link::UNKNOWN;
         }
-        // Acquire: what it points to was made before.
+        // Acquire: the array was made before its address was stored.
         let links = self.short_cuts.load(Ordering::Acquire);
-        // SAFETY: in bounds, as there are as many as `links`, and they live as long as this.
+        // SAFETY: both arrays have as many links as `links`, so `rank` is in bounds; they live as long as `self`.
         let link = unsafe { &*links.add(rank as usize) };
-        // Acquire: as above.
+        // Acquire: the endpoint in the link was made before the link was stored.
         Link::from_bits(link.load(Ordering::Acquire))
     }
 
-    /// Opens or closes the short cut.
+    /// Opens or closes the fast path.
     pub(crate) fn open_short_cut(&self, is_open: bool) {
         let links = if is_open { &self.links } else { self.closed.get_or_init(|| unknown(self.links.len())) };
         self.short_cuts.store(links.as_ptr().cast_mut(), Ordering::Release);
     }
 
-    /// The port by which a peer is reached, entered, if it is the first rail's; and how that is named.
+    /// Enters the port of the first rail, if that is the only rail and this unmarked link uses it.
     #[inline(always)]
     pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
         if !link.is_of_only() {
             return None;
         }
-        // SAFETY: the port is the PML's, which does not end before Open MPI's last call.
+        // SAFETY: the port is the PML's, which lives until Open MPI's last call.
         unsafe { self.first_port.as_ref() }.enter()
     }
 
-    /// Notes how a rank is reached.
+    /// Stores the link to a rank.
     pub(crate) fn set_link(&self, rank: i32, link: Link) {
         if let Some(place) = self.links.get(rank as usize) {
             place.store(link.bits(), Ordering::Release);
         }
     }
 
-    /// Notes how a rank is reached that was looked for, if nobody has meanwhile, and perhaps marked it.
+    /// Stores the link to a rank that was looked up, unless another thread has stored, and perhaps marked, one.
     pub(crate) fn set_found(&self, rank: i32, link: Link) {
         if let Some(place) = self.links.get(rank as usize) {
             let unknown = Link::UNKNOWN.bits();
@@ -152,15 +151,15 @@ impl Communicator {
         }
     }
 
-    /// Has short messages to a rank look for their way (`flow`), if this is how it is reached.
+    /// Marks the link to a rank, if it is this one: short messages then take the slow path (`flow`).
     pub(crate) fn mark(&self, rank: i32, link: Link) {
         if let Some(place) = self.links.get(rank as usize) {
-            // One that is looked up meanwhile is marked when its first message finds the way.
+            // If a thread is looking the rank up, the first message to it stores the mark (`flow::way`).
             let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Whether a receive waits.
+    /// Whether a receive is posted.
     ///
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
@@ -169,7 +168,7 @@ impl Communicator {
         self.place().is_taken() || unsafe { self.queues() }.posted() > 0
     }
 
-    /// How many receives wait, and how many messages are unexpected.
+    /// Returns the numbers of posted receives and of unexpected messages.
     ///
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
@@ -179,29 +178,29 @@ impl Communicator {
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
 
-    /// Whether a tool listens to it.
+    /// Whether a tool listens to this communicator.
     fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// Where a receive is that is in no queue.
+    /// The slot of the receive that is in no queue.
     #[inline(always)]
     fn place(&self) -> &FirstReceive {
         if self.is_watched() { &self.aside } else { &self.first }
     }
 
-    /// How long the queues of a communicator are and were; `None`: this face does not have it. Any thread.
+    /// Returns the queue lengths of a communicator, for any thread; `None`: it is not this PML's.
     ///
     /// # Safety
-    /// A live communicator, which `pml_del_comm` is not called for while what is returned is used.
+    /// A live communicator. `pml_del_comm` is not called for it while the result is used.
     pub(crate) unsafe fn shown_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<Shown<'call>> {
-        // SAFETY: a live communicator, for which `pml_del_comm` is not called meanwhile: its box was put there before
-        // MPI's caller had it, and only atomics of that are read here.
+        // SAFETY: the box was stored there before MPI's caller got the communicator, and `pml_del_comm` does not take
+        // it meanwhile, as this function requires. Only its atomics are read here.
         let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }?;
         Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }
 
-    /// Keeps a message that no receive was there for.
+    /// Stores an unexpected message.
     ///
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
@@ -213,7 +212,7 @@ impl Communicator {
         self.lengths.inserted(queues.unexpected(), bytes);
     }
 
-    /// Takes out the first message that a receive takes.
+    /// Takes out the first unexpected message that matches a receive.
     ///
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
@@ -228,7 +227,7 @@ impl Communicator {
         found
     }
 
-    /// A matched probe has taken out a message of so many bytes.
+    /// Counts a message of `bytes` that a matched probe has taken out.
     ///
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
@@ -237,18 +236,18 @@ impl Communicator {
         self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
-    /// Its queues.
+    /// Posted receives and unexpected messages.
     ///
     /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to them.
+    /// P3: the PML is entered. The caller has no other reference to them.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
-        // SAFETY: P3: the caller has no other reference.
+        // SAFETY: P3; the caller has no other reference.
         unsafe { &mut *self.queues.get() }
     }
 
-    /// Posts a receive for which nothing unexpected has come. Returns its name.
+    /// Posts a receive that no unexpected message matches. Returns its name.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -264,7 +263,7 @@ impl Communicator {
         }
     }
 
-    /// [`Self::post`] of a communicator that a tool listens to.
+    /// [`Self::post`] in a communicator that a tool may be listening to.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -287,12 +286,12 @@ impl Communicator {
         // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let name = queues.insert_posted(pattern, request).bits();
-        // With the one in no queue, if there is one: the most have waited so.
+        // The receive in the first slot counts for the maximum.
         self.lengths.posted(queues.posted(), self.place().is_taken());
         name
     }
 
-    /// Takes out the receive that a message goes to, if there is one: the first is older than those in the queue.
+    /// Takes out the receive that a message matches: first the one in the slot, which is older than those in the queue.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -330,7 +329,7 @@ impl Communicator {
         found
     }
 
-    /// Whether a tool listens to it, and the receive that is in no queue takes this message.
+    /// Whether a tool listens to this communicator and the receive in the slot matches this message.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -339,7 +338,7 @@ impl Communicator {
         self.is_watched() && self.aside.takes(envelope)
     }
 
-    /// [`Self::take_posted`] of a communicator that a tool may be listening to.
+    /// [`Self::take_posted`] in a communicator that a tool may be listening to.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -356,7 +355,7 @@ impl Communicator {
         unsafe { self.search_posted(envelope) }
     }
 
-    /// A tool begins or ceases to listen to it.
+    /// Moves the receive in the first slot when a tool starts or stops listening, and sets or removes the blocker.
     ///
     /// # Safety
     /// P3: the caller has entered the PML.
@@ -372,12 +371,11 @@ impl Communicator {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
-    /// Takes a posted receive back. False: it has been matched. A request whose receive was matched at once has the name
-    /// of one that it was before, perhaps in another communicator, where that name is another's by now: so the request
-    /// is compared as well.
+    /// Takes a posted receive out. False: it has been matched. The request is compared as well: one whose receive was
+    /// matched at once still has the name of its last posted receive, and that name may be another receive's by now.
     ///
     /// # Safety
-    /// P3: the caller has entered the PML; the name is the last that `post` gave this request.
+    /// P3: the PML is entered. `name` is the last that `post` returned for this request.
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
             // SAFETY: P3.
@@ -389,7 +387,7 @@ impl Communicator {
         self.place().take_if(|posted| posted.request == request).is_some()
     }
 
-    /// What it was.
+    /// Returns the queues at the end of the communicator.
     pub(crate) fn into_queues(self) -> Queues {
         self.queues.into_inner()
     }
@@ -402,7 +400,7 @@ mod tests {
     use engine::matching::{ANY_SOURCE, ANY_TAG};
     use engine::transport::EndpointId;
 
-    /// An address that is of no request.
+    /// An address that no request has.
     fn request(number: usize) -> NonNull<Request> {
         NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))
     }
@@ -413,12 +411,12 @@ mod tests {
 
     /// The calls, by one thread.
     fn post(comm: &Communicator, pattern: Pattern, number: usize) -> u64 {
-        // SAFETY: P3: nobody else uses it.
+        // SAFETY: P3: the test's only thread uses the communicator.
         unsafe { comm.post(pattern, request(number)) }
     }
 
     fn taken(comm: &Communicator, source: i32, tag: i32) -> Option<NonNull<Request>> {
-        // SAFETY: P3: nobody else uses it.
+        // SAFETY: P3: the test's only thread uses the communicator.
         unsafe { comm.take_posted(Envelope::new(source, tag)) }
     }
 
@@ -431,7 +429,7 @@ mod tests {
         post(&comm, Pattern::new(0, 7), 3);
         assert_eq!(taken(&comm, 1, 7), Some(request(2)));
         assert_eq!(taken(&comm, 0, 7), Some(request(1)));
-        // The place is free, and a younger receive must not have it.
+        // The slot is free, but a younger receive must not be put there.
         post(&comm, any, 4);
         assert_eq!(taken(&comm, 0, 7), Some(request(3)));
         assert_eq!(taken(&comm, 0, 7), Some(request(4)));
@@ -459,7 +457,7 @@ mod tests {
         assert_eq!([(first, 1), (second, 2)].map(cancelled), [false, false]);
         watch(false);
         assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(3)), None]);
-        // One that waits is first again when nobody listens any more, and can be cancelled meanwhile.
+        // A receive moves back to the first slot when the tool stops listening, and can be cancelled before and after.
         let name = post(&comm, any, 4);
         watch(true);
         watch(false);
@@ -472,7 +470,7 @@ mod tests {
         // SAFETY: P3: nobody else uses it.
         assert!(unsafe { comm.cancel(name, request(6)) });
         assert_eq!(slowly(0, 7), None);
-        // One that is posted while a tool listens and none waits is in no queue, too; those behind it are.
+        // The first receive that is posted while a tool listens is in no queue either; those after it are.
         // SAFETY: P3: nobody else uses it.
         let posted = |number| unsafe { comm.post_watched(any, request(number)) };
         assert_eq!([posted(7), posted(8)].map(|name| name == FIRST), [true, false]);
@@ -498,7 +496,7 @@ mod tests {
         comm.mark(0, link);
         assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
-        // Another thread has looked for the same rank, and comes later; another peer's is not touched.
+        // Another thread has looked the same rank up and stores its link later. The link of rank 1 is not touched.
         comm.set_found(0, link);
         comm.set_found(1, link.of_several());
         comm.mark(1, link);
@@ -536,7 +534,7 @@ mod tests {
         // SAFETY: P3: nobody else uses it.
         assert!(!unsafe { comm.cancel(name, request(3)) });
         post(&comm, Pattern::new(1, 1), 4);
-        // SAFETY: P3: nobody else uses it. Another receive has the place now.
+        // SAFETY: P3: nobody else uses it. Another receive is in the slot now.
         assert!(!unsafe { comm.cancel(name, request(3)) });
     }
 
@@ -548,8 +546,8 @@ mod tests {
             let mut random = Random::new(seed);
             let mut below = |limit: usize| random.below(limit as u64) as usize;
             let comms = [communicator(), communicator()];
-            // Of each communicator what waits, in order; of each request its communicator, and its name, which is left
-            // as it was when the receive is matched at once.
+            // Posted receives of each communicator in order; communicator and last name of each request. The name stays
+            // when a receive is matched at once.
             let mut waiting: [Vec<usize>; 2] = Default::default();
             let mut of = [0; REQUESTS];
             let mut names = [0; REQUESTS];

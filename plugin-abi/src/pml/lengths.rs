@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the queues of a communicator are, and were at most: for performance variables (`variables.rs`).
+//! Current and maximum lengths of a communicator's queues, for performance variables (`variables.rs`).
 //!
-//! Counted where something is put into a queue or taken out of one, never for a message that meets the receive which is
-//! in no queue (`first_receive.rs`). Written by who has entered the PML, without a locked instruction; read by any thread.
-//! Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
+//! Counted where a message or receive enters or leaves a queue, so a message for the receive in the first slot, which
+//! is in no queue (`first_receive.rs`), counts nothing. Written by the thread that has entered the PML, without locked
+//! instructions; read by any thread. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number, and the greatest that it has been.
+/// A number and its maximum.
 #[derive(Debug, Default)]
 pub(super) struct Level {
     now: AtomicU64,
-    /// The greatest since a tool has had it begin anew.
+    /// Maximum since a tool last reset it.
     most: AtomicU64,
-    /// The greatest before that.
+    /// Maximum before that reset.
     most_before: AtomicU64,
 }
 
 impl Level {
-    /// Of nothing so far.
+    /// Starts at 0.
     pub(super) const fn new() -> Self {
         Level { now: AtomicU64::new(0), most: AtomicU64::new(0), most_before: AtomicU64::new(0) }
     }
 
-    /// Forgets what it has been.
+    /// Resets number and maximum.
     pub(super) fn forget(&self) {
         for number in [&self.now, &self.most, &self.most_before] {
             number.store(0, Ordering::Relaxed);
@@ -34,8 +34,8 @@ impl Level {
         self.set_with(value, 0);
     }
 
-    /// It is that, and a moment ago it was so many more. What it was before counts as well: a tool that has the greatest
-    /// begin anew just now may have read the number before it.
+    /// Sets the level to `value`; before this call it had briefly been `value + more`, which counts for the maximum.
+    /// The former value counts as well, because a tool that resets the maximum at this moment may have read it.
     fn set_with(&self, value: u64, more: u64) {
         let greatest = (value + more).max(self.now.load(Ordering::Relaxed));
         self.now.store(value, Ordering::Relaxed);
@@ -44,18 +44,18 @@ impl Level {
         }
     }
 
-    /// The number, with so many more that are not counted in it, and the greatest since a tool has had it begin anew.
+    /// Returns the number and the maximum since the last reset; both include `more` entries that it does not count.
     pub(super) fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
         [now, now.max(self.most.load(Ordering::Relaxed))]
     }
 
-    /// The greatest that it has ever been.
+    /// Returns the maximum, whatever was reset.
     pub(super) fn most_ever(&self, more: u64) -> u64 {
         self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))
     }
 
-    /// Has the greatest begin anew. Returns what it was. Any thread, one at a time.
+    /// Resets the maximum and returns it. Any thread, one at a time.
     pub(super) fn begin_anew(&self, more: u64) -> u64 {
         let most = self.most.swap(0, Ordering::SeqCst).max(self.show(more)[0]);
         self.most_before.store(most.max(self.most_before.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -63,18 +63,18 @@ impl Level {
     }
 }
 
-/// What of the queues is a level.
+/// Quantity of a queue that has a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// Receives that wait.
+    /// Number of posted receives.
     Posted,
-    /// Messages that are unexpected.
+    /// Number of unexpected messages.
     Unexpected,
-    /// Bytes of those.
+    /// Bytes of unexpected messages.
     Bytes,
 }
 
-/// The lengths of a communicator's queues.
+/// Lengths of a communicator's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     posted: Level,
@@ -85,32 +85,32 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// So many receives are in the queue; and one is in none, if `has_first`.
+    /// Notes that `now` receives are in the queue; with `has_first` another one is in the first slot.
     pub(crate) fn posted(&self, now: u32, has_first: bool) {
         self.posted.set_with(u64::from(now), u64::from(has_first));
     }
 
-    /// A message is unexpected, of so many.
+    /// Counts an unexpected message of `bytes`; `now` are in the queue with it.
     pub(crate) fn inserted(&self, now: u32, bytes: usize) {
         self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed) + bytes as u64);
         self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A message is unexpected no longer; so many are.
+    /// Counts an unexpected message of `bytes` that was taken out; `now` are left.
     pub(crate) fn removed(&self, now: u32, bytes: usize) {
         self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed).saturating_sub(bytes as u64));
     }
 
-    /// A search has compared so many entries.
+    /// Counts a search that compared `attempts` entries.
     pub(crate) fn searched(&self, attempts: u32) {
         self.attempts.store(self.attempts.load(Ordering::Relaxed) + u64::from(attempts), Ordering::Relaxed);
     }
 }
 
-/// The lengths of a communicator's queues as tools see them, with a receive more or not that is in no queue. Any thread;
-/// those that change something one at a time.
+/// Lengths of a communicator's queues as tools see them: `has_first` adds the receive in the first slot. Any thread may
+/// read them; one at a time may reset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) lengths: &'a Lengths,
@@ -131,30 +131,30 @@ impl Shown<'_> {
         level.show(more)[0]
     }
 
-    /// The most since it began anew.
+    /// Maximum since the last reset.
     pub(crate) fn most(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.show(more)[1]
     }
 
-    /// The most since the communicator was made.
+    /// Maximum since the communicator was made.
     pub(crate) fn most_ever(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.most_ever(more)
     }
 
-    /// Has the most begin anew. Returns what it was.
+    /// Resets the maximum and returns it.
     pub(crate) fn begin_anew(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.begin_anew(more)
     }
 
-    /// Messages that have been unexpected.
+    /// Number of messages that were unexpected.
     pub(crate) fn messages(&self) -> u64 {
         self.lengths.messages.load(Ordering::Relaxed)
     }
 
-    /// Entries that were compared.
+    /// Number of queue entries that searches compared.
     pub(crate) fn attempts(&self) -> u64 {
         self.lengths.attempts.load(Ordering::Relaxed)
     }
@@ -213,7 +213,7 @@ mod tests {
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Greater from round to round, and gone at once.
+                // Each maximum is greater than the one before, and is there only briefly.
                 for greatest in 1..200_000 {
                     lengths.inserted(greatest, 1);
                     lengths.removed(0, 1);

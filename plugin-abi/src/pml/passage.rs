@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the bytes of a message go, as tools are told: by which protocol and why, by which port and queue pair.
+//! The passage of a message, for tools: protocol and reason, port and queue pair.
 //!
-//! Worked out only while a tool asks ([`super::watch`]), from what the message's way is decided by: so nothing is noted
-//! for it on the way. What a receiver cannot know comes with a header where that has room: why an announced message
-//! cannot be read, and why copies of one are wanted that can ([`code`]). Called by who decides: `send`, `protocol`,
-//! `pieces`, `resume`, `oneself`, `reading`, `striped`, `incoming`, `receive`. Grade: pending. Threads: who
-//! has entered the PML, and no port. Tests: below, and `hw-tests/tools/mpi_t_protocols.c`.
+//! Computed only while a tool asks for it ([`super::watch`]), from the data that decides how a message is sent; so
+//! sends and receives store nothing for it. A header with room for it carries what the receiver cannot know: why an
+//! announced message cannot be read, and why the receiver wants copies of a message that it could read ([`code`]).
+//! Called where the protocol is decided: `send`, `protocol`, `pieces`, `resume`, `oneself`, `reading`, `striped`,
+//! `accept`, `incoming`, `receive`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
+//! below, and `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::matching::Envelope;
 use engine::protocol::header::{EAGER_SIZE, Header, Match, Memory};
@@ -20,17 +21,17 @@ use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
 
-/// Within this process.
+/// A message of this process to itself.
 pub(crate) const ONESELF: Passage = nowhere(Protocol::Oneself, Reason::Oneself);
 
-/// By the memory that the processes of the host share, whatever the message is.
+/// A message by the shared memory of the host, whatever its protocol.
 pub(crate) const SHARED_MEMORY: Passage = nowhere(Protocol::SharedMemory, Reason::SameHost);
 
 const fn nowhere(protocol: Protocol, reason: Reason) -> Passage {
     Passage { protocol, reason, port: Passage::NO_PORT, queue_pair: 0, rails: 0 }
 }
 
-/// By this link, and so many ports in all.
+/// A message by this link, which uses `rails` ports in all.
 pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), rails: usize) -> Passage {
     if link.as_local().is_some() {
         return SHARED_MEMORY;
@@ -40,15 +41,15 @@ pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), 
     Passage { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
 }
 
-/// By the link that a peer's messages go by now.
+/// A message by the current home of the peer that `link` leads to.
 pub(crate) fn by_home(pml: &Pml, state: &mut State, link: Link, how: (Protocol, Reason)) -> Passage {
     by(pml, rails::route(pml, state, link), how, 1)
 }
 
-/// How a message of one piece goes that is sent at once: its header is so long, and its data.
+/// Protocol and reason of a message that is sent whole, with `header` and `length` (data) bytes.
 const fn at_once((header, length): (usize, usize), has_gaps: bool, waits: bool, inline: usize) -> (Protocol, Reason) {
     if header + length > inline {
-        // An adapter that takes nothing inside a work request, not even a header.
+        // With reason `Adapter`: one that takes nothing inside a work request, not even a header.
         return (Protocol::Copied, if inline < EAGER_SIZE { Reason::Adapter } else { Reason::Size });
     }
     match (has_gaps, waits) {
@@ -58,21 +59,21 @@ const fn at_once((header, length): (usize, usize), has_gaps: bool, waits: bool, 
     }
 }
 
-/// The longest message that a rail's port takes inside a work request, header and all, bytes.
+/// Longest message that a rail's port sends inside a work request, header included, bytes.
 fn inline_of(rail: Option<&Rail>) -> usize {
     rail.map_or(0, |rail| rail.port().attributes().max_inline as usize)
 }
 
-/// Tells how a message of one piece has gone that is sent by the one port, and without a request. What it needs to know
-/// is in the specification, so that nothing is kept for it.
+/// Notifies listeners of the protocol of a whole message that the only port sent without a request. The specification
+/// has all that is needed, so the send stores nothing for it.
 ///
 /// # Safety
-/// P3: the PML is entered; somebody listens to this event of the specification's communicator, which is alive.
+/// P3: the PML is entered. A listener wants this event of the specification's communicator, which is alive.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     let Some(pml) = pml() else { return };
-    // SAFETY: the specification's communicator is alive.
+    // SAFETY: P3; the specification's communicator is alive, as this function requires.
     let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
     let how = at_once((EAGER_SIZE, spec.bytes as usize), false, false, inline_of(pml.rails().get(link.rail())));
     let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
@@ -80,7 +81,7 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     unsafe { listeners.tell_protocol(id, &mut told) };
 }
 
-/// The message of a request is sent at once, or waits for the port.
+/// Passage of a request's message that is sent whole, or waits for the port.
 pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool) -> Passage {
     let link = rails::route(pml, state, request.link);
     let header = header_of(request);
@@ -89,34 +90,34 @@ pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool)
     by(pml, link, how, 1)
 }
 
-/// How long the header is with which a message of a request is sent at once.
+/// Length of the header with which a request's message is sent whole.
 fn header_of(request: &Request) -> usize {
     if request.role != Role::Send(Mode::Synchronous) {
         return EAGER_SIZE;
     }
-    // SAFETY: P1: its caller's is not finished, so its communicator lives; somebody listens to it, so it is the PML's.
+    // SAFETY: P1: the send is not finished, so its communicator lives. It has listeners, so it is the PML's.
     let communicator = unsafe { Communicator::of(request.comm()) };
     synchronous(communicator.context, communicator.rank, request.tag)
 }
 
-/// How long the header is of a synchronous message of this sender.
+/// Length of the header of a synchronous message from this sender.
 fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
     let of = Match { context, rank, tag };
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 
-/// An announced message of this process has been read, if it was this that it was announced for.
+/// Passage of a message that this process announced and its receiver has read; `None` if it was sent by other means.
 pub(crate) fn was_read(pml: &Pml, request: &Request, transfer: &Transfer) -> Option<Passage> {
     let Transfer::Announced { registered: Some(_), others, .. } = transfer else { return None };
     Some(by(pml, request.link, (Protocol::Read, Reason::Size), 1 + others.len()))
 }
 
-/// What a message that is announced and cannot be read goes as.
+/// Protocol and reason of an announced message that its receiver cannot read.
 const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
     (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
 }
 
-/// A message is announced: what is known then, unless it can be read.
+/// Passage of a message that is announced; `None` if it can be read, because the receiver decides then.
 pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason)) -> Option<Passage> {
     if link.as_local().is_some() {
         return Some(SHARED_MEMORY);
@@ -124,12 +125,12 @@ pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason)) 
     (memory.address == 0).then(|| by(pml, link, unreadable(memory.length, why), 1))
 }
 
-/// The number of a reason in a header: as `key` of memory that cannot be read, or is not to be.
+/// Number of a reason in a header: it takes the place of the key of memory that cannot be read, or is not to be.
 pub(crate) const fn code(why: Reason) -> u32 {
     why as u32
 }
 
-/// What [`code`] made a number of; of those that are said so alone.
+/// The inverse of [`code`], for the reasons that are sent in a header.
 const fn reason(code: u32) -> Option<Reason> {
     const SAID: [Reason; 5] =
         [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter];
@@ -143,13 +144,13 @@ const fn reason(code: u32) -> Option<Reason> {
     None
 }
 
-/// The receiver of a message that it could have read wants copies instead, and has said why.
+/// Passage of a message that its receiver could have read, but wants as copies, for the reason `said`.
 pub(crate) fn wanted(pml: &Pml, state: &mut State, link: Link, said: u32) -> Passage {
     by_home(pml, state, link, (Protocol::Pieces, reason(said).unwrap_or(Reason::NotRegistered)))
 }
 
-/// A message that came whole goes to a receive. By its header and length alone, as nothing says whether it was copied
-/// where it came from. `from` may be unknown.
+/// Passage of a whole message that matches a receive. Header and length decide alone, since the message does not say
+/// whether its sender copied it. `from` may be unknown.
 pub(crate) fn came_whole(
     pml: &Pml,
     state: &mut State,
@@ -168,7 +169,7 @@ pub(crate) fn came_whole(
     by(pml, from, how, 1)
 }
 
-/// A message goes to a receive: what is known now, unless it is to be read.
+/// Passage of a message that matches a receive; `None` if the receiver may read it.
 pub(crate) fn came(
     pml: &Pml,
     state: &mut State,
@@ -197,19 +198,19 @@ pub(crate) fn came(
     Some(by(pml, from, not_read(memory, receive.extent.length, receive.extent.start.is_null())?, 1))
 }
 
-/// How an announced message goes to a receive with so much room, unless it is to be read.
+/// Protocol and reason of an announced message to a receive of `room` bytes; `None` if the receiver may read it.
 fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
     if memory.address == 0 {
         return Some(unreadable(memory.length, reason(memory.key).unwrap_or(Reason::Size)));
     }
     if room == 0 {
-        // Nothing of it is wanted.
+        // The receiver wants no data.
         return Some((Protocol::Read, Reason::Size));
     }
     has_gaps.then_some((Protocol::Pieces, Reason::Gaps))
 }
 
-/// How the sender of a message is reached, which may not have been looked for.
+/// Link to the sender of a message. Looks the sender's rank up if nobody has done so.
 fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: Envelope, from: Link) -> Option<Link> {
     if from != Link::UNKNOWN {
         return Some(from);
@@ -218,12 +219,12 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     if link != Link::UNKNOWN {
         return Some(link.unmarked());
     }
-    // SAFETY: the communicator is alive.
+    // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
     let known = unsafe { peer::known(state, communicator.comm, envelope.source()) };
     if known.is_some() || pml.has_several() {
         return known;
     }
-    // SAFETY: the communicator is alive.
+    // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
     let process = unsafe { peer::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
     let link = *rails::links_to(pml, name).ok()?.first()?;

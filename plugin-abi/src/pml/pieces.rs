@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message as copies: the sender packs piece after piece, the receiver unpacks them in order.
+//! Sends a long message as copied fragments: the sender packs one after the other, the receiver unpacks them in order.
 //!
 //! For data with gaps on either side, and for memory that cannot be registered. The state machine is
-//! `engine::protocol::pieces`. Called by `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered
-//! the PML.
+//! `engine::protocol::pieces`. Called by `accept`, `incoming`, `getting`, `striped`, `local` and `progress`. Grade:
+//! pending. Threads: the one that has entered the PML. Tests: below, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -24,14 +24,14 @@ use super::transmit::{self, Transmitted};
 use super::{flight, moving, passage, rails, resume, routing, striped, token, watch};
 use crate::runtime::messages;
 
-/// Pieces of a message that are with the adapter at a time.
+/// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;
 
-/// A receive that was matched asks for the first `wanted` bytes, at least 1, of an announced message; `why` it does not
-/// read them, as a number ([`super::passage::code`]), where they could be read.
+/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason, as a
+/// number ([`super::passage::code`]), if the receiver could have read the message.
 ///
 /// # Safety
-/// P1: a receive, matched, with nothing under way.
+/// P1: a matched receive with no transfer in progress.
 pub(crate) unsafe fn ask(
     pml: &Pml,
     state: &mut State,
@@ -40,48 +40,48 @@ pub(crate) unsafe fn ask(
     (wanted, why): (u64, u32),
 ) {
     let receiver = state.transfers.begin(request);
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
 }
 
-/// A piece has come for a receive.
+/// Unpacks a fragment that has arrived.
 ///
 /// # Safety
-/// The number was given by this process; `from` may be read for `length` bytes.
+/// `from` may be read for `length` bytes. `receiver` may be any number.
 pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *const u8, length: usize) {
     let Some(request) = state.transfers.get(receiver) else { return };
-    // SAFETY: P1: in state.transfers; P3.
+    // SAFETY: P1: in `state.transfers`; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     if offset == 0 {
-        // SAFETY: P1: a receive that is not finished; P3.
+        // SAFETY: P1: the receive is not finished; P3.
         unsafe { watch::begins(r, moved) };
     }
     if r.extent.start.is_null() {
-        // One for all of it, as it stands where the last piece ended. Without one the rest is counted alone.
+        // One convertor for all fragments: it continues where the last one ended. Without one the rest is only counted.
         if offset == 0 {
-            // SAFETY: P2.
+            // SAFETY: P2: the user's buffer may be written until the receive is finished.
             r.convertor = unsafe { Convertor::unpacking(&r.data) };
         }
-        // SAFETY: `from` has at least `length` bytes.
+        // SAFETY: `from` has at least `length` bytes, as `take` returns no more than the fragment has.
         let is_put = r.convertor.as_mut().is_some_and(|convertor| unsafe { convertor.unpack(from, length as usize) });
         if !is_put {
             r.convertor = None;
             note_not_put(r);
         }
     } else {
-        // SAFETY: P2: no more is wanted than there is room for; `from` has at least `length` bytes.
+        // SAFETY: P2: the receive asked for no more bytes than it has room for; `from` has at least `length` bytes.
         unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
     }
     if is_complete {
         state.transfers.end(id);
-        // SAFETY: P1: a receive that is not finished, and has all it wants; P3.
+        // SAFETY: P1: the receive is not finished, and has all the data that it wants; P3.
         unsafe {
             watch::ends(r, if offset == 0 { Bytes::None.completed() } else { moved });
             flight::note(r, &Step::Copied);
@@ -90,13 +90,13 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
             finish(state, request);
         }
     } else if offset > 0 {
-        // SAFETY: P1: a receive that is not finished; P3.
+        // SAFETY: P1: the receive is not finished; P3.
         unsafe { watch::continues(r, moved) };
     }
 }
 
-/// The receiver of an announced message wants copies of the first `asked` bytes of it; of one that it could read it
-/// says `why`.
+/// Begins to send copies of the first `asked` bytes of an announced message, as its receiver wants. `why`: the
+/// receiver's reason, if it could have read the message.
 pub(crate) fn wanted(
     pml: &Pml,
     state: &mut State,
@@ -104,7 +104,7 @@ pub(crate) fn wanted(
     (asked, why): (u64, u32),
 ) {
     let Some(request) = state.transfers.get(sender) else { return };
-    // SAFETY: P1: in state.transfers; P3.
+    // SAFETY: P1: in `state.transfers`; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let length = r.extent.length as u64;
     if !matches!(r.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
@@ -112,33 +112,33 @@ pub(crate) fn wanted(
         return;
     }
     state.transfers.end(sender);
-    // SAFETY: P1: a send that is not finished.
+    // SAFETY: P1: the send is not finished.
     let counted = unsafe { resume::counted(r) };
-    // SAFETY: P1: a send that is not finished.
+    // SAFETY: P1: the send is not finished.
     unsafe { flight::note(r, &Step::Answered { number: sender, wants_copies: true }) };
     let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
     let announced = std::mem::replace(&mut r.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         let link = r.link;
-        // SAFETY: P1: a send that is not finished; P3.
+        // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
-    // SAFETY: R3: the receiver will not read.
+    // SAFETY: R3: the receiver will not read the message.
     unsafe { striped::put_back(pml, r.link, announced) };
-    // SAFETY: P1: a send whose pieces are wanted, and which does not wait for a buffer.
+    // SAFETY: P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
     unsafe { send(pml, state, request) };
     resume::answered(pml, state, counted);
 }
 
-/// Sends as many pieces as may be under way now. One that finds no buffer waits for one, in [`State::starved`].
+/// Sends as many fragments as may be in flight. Without a free buffer the send waits for one, in [`State::starved`].
 ///
 /// # Safety
-/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
+/// P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
 unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a send that is not finished; P3.
+    // SAFETY: P1: the send is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     if let Some(to) = r.link.as_local() {
-        // SAFETY: P1: its pieces are wanted, and it does not wait for a buffer.
+        // SAFETY: P1: its transfer is `Sending`, and it is not in `state.starved`.
         return unsafe { send_locally(pml, state, request, to) };
     }
     while let Transfer::Sending { state: sending, receiver, is_starved } = &mut r.transfer {
@@ -152,7 +152,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
                 *is_starved = true;
                 state.starved.push_back(request);
             } else {
-                // SAFETY: P1: its pieces are wanted, and it does not wait for a buffer.
+                // SAFETY: P1: its transfer is `Sending`, and it is not in `state.starved`.
                 unsafe { send_unregistered(pml, state, request, (link, rail)) };
             }
             return;
@@ -160,7 +160,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         let header = Header::Fragment { receive: receiver.0, offset }.encode();
         let header = header.as_slice();
         let room = rail.receive_size - header.len();
-        // SAFETY: P2; P3, R2: the buffer was just taken, so ours alone, and is as long as a receive slot.
+        // SAFETY: P2; P3, R2: the buffer was just taken, so it is ours alone, and it is as long as a receive slot.
         let length = unsafe {
             let start = (*buffer.as_ptr()).start();
             start.copy_from_nonoverlapping(header.as_ptr(), header.len());
@@ -174,29 +174,29 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         }
         sending.sent(length as u64);
         let is_last = sending.is_all();
-        // SAFETY: P3, R2: the buffer is of this port, filled so far, and ours alone.
+        // SAFETY: P3, R2: the buffer belongs to this port, has that many bytes, and is ours alone.
         let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
         transmit::note(pml, rail, &mut port, link, sent);
         drop(port);
-        // SAFETY: R2: the buffer was refused, so ours alone; it is filled so far, and of the port of `link`.
+        // SAFETY: R2: the port refused the buffer, which is its own and ours alone, and has that many bytes.
         let is_refused =
             sent == Transmitted::Failed && !unsafe { goes_on(pml, state, link, buffer, header.len() + length) };
         if is_refused {
             transmit::failed(state);
             return;
         }
-        // SAFETY: P1: a send that is not finished; P3.
+        // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::piece_sent(r, (offset, length), is_last) };
     }
 }
 
-/// Sends a piece from ordinary memory, one at a time: the port can register no buffer.
+/// Sends fragments from ordinary memory, one at a time, because the port can register no buffer.
 ///
 /// # Safety
-/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
+/// P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
 #[cold]
 unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
-    // SAFETY: P1: a send that is not finished; P3.
+    // SAFETY: P1: the send is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer else { return };
     let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
@@ -206,7 +206,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     bytes[..header.len()].copy_from_slice(header);
     let room = &mut bytes[header.len()..];
     let room = (room.as_mut_ptr(), room.len());
-    // SAFETY: P2; the room is ours.
+    // SAFETY: P2; `room` is our own memory.
     let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
     if length == 0 {
         transmit::cannot_pack(state, r.extent.length);
@@ -218,29 +218,29 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
         transmit::failed(state);
         return;
     }
-    // SAFETY: P1: a send that is not finished; P3.
+    // SAFETY: P1: the send is not finished; P3.
     unsafe { watch::piece_sent(r, (offset, length), is_last) };
 }
 
-/// The port that was to send a piece has failed. True: another one has it.
+/// Moves a fragment whose port has failed to another port. Returns whether that succeeded.
 ///
 /// # Safety
-/// R2: the buffer is filled so far, of that port, and ours alone.
+/// R2: the buffer belongs to the port of `failed`, has `length` bytes, and is ours alone.
 unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<SendBuffer>, length: usize) -> bool {
     if !moving::goes_on(pml, state, failed) {
         return false;
     }
     let home = rails::route(pml, state, failed);
-    // SAFETY: R2: the buffer is filled so far, of the failed link's port, and ours alone.
+    // SAFETY: R2: the buffer belongs to the failed port, has `length` bytes, and is ours alone.
     unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
 }
 
-/// [`send`] by shared memory: a piece is gone when it is sent, and only those that find no room are under way.
+/// [`send`] by shared memory: a fragment counts as in flight only if it finds no room and has to wait.
 ///
 /// # Safety
-/// P1: a send whose pieces are wanted, and which does not wait for a buffer.
+/// P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
 unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, to: u32) {
-    // SAFETY: P1: a send that is not finished; P3.
+    // SAFETY: P1: the send is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Some(shared) = pml.shared_memory() else { return };
     let room = shared.room();
@@ -250,13 +250,13 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         let (length, payload) = if r.extent.start.is_null() {
             let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
             let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
-            // SAFETY: P2; `place` is ours.
+            // SAFETY: P2; `place` is our own memory.
             let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
             bytes.truncate(length);
             (length, Payload::Packed(bytes))
         } else {
             let length = (r.extent.length - offset as usize).min(room);
-            // SAFETY: within the message, which has more than `offset` bytes.
+            // SAFETY: P2: within the message, which has more than `offset` bytes.
             let start = unsafe { r.extent.start.add(offset as usize) };
             (length, Payload::InPlace(Extent { start, length }))
         };
@@ -267,22 +267,21 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         sending.sent(length as u64);
         let is_last = sending.is_all();
         let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
-        // SAFETY: P1: a send that is not finished; P3.
+        // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::piece_sent(r, (offset, length), is_last) };
         if is_done {
             r.transfer = Transfer::None;
             r.convertor = None;
-            // SAFETY: P1: all is sent, and nothing waits.
+            // SAFETY: P1: all is sent, and no fragment waits.
             return unsafe { finish(state, request) };
         }
     }
 }
 
-/// Packs the bytes of a message from `offset` on, where the last piece ended, as many as there is room for. Returns how
-/// many.
+/// Packs as many bytes as there is room for, from `offset` on, where the last fragment ended. Returns their number.
 ///
 /// # Safety
-/// P2: of a send, from `offset` on; `to` may be written for `room` bytes.
+/// P2: the data of a send, which has more than `offset` bytes. `to` may be written for `room` bytes.
 unsafe fn pack(
     convertor: &mut Option<Convertor>,
     start: *mut u8,
@@ -292,10 +291,10 @@ unsafe fn pack(
 ) -> usize {
     if start.is_null() {
         if convertor.is_none() {
-            // SAFETY: P2.
+            // SAFETY: P2: the data may be read until the send is finished.
             *convertor = unsafe { Convertor::packing(data) };
         }
-        // SAFETY: `to` may be written for `room` bytes.
+        // SAFETY: `to` may be written for `room` bytes, as this function requires.
         return convertor.as_mut().map_or(0, |convertor| unsafe { convertor.pack(to, room) });
     }
     let length = (total - offset as usize).min(room);
@@ -304,21 +303,21 @@ unsafe fn pack(
     length
 }
 
-/// The adapter is through with a piece, whose buffer is free: others can go, first those that waited for one.
+/// A fragment has been sent and its buffer is free: sends more, first for the sends that wait for a buffer.
 ///
 /// # Safety
-/// P1: the piece was of this send.
+/// P1: a send that is not finished, to which the fragment belonged.
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a send with a piece under way is not finished; P3.
+    // SAFETY: P1: a send with a fragment in flight is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Sending { state: sending, is_starved, .. } = &mut r.transfer else { return };
     if sending.done() {
         r.transfer = Transfer::None;
         r.convertor = None;
-        // SAFETY: P1: all is sent, and nothing waits for a buffer.
+        // SAFETY: P1: all is sent, so no fragment is in flight or waits for a buffer.
         unsafe { finish(state, request) };
     } else if state.starved.is_empty() {
-        // SAFETY: P1: pieces are wanted, and it does not wait for a buffer.
+        // SAFETY: P1: its transfer is `Sending`, and `state.starved` is empty.
         unsafe { send(pml, state, request) };
     } else if !*is_starved && sending.next_offset().is_some() {
         *is_starved = true;
@@ -327,15 +326,15 @@ pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<R
     feed_starved(pml, state);
 }
 
-/// Sends pieces of those that wait for a buffer, each once, as long as a port has a free one. A request stands there at
-/// most once, and not any more when it is finished.
+/// Continues the sends that wait for a buffer, each once, while any port has a free one. A send is in the queue at most
+/// once, and never after it is finished.
 pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
     for _ in 0..state.starved.len() {
         if !state.buffers.iter().any(SendBuffers::has_free_large) {
             return;
         }
         let Some(request) = state.starved.pop_front() else { return };
-        // SAFETY: P1: it was in state.starved, so its pieces are wanted, and now it does not wait for a buffer; P3.
+        // SAFETY: P1: it was in `state.starved`, so its transfer is `Sending`; it is not there any more; P3.
         unsafe {
             if let Transfer::Sending { is_starved, .. } = &mut (*request.as_ptr()).transfer {
                 *is_starved = false;
@@ -353,7 +352,7 @@ mod tests {
 
     const LENGTH: usize = 100;
 
-    /// A request of a blocking call for so many bytes, with gaps or not.
+    /// A request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
     fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
         let mut request = Box::new(Request::unused());
         (request.role, request.owner, request.transfer) = (role, Owner::Call, transfer);
@@ -381,7 +380,7 @@ mod tests {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
         let mut gathering = Gathering::new(LENGTH as u64);
-        // The first piece has found no convertor.
+        // No convertor could be made for the first fragment.
         gathering.take(40);
         let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request: Open MPI's part, then what the PML knows of a send or a receive.
+//! A request: Open MPI's part, then the PML's record of a send or a receive.
 //!
-//! A blocking call has one too, which MPI never sees. It comes from a free list and goes back to it when both are
-//! through with it: MPI (it has freed it) and the PML (it is finished). Grade: hot. Threads: who has entered the PML,
-//! but for `is_finished` and what Open MPI does with its own part. Tests: the MPI programs of `hw-tests`.
+//! A blocking call has a request, too, which MPI never sees. Requests come from a free list, and go back to it when MPI
+//! has freed the request and the PML has finished it. Grade: hot. Threads: the one that has entered the PML, except for
+//! `is_finished` and Open MPI's accesses to its own part. Tests: the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -23,7 +23,7 @@ use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
 
-/// What a request is for.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A receive.
@@ -32,39 +32,40 @@ pub(crate) enum Role {
     Send(Mode),
 }
 
-/// How a send completes.
+/// Condition for a send to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// When its buffer may be used again; ready sends as well.
+    /// Its buffer may be reused. Ready sends as well.
     Standard,
-    /// When it is matched, too.
+    /// Its buffer may be reused, and its receive has matched.
     Synchronous,
-    /// At once: what is sent is a copy in the memory that the program has attached.
+    /// At once: the PML sends a copy in the memory that the program has attached.
     Buffered,
 }
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A blocking call of this thread's, which looks at `is_finished`; it gives the request back.
+    /// The blocking call that made it: the call polls `is_finished` and gives the request back.
     Call,
-    /// The same while a tool listens: its end is an event.
+    /// The same while a tool listens: finishing the request raises an event.
     WatchedCall,
-    /// MPI, by Open MPI's part of it.
+    /// MPI, through Open MPI's part of the request.
     Mpi,
-    /// Nobody any more, or never: it goes back when it is finished.
+    /// Nobody: the PML gives the request back when it is finished.
     Nobody,
 }
 
-/// What is under way for a request beyond one message.
+/// Transfer in progress for a request, beyond a single message.
 pub(crate) enum Transfer {
     /// Nothing.
     None,
-    /// The peer is to answer: it finishes the message or wants pieces. `counted`: among those that flow control counts.
+    /// The peer is to finish the message, or to ask for fragments. `counted`: part of the window of flow control.
     Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
-    /// Pieces are being sent. `is_starved`: it waits for a send buffer ([`super::instance::State::starved`]).
+    /// Fragments are being sent. `is_starved`: the request waits for a send buffer
+    /// ([`super::instance::State::starved`]).
     Sending { state: Sending, receiver: TransferId, is_starved: bool },
-    /// The message is being read.
+    /// The receiver reads the message by one port.
     Reading {
         state: Reading,
         sender: TransferId,
@@ -72,11 +73,11 @@ pub(crate) enum Transfer {
         registered: Registered,
         watched: Option<Box<WatchedReads>>,
     },
-    /// The message is being read by several ports.
+    /// The receiver reads the message by several ports.
     Striped(Box<Reads>),
     /// The shared-memory BTL reads the message.
     Getting { sender: TransferId, length: u64 },
-    /// Pieces are coming in.
+    /// Fragments arrive.
     Gathering { id: TransferId, state: Gathering },
 }
 
@@ -84,41 +85,41 @@ pub(crate) enum Transfer {
 #[repr(C, align(16))]
 pub(crate) struct Request {
     base: sys::ompi_request_t,
-    /// The next on the free list, or of those that are finished and not told of.
+    /// Next request on the free list, or on the chain of finished requests.
     pub(crate) next: *mut Request,
     is_finished: AtomicBool,
     pub(crate) owner: Owner,
     pub(crate) role: Role,
-    /// Whether communicator and datatype were retained for it.
+    /// Whether the request holds references to its communicator and datatype.
     pub(crate) has_references: bool,
-    /// The peer's rank, or any.
+    /// Rank of the peer, or `MPI_ANY_SOURCE`.
     pub(crate) peer: i32,
     pub(crate) tag: i32,
     pub(crate) data: Data,
     pub(crate) extent: Extent,
-    /// Of a posted receive: the name by which it is cancelled.
+    /// Name by which a posted receive is cancelled.
     pub(crate) posted: u64,
-    /// The peer of a transfer, and of a send.
+    /// Link to the peer, for sends and for transfers.
     pub(crate) link: Link,
     pub(crate) transfer: Transfer,
-    /// For data with gaps, during a transfer.
+    /// Convertor for data with gaps, during a transfer.
     pub(crate) convertor: Option<Convertor>,
-    /// Attached memory that holds the message, to be given back.
+    /// Attached memory of a buffered send, freed when the message has been sent; null for other requests.
     pub(crate) attached: *mut u8,
-    /// What tools know it by; 0: they have not been told of it.
+    /// Number that tools know the request by; 0 before its first event.
     pub(crate) id: u64,
-    /// What its caller asked for, as tools are told it; of one that has an id.
+    /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
     pub(crate) spec: Spec,
-    /// What tools have been told of its transfer.
+    /// Events that were raised for the transfer.
     pub(crate) told: Told,
-    /// Of a persistent request: it was begun, and its caller has not been told of its end.
+    /// Whether a persistent request was started and the end of its wait has not been reported to tools.
     pub(crate) is_to_notify: bool,
-    /// Of a receive that has its message, while a tool asks how that goes: what tools know the message by, behind the
-    /// number of the receive, as this is left over from another otherwise.
+    /// (receive id, message id), for the protocol event. Valid only if the first number equals `id`; otherwise the pair
+    /// belongs to an earlier use of this record.
     pub(crate) message: (u64, u64),
 }
 
-/// What tools have been told of a transfer.
+/// Events that were raised for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Nothing,
@@ -127,20 +128,20 @@ pub(crate) enum Told {
 }
 
 impl Owner {
-    /// Whether that is a blocking call.
+    /// Whether a blocking call waits for the request.
     #[inline(always)]
     pub(crate) const fn is_call(self) -> bool {
         matches!(self, Owner::Call | Owner::WatchedCall)
     }
 }
 
-// SAFETY: `next` is for free lists and for the chain of those finished. A free request has no transfer and no
-// convertor.
+// SAFETY: `next` is used only by free lists and, never at the same time, by the chain of finished requests. A free
+// request has neither a transfer nor a convertor, so any thread may use it.
 unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, next);
 }
 
-/// What Open MPI calls with a request.
+/// Functions of a request that Open MPI calls.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestFunctions {
     pub(crate) start: sys::ompi_request_start_fn_t,
@@ -148,13 +149,13 @@ pub(crate) struct RequestFunctions {
     pub(crate) cancel: sys::ompi_request_cancel_fn_t,
 }
 
-/// The requests of the process.
+/// Requests of the process.
 pub(crate) struct Requests {
     free: FreeList<Request>,
     functions: RequestFunctions,
 }
 
-/// Requests made at a time.
+/// Number of requests that are made at a time.
 const GROW_BY: usize = 64;
 
 impl Requests {
@@ -162,7 +163,7 @@ impl Requests {
         Requests { free: FreeList::new(), functions }
     }
 
-    /// Takes a request. Its fields are what its last use has left.
+    /// Takes a request. Its fields have the values of its last use.
     #[inline]
     pub(crate) fn take(&mut self) -> NonNull<Request> {
         match self.free.take() {
@@ -172,10 +173,10 @@ impl Requests {
     }
 
     /// # Safety
-    /// P1: the request was taken from here, is finished, or was never begun, and nothing names it any more.
+    /// P1: the request was taken from here. It is finished or was never begun, and nothing refers to it any more.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, request: NonNull<Request>) {
-        // SAFETY: P1: taken from here, and nothing names it any more.
+        // SAFETY: P1: taken from this list, and nothing refers to it any more.
         unsafe { self.free.give_back(request.as_ptr()) };
     }
 
@@ -183,7 +184,7 @@ impl Requests {
     fn grow(&mut self) -> NonNull<Request> {
         let RequestFunctions { start, free, cancel } = self.functions;
         self.free.add((0..GROW_BY).map(|_| Request::unused()).collect(), |request| {
-            // SAFETY: nobody has it yet; Open MPI's part is constructed where it will stay.
+            // SAFETY: P1: nobody has the request yet. Open MPI's part is constructed where it stays.
             unsafe { sys::ibex_request_construct(&raw mut (*request.as_ptr()).base, start, free, cancel) };
         });
         self.free.take().expect("requests were added")
@@ -191,7 +192,7 @@ impl Requests {
 }
 
 impl Request {
-    /// One that Open MPI's part is not constructed of.
+    /// Makes a request whose Open MPI part is not constructed.
     pub(super) fn unused() -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
@@ -219,18 +220,18 @@ impl Request {
         }
     }
 
-    /// The request behind Open MPI's pointer; `None` where it is another's.
+    /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.
     ///
     /// # Safety
     /// P4: `raw` is a live request of Open MPI's.
     pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<NonNull<Request>> {
         let raw = NonNull::new(raw)?;
-        // SAFETY: P4: a live request of Open MPI's.
+        // SAFETY: P4: `raw` is live.
         let of_pml = unsafe { (*raw.as_ptr()).req_type } == sys::OMPI_REQUEST_PML;
         of_pml.then(|| raw.cast())
     }
 
-    /// Open MPI's pointer.
+    /// Returns Open MPI's pointer.
     #[inline]
     pub(crate) fn as_raw(request: NonNull<Request>) -> *mut sys::ompi_request_t {
         request.as_ptr().cast()
@@ -242,20 +243,20 @@ impl Request {
         &mut self.base
     }
 
-    /// The communicator.
+    /// Open MPI's communicator.
     #[inline]
     pub(crate) fn comm(&self) -> *mut sys::ompi_communicator_t {
-        // SAFETY: a union of pointers; requests of a PML have the communicator there.
+        // SAFETY: a union of pointers, which is the communicator in a request of type `OMPI_REQUEST_PML`.
         unsafe { self.base.req_mpi_object.comm }
     }
 
-    /// Whether it is finished. Acquire: what was received is seen.
+    /// Whether the request is finished. Acquire: the received data is visible then.
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished.load(Ordering::Acquire)
     }
 
-    /// See [`Self::is_finished`].
+    /// Sets [`Self::is_finished`].
     #[inline]
     pub(crate) fn set_finished(&self, is_finished: bool) {
         self.is_finished.store(is_finished, Ordering::Release);

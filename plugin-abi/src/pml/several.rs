@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a process has several ports: what is known of each peer, of each endpoint, and of what went to it and came
-//! from it.
+//! Records for several ports: peers, endpoints, and the counts of messages between this process and each of them.
 //!
-//! Kept in `instance`. Used by `rails` (which port), `moving` (another one, and what arrives is put in order).
-//! Grade: hot for [`Several::end`] and [`Several::end_mut`], else setup. Threads: who has entered the PML, but for
-//! [`Sent`]. Plain data.
+//! Part of the `State` of `instance`. Used by `rails` (chooses ports) and `moving` (failover, and the order of
+//! messages). Grade: hot for [`Several::end`] and [`Several::end_mut`], else setup. Threads: the one that has entered
+//! the PML; for [`Sent`] the one that has entered the port. Plain data. Tests: below.
 
 use std::collections::HashMap;
 
@@ -15,26 +14,26 @@ use engine::transport::{EndpointId, Immediate};
 use super::link::Link;
 use crate::runtime::listeners::Completed;
 
-/// A peer, as several ports reach it.
+/// A peer that several ports may reach.
 pub(crate) struct Peer {
-    /// How each port reaches it that does, beginning with the one that is to be its home.
+    /// Link of each port that reaches the peer; the first is its preferred home.
     pub(crate) links: Box<[Link]>,
-    /// By which its messages go.
+    /// Link that messages to the peer use now.
     pub(crate) home: Link,
-    /// How often they have moved.
+    /// Number of moves to another port so far.
     pub(crate) segment: u32,
-    /// The order of what it sends, from its first move on.
+    /// Reorder buffer for messages from the peer; `None` until its messages first move to another port.
     pub(crate) merging: Option<Merging<Held>>,
 }
 
-/// What is known of an endpoint of a port.
+/// State of an endpoint of a port.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
-    /// Of which peer it is; [`NOBODY`] while that was not looked for.
+    /// Index of the peer; [`NOBODY`] until it is looked up.
     peer: u32,
-    /// How many messages have come by it before its peer first moved.
+    /// Number of messages that came by this endpoint before its peer first moved.
     pub(crate) received: u32,
-    /// Its peer has moved: what comes is put in order.
+    /// Whether the peer has moved, so that messages pass the reorder buffer.
     pub(crate) is_merged: bool,
 }
 
@@ -43,34 +42,34 @@ const NOBODY: u32 = u32::MAX;
 impl End {
     const NEW: End = End { peer: NOBODY, received: 0, is_merged: false };
 
-    /// Its peer.
+    /// Index of the peer.
     pub(crate) fn peer(self) -> Option<usize> {
         (self.peer != NOBODY).then_some(self.peer as usize)
     }
 
-    /// It is of this peer.
+    /// Sets the peer.
     pub(crate) fn set_peer(&mut self, peer: usize) {
         self.peer = peer as u32;
     }
 }
 
-/// The peers, and the endpoints of each rail.
+/// Peers, and endpoints of each rail.
 #[derive(Default)]
 pub(crate) struct Several {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_name: HashMap<PeerName, usize>,
-    /// Places among the peers of those that have gone.
+    /// Indices in `peers` that are free: their peers have gone.
     free: Vec<usize>,
     ends: Vec<Vec<End>>,
 }
 
 impl Several {
-    /// For so many rails.
+    /// Makes empty records for `rails` rails.
     pub(crate) fn new(rails: usize) -> Self {
         Several { ends: vec![Vec::new(); rails], ..Several::default() }
     }
 
-    /// A peer is met. Returns its place.
+    /// Adds a peer. Returns its index.
     pub(crate) fn add(&mut self, name: PeerName, peer: Peer) -> usize {
         let at = self.free.pop().unwrap_or(self.peers.len());
         for link in &peer.links {
@@ -85,7 +84,7 @@ impl Several {
         at
     }
 
-    /// A peer goes; another one may have its place.
+    /// Removes a peer; its index may be reused.
     pub(crate) fn remove(&mut self, name: PeerName) {
         let Some(at) = self.by_name.remove(&name) else { return };
         for link in std::mem::take(&mut self.peers[at].links) {
@@ -95,13 +94,13 @@ impl Several {
         self.free.push(at);
     }
 
-    /// An endpoint as far as it is known.
+    /// Returns an endpoint, if it is known.
     #[inline]
     pub(crate) fn end(&self, rail: usize, to: EndpointId) -> Option<&End> {
         self.ends[rail].get(to.index() as usize)
     }
 
-    /// An endpoint; made where it was not known.
+    /// Returns an endpoint; adds it if it is not known.
     #[inline]
     pub(crate) fn end_mut(&mut self, link: Link) -> &mut End {
         let (ends, at) = (&mut self.ends[link.rail()], link.to().index() as usize);
@@ -112,31 +111,31 @@ impl Several {
     }
 }
 
-/// What a process has sent to a peer by one port. Used by who has entered that port.
+/// Messages that this process has sent to a peer by one port. Used by the thread that has entered that port.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
-    /// Messages since the port became its home.
+    /// Number of messages since the port became the peer's home.
     pub(crate) count: u32,
-    /// Messages to it go by this port.
+    /// Whether the port is the peer's home.
     pub(crate) is_home: bool,
-    /// The connection has failed, and the process does without.
+    /// Whether the connection has failed and was given up.
     pub(crate) is_given_up: bool,
 }
 
-/// By what a message came.
+/// How a message arrived.
 #[derive(Clone, Copy)]
 pub(crate) struct ByRail {
     pub(crate) rail: usize,
-    /// Who says to have sent it.
+    /// Names the sender; not verified.
     pub(crate) immediate: Immediate,
     pub(crate) qp_num: u32,
 }
 
-/// A copy of a message that came before its turn.
+/// Copy of a message that arrived too early, in the reorder buffer.
 pub(crate) struct Held {
     pub(crate) bytes: Box<[u8]>,
     pub(crate) by: ByRail,
-    /// The completion that has brought it, while a tool listens.
+    /// Completion that reported the message, while a tool listens.
     pub(crate) completed: Option<Completed>,
 }
 
@@ -154,7 +153,7 @@ mod tests {
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
             several.remove(name(rank));
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), None);
-            // It has gone already.
+            // The second removal does nothing.
             several.remove(name(rank));
         }
         assert_eq!((several.peers.len(), several.by_name.len(), several.free.len()), (1, 0, 1));
