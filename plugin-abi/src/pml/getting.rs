@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message of a process of this host, which the shared-memory BTL reads from the sender's memory to the user's.
+//! Single-copy read within a host: the shared-memory BTL reads a long message from the sender's memory to the user's
+//! buffer.
 //!
-//! One read for all of it, mostly done within the call. Where the kernel does not permit it, copies are sent
-//! (`pieces`). Called by `accept`. Grade: pending. Threads: who has entered the PML.
+//! One read for the whole message, mostly done within the call. If the kernel forbids it, copies are sent (`pieces`).
+//! Called by `accept`. Grade: pending. Threads: the one that has entered the PML. Tests:
+//! `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -20,10 +22,10 @@ use super::transfers::Bytes;
 use super::{flight, pieces, routing, watch};
 use crate::runtime::guard::fence;
 
-/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message. False: it cannot.
+/// Begins to read the first `wanted` bytes (at least 1) of a message. Returns false if the BTL cannot.
 ///
 /// # Safety
-/// P1: a receive into memory of one piece, matched, with nothing under way.
+/// P1: a matched receive into contiguous memory, with no transfer in progress.
 pub(crate) unsafe fn begin(
     pml: &Pml,
     state: &mut State,
@@ -32,23 +34,23 @@ pub(crate) unsafe fn begin(
     wanted: u64,
 ) -> bool {
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = link;
     r.transfer = Transfer::Getting { sender, length: wanted };
     let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     unsafe { watch::begins(r, Bytes::None.posted()) };
-    // SAFETY: P2: written until `done` is called, before which the receive is not finished.
+    // SAFETY: P2: the BTL writes the memory until it calls `done`, and the receive is finished only there.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
     if !is_begun {
-        // SAFETY: P1: a receive that is not finished, as nothing has used it meanwhile; P3.
+        // SAFETY: P1: the receive is not finished, since `done` is not called if nothing is read; P3.
         unsafe { (*request.as_ptr()).transfer = Transfer::None };
     }
     is_begun
 }
 
-/// `mca_btl_base_rdma_completion_fn_t`: the BTL has read.
+/// `mca_btl_base_rdma_completion_fn_t`: the BTL has read the message, or has failed to.
 unsafe extern "C" fn done(
     _btl: *mut sys::mca_btl_base_module_t,
     _endpoint: *mut sys::mca_btl_base_endpoint_t,
@@ -60,29 +62,29 @@ unsafe extern "C" fn done(
 ) {
     fence("the end of a read", (), || {
         let (Some(pml), Some(request)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
-        // SAFETY: P1: the receive that the read was begun for, once.
+        // SAFETY: P1: `data` is the receive that [`begin`] passed to the BTL, which calls this once.
         pml.with_state(|state| unsafe { finished(pml, state, request, status == sys::OPAL_SUCCESS) });
     });
 }
 
-/// # Safety
+/// P1: a receive whose transfer is `Getting`.
 /// P1: a receive that was being read.
 unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
-    // SAFETY: P1: a receive that is not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Getting { sender, length } = r.transfer else { return };
     r.transfer = Transfer::None;
     if is_read {
-        // SAFETY: P1: a receive that is not finished; P3.
+        // SAFETY: P1: the receive is not finished; P3.
         unsafe {
             watch::ends(r, Bytes::Of { offset: 0, length }.posted());
             flight::note(r, &Step::Fetched(sender, length));
         }
         routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
-        // SAFETY: P1: a receive that has all it wants.
+        // SAFETY: P1: the receive has all the data that it wants, and no transfer in progress.
         unsafe { finish(state, request) };
     } else {
-        // SAFETY: P1: a receive, matched, with nothing under way.
+        // SAFETY: P1: a matched receive, now with no transfer in progress.
         unsafe { pieces::ask(pml, state, request, (r.link, sender), (length, 0)) };
     }
 }

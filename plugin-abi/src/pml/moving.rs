@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port goes down, comes back, or cannot be connected to a peer: messages move to another port, and nothing is lost
-//! silently.
+//! Failover between ports: a port goes down, comes back, or cannot be connected to a peer, and messages move to another
+//! port.
 //!
-//! When the adapter says that a port has no link, the peers whose home it is move to a port that has one. What waited
-//! there for a connection goes along; what the adapter has stays with it, and its receiver puts all in order. When the
-//! link is back those return whose home it was. A connection that fails ends the job only if no other port reaches the
-//! peer, or if messages that the adapter had are not known to be delivered: they are gone, and it says so. Reads that
-//! fail are read again by others (`striped`).
+//! When the adapter reports that a port has no link, the peers whose home it is move to a port that has one. Messages
+//! that waited there for a connection move with them; messages that the adapter has stay with it, and the receiver
+//! restores the order. When the link is back, the peers that began there return. A connection that fails ends the job
+//! only if no other port reaches the peer, or if the adapter had messages that are not known to be delivered: these are
+//! lost, and the job says so. Other ports repeat reads that fail (`striped`).
 //!
-//! What comes by several ports is counted, and where a peer has moved put in order again, by the rules of
-//! `engine::protocol::stream`. Until a peer first moves its messages are only counted, those that a poll takes directly
-//! included, from the second on. Called by `progress`, `routing`, `pieces` and `striped`. Grade: hot for
-//! [`may_be_taken`] and [`count`], else setup. Threads: who has entered the PML, and no port. Tests: below, and the
-//! device tests in `hw-tests`.
+//! Messages that arrive by several ports are counted, and once a peer has moved they are ordered by the rules of
+//! `engine::protocol::stream`. The count begins with a peer's first message, and includes those that a poll delivers in
+//! place. Called by `progress`, `routing`, `pieces` and `striped`. Grade: hot for [`may_be_taken`] and [`count`], else
+//! setup. Threads: the one that has entered the PML, and no port. Tests: below, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ use super::{rails, transfers};
 use crate::runtime::token::Tag;
 use crate::runtime::{failures, messages, poller};
 
-/// The link of a rail's port has gone, or is there again.
+/// The port of a rail has lost its link, or has it again: moves the peers concerned.
 #[cold]
 pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
     if !pml.has_several() {
@@ -50,13 +49,13 @@ pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: boo
     }
 }
 
-/// Where the messages of a peer go when the port of this rail has gone down.
+/// Returns the link to which a peer moves when the port of this rail has gone down; `None` if it need not move.
 fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
     let is_home = state.several.peers[peer].home.rail() == rail;
     if is_home { other_than(pml, state, peer, rail) } else { None }
 }
 
-/// Where they go when it has a link again: there, if it is the one they began with, or the one they went by has none.
+/// Returns this rail's link if a peer moves there now that the port is up: it is the peer's first, or the home is down.
 fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
     let Peer { links, home, .. } = &state.several.peers[peer];
     let link = *links.iter().find(|link| link.rail() == rail)?;
@@ -64,7 +63,7 @@ fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
     (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
 }
 
-/// Where the BTL does not do that: no peer is probed by a port that is down, and the user is told.
+/// Stops or restarts probes by a port and informs the user, unless the BTL does both.
 fn divert(rail: &Rail, is_up: bool) {
     if poller::has_btl() {
         return;
@@ -79,13 +78,13 @@ fn divert(rail: &Rail, is_up: bool) {
     }
 }
 
-/// Another link to a peer that can be used now.
+/// Returns another usable link to a peer.
 fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
     let links = &state.several.peers[peer].links;
     links.iter().copied().find(|link| link.rail() != rail && rails::is_usable(pml, *link))
 }
 
-/// A connection has failed. True: nothing is lost, and another port carries the peer's messages.
+/// A connection has failed. Returns true if nothing is lost and another port carries the peer's messages.
 #[cold]
 pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     if !pml.has_several() {
@@ -105,8 +104,8 @@ pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     true
 }
 
-/// Why a connection failed, and whether that was noticed before, as a call that is refused comes before the completion.
-/// `None`: it has not failed, or messages are lost with it.
+/// Returns why a connection failed, and whether this was called for it before (a refused call may precede the
+/// completion). `None`: it has not failed, or messages are lost with it.
 fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     let mut port = rail.enter()?;
     let failure = port.failure(failed.to())?.clone();
@@ -117,7 +116,7 @@ fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     Some((failure, std::mem::replace(&mut sent.is_given_up, true)))
 }
 
-/// Says that a port is done without, where the BTL does not.
+/// Informs the user that a port is not used any more, unless the BTL does.
 fn tell(rail: &Rail, failure: &Failure, other: &str) {
     if poller::has_btl() && matches!(failure.cause, Cause::Connect(_)) {
         return;
@@ -128,7 +127,7 @@ fn tell(rail: &Rail, failure: &Failure, other: &str) {
     messages::rail_unusable(failure, other);
 }
 
-/// Sends a peer's messages by another link from now on. False: what has to go with them cannot.
+/// Moves a peer's messages to another link. Returns false if a message that must move with them cannot be queued there.
 fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     let known = &mut state.several.peers[peer];
     let from = std::mem::replace(&mut known.home, to);
@@ -136,7 +135,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     let segment = known.segment;
     let Some((count, unposted)) = leave(pml, from) else { return false };
     let Unsent { moves, messages } = unposted;
-    // An earlier move that the peer has not heard of comes first.
+    // First the announcements of earlier moves that have not been sent.
     if !moves.into_iter().all(|message| announce(pml, to, &message)) {
         return false;
     }
@@ -153,20 +152,20 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     messages.into_iter().all(|message| send_again(pml, state, (from, to), message))
 }
 
-/// Lets a peer know of a move. That is no message of a segment, and not counted.
+/// Announces a move to the peer. An announcement belongs to no segment and is not counted.
 fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
     let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
     let bytes = (Arc::from(header), header.len() as u32);
     port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
 }
 
-/// What waited at a port and goes by another one.
+/// Messages that waited at a port, to be sent by another one.
 struct Unsent {
     moves: Vec<Box<[u8]>>,
     messages: Vec<Unposted>,
 }
 
-/// No message goes by this link any more: how many went, and what never reached the adapter, in order.
+/// Stops sending by a link. Returns how many messages went by it, and those that never reached the adapter, in order.
 fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
     let rail = pml.rails().get(from.rail())?;
     let mut port = rail.enter()?;
@@ -188,12 +187,12 @@ fn is_move(message: &[u8]) -> bool {
     matches!(Header::decode(message), Ok((Header::Moved { .. }, _)))
 }
 
-/// Sends by another port what never reached the adapter.
+/// Sends by another port a message that never reached the adapter.
 fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: Unposted) -> bool {
     match message {
         Unposted::Bytes { bytes, length, token } => queue(pml, to, (bytes, length), token),
         Unposted::Spans { spans, token } => match token::record(token) {
-            // SAFETY: R2: the engine gives a message back once, and it was the PML's, so filled, and ours alone.
+            // SAFETY: R2: the engine returns each message once, and this buffer is the PML's: filled, and ours alone.
             Some(Record::Buffer(buffer)) => unsafe {
                 send_buffer_again(pml, state, (from, to), buffer, spans[0].len())
             },
@@ -202,10 +201,10 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
     }
 }
 
-/// Sends what is in a buffer of another port's, and gives that back.
+/// Sends the contents of another port's buffer, and gives the buffer back.
 ///
 /// # Safety
-/// R2: the buffer is filled so far, of the first link's port, and ours alone.
+/// R2: the buffer belongs to the port of `from`, has `length` bytes, and is ours alone.
 pub(crate) unsafe fn send_buffer_again(
     pml: &Pml,
     state: &mut State,
@@ -213,7 +212,7 @@ pub(crate) unsafe fn send_buffer_again(
     buffer: NonNull<SendBuffer>,
     length: u32,
 ) -> bool {
-    // SAFETY: P3, R1, R2: the buffer is filled so far, and ours alone.
+    // SAFETY: P3, R1, R2: the buffer has `length` bytes and is ours alone.
     let (content, bytes) = unsafe {
         let buffer = &*buffer.as_ptr();
         (buffer.content, std::slice::from_raw_parts(buffer.start(), length as usize))
@@ -223,13 +222,13 @@ pub(crate) unsafe fn send_buffer_again(
         Content::Message(request) => queue(pml, to, (bytes.into(), length), token::sent(request)),
         Content::Silent => queue(pml, to, (bytes.into(), length), Token(0)),
     };
-    // SAFETY: P3, R2: it is of the first link's port, and ours alone.
+    // SAFETY: P3, R2: the buffer belongs to the port of `from`, and is ours alone.
     unsafe { state.buffers[from.rail()].give_back(buffer) };
     is_sent
 }
 
-/// Sends a piece from ordinary memory, as shorter ones: a piece is longer than what may wait so, and the other port may
-/// have no send buffer free. The last of them stands for the piece.
+/// Sends a fragment from ordinary memory, as several shorter ones: it is longer than a message that may wait there, and
+/// the other port may have no free send buffer. The last part has the token of the fragment.
 fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
@@ -243,7 +242,7 @@ fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>
     })
 }
 
-/// Lets a message wait at a port.
+/// Queues a message at a port.
 pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
@@ -252,35 +251,35 @@ pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) 
     transmitted != Transmitted::Failed
 }
 
-/// Whether messages of this sender are in order as they come. Not of one that is not known yet: that it is there is for
-/// [`message`] to find out.
+/// Whether messages of this sender arrive in order and may be delivered in place. False for an unknown sender, which
+/// [`message`] looks up.
 #[inline]
 pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
     state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_merged)
 }
 
-/// Whether the endpoint that a message names is one of the port's: nothing is kept of any other.
+/// Whether the port has the endpoint that a message names. Nothing is stored for any other.
 #[cold]
 fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
     let port = pml.rails().get(rail).and_then(Rail::enter);
     port.is_some_and(|port| port.peer_name(from.endpoint()).is_some())
 }
 
-/// A message of a sender that has never moved was dealt with, or is about to be.
+/// Counts a message of a sender that has never moved.
 #[inline]
 pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
     let end = state.several.end_mut(Link::new(rail, from.endpoint()));
     end.received = end.received.wrapping_add(1);
 }
 
-/// Deals with a message, and with those that waited for it.
+/// Handles a message, and those in the reorder buffer that waited for it.
 ///
 /// # Safety
-/// Its bytes may be read.
+/// The bytes of `message` may be read.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    // SAFETY: its bytes may be read, and stay where they are until this returns.
+    // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
     let bytes = unsafe { message.bytes() };
     if let Ok((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(pml, state, by, (segment, count));
@@ -290,7 +289,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
         if end.is_some() || is_there(pml, rail, immediate) {
             count(state, rail, immediate);
         }
-        // SAFETY: its bytes may be read.
+        // SAFETY: the bytes may be read, as this function requires.
         return unsafe { incoming::message(pml, state, message) };
     }
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
@@ -298,12 +297,12 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
     if !merging.arrived(rail) {
         return merging.hold(rail, Held { bytes: bytes.into(), by, completed: transfers::completion() });
     }
-    // SAFETY: its bytes may be read.
+    // SAFETY: the bytes may be read, as this function requires.
     unsafe { incoming::message(pml, state, message) };
     release(pml, state, peer);
 }
 
-/// The sender's messages go by this port from now on.
+/// The sender has moved to this port.
 #[cold]
 fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
     let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };
@@ -323,13 +322,13 @@ fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32))
     release(pml, state, peer);
 }
 
-/// Deals with what was held, as far as it is its turn.
+/// Handles messages in the reorder buffer whose turn has come.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
     while let Some(held) = state.several.peers[peer].merging.as_mut().and_then(Merging::release) {
         let Held { bytes, by, completed } = held;
         transfers::completed(completed);
         let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
-        // SAFETY: a copy that lives until the call returns.
+        // SAFETY: the copy lives until the call returns.
         unsafe { incoming::message(pml, state, message) };
     }
 }
@@ -349,7 +348,7 @@ mod tests {
         let (by, bytes) = (ByRail { rail: 1, immediate, qp_num: 9 }, [0; 4]);
         let incoming = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
         assert!(!may_be_taken(&state, by.rail, immediate));
-        // SAFETY: bytes of the test's own.
+        // SAFETY: `bytes` lives until the end of the test.
         unsafe { message(&pml, &mut state, incoming, by) };
         let ends = [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.several.end(by.rail, to).is_some());
         assert_eq!(ends, [false; 2]);

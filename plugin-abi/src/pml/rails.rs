@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a process has several ports: by which of them each peer is reached, and by which its messages go.
+//! With several ports: which of them reach a peer, and which one its messages use.
 //!
-//! All messages to a peer go by one port, its *home*, in order and without numbers; which it is differs by peer, so
-//! that ports share the load. Long ones are read by several (`striped`); a home whose port goes down moves (`moving`),
-//! and what arrives is put in order again. What is known of them is in `several`. With one port nothing of
-//! this file is used but [`links_to`], and what tests that: [`route`], [`account`]. Grade: hot for [`note`] and
-//! [`route`], else setup. Threads: who has entered the PML, but for [`note`], which is for who has entered a port, and
-//! [`links_to`], which enters ports alone.
+//! All messages to a peer use one port, its *home*, so that they arrive in order without numbers. The home differs by
+//! peer, so that the ports share the load. Several ports read a long message (`striped`). A home whose port goes down
+//! moves (`moving`), and the receiver restores the order. The records are those of `several`. With one port,
+//! [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. Grade: hot for [`note`] and
+//! [`route`], else setup. Threads: the one that has entered the PML; for [`note`] a port; [`links_to`] enters ports
+//! itself. Tests: below.
 //!
-//! [`Quiet`] says whether rails are polled in a round, beside shared memory: seldom while nothing comes by them. A poll
-//! of a rail costs as much as one of shared memory, and who waits for a process of the same host would pay for both.
+//! [`Quiet`] decides whether a round polls the rails as well as shared memory: seldom, while they report nothing. A
+//! poll of a rail costs as much as one of shared memory, and a process that waits for another of its host would pay for
+//! both.
 
 use engine::peer::PeerName;
 use engine::select::address;
@@ -21,7 +22,7 @@ use super::link::{Account, Link};
 use super::several::Peer;
 use crate::runtime::modex;
 
-/// By which port a message to this peer goes.
+/// Returns the link that messages to the peer of `link` use now.
 #[inline]
 pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
     if !pml.has_several() || link.as_local().is_some() {
@@ -30,7 +31,7 @@ pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
     of(pml, state, link).map_or(link, |peer| state.several.peers[peer].home)
 }
 
-/// What flow control knows the peer by to which a link leads.
+/// Returns the account that flow control keeps for the peer of `link`.
 pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
     if !pml.has_several() || link.as_local().is_some() {
         return Account(link);
@@ -38,7 +39,7 @@ pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
     Account(of(pml, state, link).map_or(link, |peer| state.several.peers[peer].links[0]))
 }
 
-/// The links that may stand in communicators for a peer.
+/// Returns the links that communicators may have stored for a peer.
 pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(link): Account) -> Vec<Link> {
     let peer = if pml.has_several() && link.as_local().is_none() { of(pml, state, link) } else { None };
     peer.map_or_else(
@@ -47,15 +48,15 @@ pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(link): Acco
     )
 }
 
-/// What stands in communicators for this link to a peer.
+/// Returns the form in which communicators store this link.
 #[inline]
 pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
     if pml.has_several() && link.as_local().is_none() { link.of_several() } else { link }
 }
 
-/// The peer to which a link of a rail leads; `None` where that cannot be told any more, and of other links.
+/// Returns the index of the peer of a rail's link; `None` if the peer is gone, or the link is not a rail's.
 pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
-    // What shared memory brings may name anything, if its sender is not sound.
+    // A message by shared memory may name any sender, if that process is faulty.
     pml.rails().get(link.rail())?;
     match state.several.end_mut(link).peer() {
         Some(peer) => Some(peer),
@@ -72,8 +73,8 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
     }
-    // What a peer has published of itself may have to be fetched. Where Open MPI makes progress meanwhile that of the PML
-    // finds it entered, and what the shared-memory BTL brings has the state.
+    // May have to fetch the peer's modex data. If Open MPI makes progress meanwhile, the PML's progress does nothing,
+    // as the PML is entered, and the shared-memory BTL's messages use the state that `within` lends.
     let mut links = pml.within(state, || links_to(pml, name)).ok()?;
     if !links.contains(&link) {
         links.push(link);
@@ -81,7 +82,7 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
     Some(add(pml, state, name, links))
 }
 
-/// The ways to a process, at least one, in the order of rails; else why there is none.
+/// Returns the links to a process, at least one, in the order of rails; or the reason why there is none.
 pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
@@ -101,12 +102,12 @@ pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     Ok(links)
 }
 
-/// A peer is met that these links lead to, at least one.
+/// Adds a peer that these links (at least one) lead to. Returns its index.
 pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<Link>) -> usize {
     if let Some(known) = state.several.by_name.get(&name) {
         return *known;
     }
-    // Both sides of a pair begin with the same port where theirs are in the same order: one connection less.
+    // Both processes of a pair begin with the same port, if theirs are in the same order: that saves a connection.
     let me = Process::me().map_or(0, |me| modex::from_openmpi(me.name()).rank);
     let first = me.wrapping_add(name.rank) as usize % links.len();
     links.rotate_left(first);
@@ -116,7 +117,7 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     peer
 }
 
-/// Messages go by this link from now on.
+/// Makes a link the home of its peer.
 fn settle(pml: &Pml, home: Link) {
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
@@ -125,7 +126,7 @@ fn settle(pml: &Pml, home: Link) {
     }
 }
 
-/// Whether messages to the peer can go by this link now: there is a connection or may be, and the port is up.
+/// Whether messages can use this link now: its port is up, and the connection is there or may still be made.
 pub(crate) fn is_usable(pml: &Pml, link: Link) -> bool {
     let port = pml.rails().get(link.rail()).and_then(Rail::enter);
     port.is_some_and(|port| !port.is_down() && has_not_failed(&port, link))
@@ -135,8 +136,8 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
     port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
 }
 
-/// There is no communicator with a process any more: it is looked for anew where there is one again. Returns the links
-/// that led to it.
+/// Forgets the links to a process with which no communicator is left; a new communicator looks them up again. Returns
+/// them.
 pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     let known = state.peers.remove(&name);
     let links = match state.several.by_name.get(&name) {
@@ -150,14 +151,14 @@ pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     links
 }
 
-/// A process goes: nothing is kept of it. Returns the links that led to it.
+/// Removes all records of a process that has gone. Returns the links that led to it.
 pub(crate) fn remove(state: &mut State, name: PeerName) -> Vec<Link> {
     let links = part(state, name);
     state.several.remove(name);
     links
 }
 
-/// A message was given to the port of a rail; `is_posted`: its adapter has it.
+/// Counts a message that was given to the port of a rail. `is_posted`: the adapter has it.
 pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
     let sent = rail.sent(port, link.to());
     sent.count = sent.count.wrapping_add(1);
@@ -166,27 +167,27 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
     }
 }
 
-/// Rounds in which the rails have reported nothing.
+/// Counter of rounds in which the rails have reported nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quiet {
     rounds: u32,
 }
 
-/// Rounds without anything after which they are polled less often.
+/// Rounds without a report after which rails are polled less often.
 const PATIENCE: u32 = 1000;
 
-/// How often they are polled then.
+/// Number of rounds between two polls of the rails from then on.
 const ONE_IN: u32 = 16;
 
 impl Quiet {
-    /// Begins a round: whether rails are polled in it.
+    /// Begins a round. Returns whether rails are polled in it.
     #[inline]
     pub(crate) fn are_due(&mut self) -> bool {
         self.rounds = if self.rounds < PATIENCE + ONE_IN { self.rounds + 1 } else { PATIENCE + 1 };
         self.rounds <= PATIENCE || self.rounds == PATIENCE + ONE_IN
     }
 
-    /// They were polled, and have reported so much.
+    /// Notes the number of events of a poll of the rails.
     #[inline]
     pub(crate) fn have_reported(&mut self, count: usize) {
         if count > 0 {

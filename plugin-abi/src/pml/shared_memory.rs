@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of this host as Open MPI's shared-memory BTL reaches them: sends, copies from their memory, polls.
+//! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
-//! What is sent here is copied before the call returns, or not sent at all: nothing is ever left to the BTL that a
-//! later message could overtake. So its entry `btl_sendi` is all that is used of its sends, for whatever it has room
-//! for. A BTL that reads from a peer's memory without being told of that memory first (CMA) gets long messages so. What
-//! waits for room is `backlog`'s. Grade: hot. Threads: any; the BTL is made for them. Tests:
-//! `hw-tests/tests/device/local.rs`.
+//! A send here is copied before the call returns, or fails: the BTL never queues a message that a later one could
+//! overtake. So `btl_sendi` is the only send function that is used, for every message that it has room for. Long
+//! messages are read if the BTL can read a peer's memory without registration (CMA). Messages that wait for room are in
+//! `backlog`. Called by `send`, `backlog`, `getting` and `local`. Grade: hot. Threads: any; the BTL supports that.
+//! Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -17,22 +17,22 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::{self, Extent};
 
-/// The tag of eager messages among those of Open MPI's BTLs: their header is all that stands before the data.
+/// BTL tag of eager messages: only their header stands before the data.
 pub(crate) const EAGER: u8 = FIRST_FREE;
 
-/// The tag of all others. Before the header stands the sender's place among the processes of the host.
+/// BTL tag of all other messages: the sender's place among the processes of the host stands before the header.
 pub(crate) const OTHER: u8 = FIRST_FREE + 1;
 
-/// The PML's tags that ob1 does not use: a process that has chosen it by mistake ignores these messages.
+/// First tag of the PMLs that ob1 does not use: a process that runs ob1 by mistake ignores these messages.
 const FIRST_FREE: u8 = sys::MCA_BTL_TAG_PML as u8 + 0x10;
 
-/// The longest message whose header and data are put together before they are given to the BTL: a call less for it.
+/// Longest data that is copied next to its header before the BTL gets both: that saves a call.
 const SHORT: usize = 64;
 
-/// The longest message that is sent at once, bytes of data: the sender's copy is to be cheaper than the kernel's.
+/// Longest data that is sent eagerly, bytes: up to here the sender's copy is cheaper than the kernel's read.
 const EAGER_LIMIT: usize = 4096;
 
-/// Where a BTL may put its messages in any order with others. There is no other path to keep an order with.
+/// Value of `order`: a message need not use the channel of another one. Shared memory has only one channel.
 const NO_ORDER: u8 = sys::MCA_BTL_NO_ORDER as u8;
 
 type Sendi = unsafe extern "C" fn(
@@ -50,44 +50,44 @@ type Sendi = unsafe extern "C" fn(
 
 /// A process of this host.
 struct Peer {
-    /// As the BTL names it; null: it is not reached.
+    /// The BTL's endpoint; null: the BTL does not reach the process.
     endpoint: *mut sys::mca_btl_base_endpoint_t,
-    /// Messages to it wait, and none may go before them.
+    /// Whether messages to the process wait in the backlog, so that none may be sent before them.
     is_held_up: AtomicBool,
 }
 
-/// The way to the processes of this host.
+/// The shared-memory BTL, and the processes of this host.
 pub(crate) struct SharedMemory {
     btl: NonNull<sys::mca_btl_base_module_t>,
     sendi: Sendi,
     progress: Option<unsafe extern "C" fn() -> c_int>,
     peers: Box<[Peer]>,
-    /// This process' place among them.
+    /// Place of this process among `peers`.
     pub(crate) me: u32,
-    /// The longest message that is sent at once, bytes of data.
+    /// Longest data that is sent eagerly, bytes.
     pub(crate) eager_limit: usize,
-    /// The longest message of all, header and all, bytes.
+    /// Longest message, header included, bytes.
     longest: usize,
-    /// The BTL reads from a peer's memory, as far as is known.
+    /// Whether the BTL can read a peer's memory, as far as is known.
     reads: AtomicBool,
 }
 
-// SAFETY: the pointers are Open MPI's, of a BTL that is open longer than any PML, and which any thread may use.
+// SAFETY: the pointers lead to an Open MPI BTL that stays open longer than any PML, and that any thread may use.
 unsafe impl Sync for SharedMemory {}
 // SAFETY: the pointers are Open MPI's, and what they lead to is bound to no thread.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// Over this BTL, to these peers as it names them. `None`: it cannot do what is needed.
+    /// Uses `btl` with its `endpoints` of the processes. `None`: it lacks a function or has no room for a header.
     ///
     /// # Safety
-    /// A BTL that is open, and its endpoints.
+    /// `btl` is open, and the endpoints are its own (or null).
     pub(crate) unsafe fn new(
         btl: NonNull<sys::mca_btl_base_module_t>,
         endpoints: &[*mut sys::mca_btl_base_endpoint_t],
         me: u32,
     ) -> Option<Self> {
-        // SAFETY: the BTL is open; fields that are not written any more.
+        // SAFETY: the BTL is open, and its module is not written any more.
         let module = unsafe { btl.as_ref() };
         let longest = module.btl_max_send_size;
         let peer = |endpoint: &*mut _| Peer { endpoint: *endpoint, is_held_up: AtomicBool::new(false) };
@@ -98,7 +98,7 @@ impl SharedMemory {
         Some(SharedMemory {
             btl,
             sendi: module.btl_sendi?,
-            // SAFETY: the BTL's component, which lives as long.
+            // SAFETY: the component of an open BTL lives as long as the BTL.
             progress: unsafe { (*module.btl_component).btl_progress },
             peers: endpoints.iter().map(peer).collect(),
             me,
@@ -108,54 +108,54 @@ impl SharedMemory {
         })
     }
 
-    /// Whether this is the BTL.
+    /// Whether this is the BTL in use.
     pub(crate) fn is(&self, btl: *mut sys::mca_btl_base_module_t) -> bool {
         self.btl.as_ptr() == btl
     }
 
-    /// The places of the processes it reaches.
+    /// Places of the processes that the BTL reaches.
     pub(crate) fn reached(&self) -> impl Iterator<Item = u32> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.endpoint.is_null()).map(|(place, _)| place as u32)
     }
 
-    /// Whether it reaches a process with this place. What comes may name any, if its sender is not sound.
+    /// Whether the BTL reaches a process with this place. A faulty sender may name any place.
     pub(crate) fn reaches(&self, place: u32) -> bool {
         self.peers.get(place as usize).is_some_and(|peer| !peer.endpoint.is_null())
     }
 
-    /// Bytes of data that go with the longest header.
+    /// Longest data of a message with the longest header, bytes.
     pub(crate) fn room(&self) -> usize {
         self.longest - MOST_BEFORE_DATA
     }
 
-    /// Sends an eager message at once, unless others wait before it or there is no room.
+    /// Sends an eager message, unless others wait before it or there is no room.
     ///
     /// # Safety
-    /// The data may be read for the call.
+    /// P2: `data` may be read during the call.
     #[inline]
     pub(crate) unsafe fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
-        // Acquire: what waited before has been sent when it is false.
+        // Acquire pairs with the Release in `hold_up`: if false, all messages that waited have been sent.
         if data.length > self.eager_limit || peer.is_held_up.load(Ordering::Acquire) {
             return false;
         }
         if data.length > SHORT {
-            // SAFETY: the data may be read for the call.
+            // SAFETY: P2: `data` may be read during the call.
             return unsafe { self.send(to, EAGER, header, data) };
         }
         let mut bytes = MaybeUninit::<[u8; EAGER_SIZE + SHORT]>::uninit();
         let start = bytes.as_mut_ptr().cast::<u8>();
-        // SAFETY: there is room for a header and that much data, which may be read for the call.
+        // SAFETY: `bytes` has room for a header and `SHORT` bytes; P2: `data` may be read during the call.
         unsafe {
             start.cast::<[u8; EAGER_SIZE]>().write(*header);
             datatype::copy(start.add(EAGER_SIZE), data.start, data.length);
         }
-        // SAFETY: `btl.h`: bytes that were just written, and no more; without data there is nothing to convert.
+        // SAFETY: `btl.h`: the bytes were just written; without data there is nothing to convert.
         unsafe { self.sendi(peer, null_mut(), start.cast(), EAGER_SIZE + data.length, EAGER) }
     }
 
     /// # Safety
-    /// `btl.h`: a header of `size` bytes, and a convertor or null, that a BTL's `btl_sendi` takes.
+    /// `btl.h`: `header` has `size` bytes, and `convertor` may be passed to `btl_sendi` (or is null).
     #[inline]
     unsafe fn sendi(
         &self,
@@ -167,32 +167,32 @@ impl SharedMemory {
     ) -> bool {
         const FLAGS: u32 = sys::MCA_BTL_DES_FLAGS_PRIORITY | sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
         let btl = self.btl.as_ptr();
-        // SAFETY: `btl.h`: the BTL's own function and endpoint; a `btl_sendi` takes this header and convertor.
+        // SAFETY: `btl.h`: the BTL's own function and endpoint; this function requires header and convertor.
         let code =
             unsafe { (self.sendi)(btl, peer.endpoint, convertor, header, size, 0, NO_ORDER, FLAGS, tag, null_mut()) };
         code == sys::OPAL_SUCCESS
     }
 
-    /// Sends header and data, whatever waits. False: there is no room now.
+    /// Sends header and data, whether others wait or not. Returns false if there is no room now.
     ///
     /// # Safety
-    /// The data may be read for the call.
+    /// P2: `data` may be read during the call.
     pub(crate) unsafe fn send(&self, to: u32, tag: u8, header: &[u8], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         let header_start = header.as_ptr().cast_mut().cast();
         if data.length == 0 {
-            // SAFETY: `btl.h`: bytes that are only read; without data there is nothing to convert.
+            // SAFETY: `btl.h`: the header is only read; without data there is nothing to convert.
             return unsafe { self.sendi(peer, null_mut(), header_start, header.len(), tag) };
         }
         let btl = self.btl.as_ptr();
-        // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read, and the data may be read for the call.
+        // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read; P2: `data` may be read during the call.
         let code = unsafe {
             sys::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.start.cast(), data.length)
         };
         code == sys::OPAL_SUCCESS
     }
 
-    /// Says whether messages to a peer wait.
+    /// Notes whether messages to a process wait in the backlog.
     pub(crate) fn hold_up(&self, to: u32, waits: bool) {
         if let Some(peer) = self.peers.get(to as usize) {
             peer.is_held_up.store(waits, Ordering::Release);
@@ -204,12 +204,12 @@ impl SharedMemory {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Reads from a peer's memory. `done` is called with `data`, perhaps within this call. False: it is not, and
-    /// nothing is read. Where the host's kernel does not let it, nothing is read from then on: who may not read once may
-    /// never. A message that is too long, or for which there is no room now, says nothing of the next.
+    /// Reads from another process' memory. The BTL calls `done` with `data`, perhaps within this call. Returns false if
+    /// nothing is read and `done` is not called. If the kernel refuses, no later read is tried, since it would refuse
+    /// again. A message that is too long, or for which there is no room now, does not prevent later reads.
     ///
     /// # Safety
-    /// The memory may be written until `done` is called.
+    /// P2: the memory may be written until `done` is called.
     pub(crate) unsafe fn get(
         &self,
         from: u32,
@@ -218,14 +218,14 @@ impl SharedMemory {
         done: sys::mca_btl_base_rdma_completion_fn_t,
         data: *mut c_void,
     ) -> bool {
-        // SAFETY: the BTL is open; fields that are not written any more.
+        // SAFETY: the BTL is open, and its module is not written any more.
         let (get, limit) = unsafe { (self.btl.as_ref().btl_get, self.btl.as_ref().btl_get_limit) };
         let (Some(get), Some(peer)) = (get, self.peers.get(from as usize)) else { return false };
         if length > limit || !self.reads() {
             return false;
         }
         let (btl, order) = (self.btl.as_ptr(), c_int::from(NO_ORDER));
-        // SAFETY: the memory may be written until `done` is called; a BTL that needs no handles of the memory (`new`).
+        // SAFETY: P2: the memory may be written until `done` is called; the BTL needs no handles (checked in `new`).
         let code = unsafe {
             get(
                 btl,
@@ -250,15 +250,15 @@ impl SharedMemory {
         false
     }
 
-    /// Has the BTL take what has come. Returns how much.
+    /// Lets the BTL receive. Returns the number of messages.
     #[inline]
     pub(crate) fn progress(&self) -> usize {
-        // SAFETY: the BTL's progress function, which any thread may call.
+        // SAFETY: any thread may call the BTL's progress function.
         self.progress.map_or(0, |progress| unsafe { progress() }.max(0) as usize)
     }
 }
 
-/// Bytes before the data at most: the sender's place, and a header.
+/// Most bytes before the data: the sender's place, and the longest header.
 const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::protocol::header::MAX_SIZE;
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    // The BTL's answer to a read.
+    // Result of the test BTL's read.
     thread_local!(static ANSWER: Cell<c_int> = const { Cell::new(sys::OPAL_SUCCESS) });
 
     const LIMIT: usize = 100;
@@ -305,7 +305,7 @@ mod tests {
         sys::OPAL_ERR_OUT_OF_RESOURCE
     }
 
-    /// Over a BTL that reads, and reaches the first and the third of three processes.
+    /// Runs a test over a BTL that reads, and reaches the first and the third of three processes.
     fn over(test: impl FnOnce(&SharedMemory)) {
         // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
         let (mut component, mut btl): (sys::mca_btl_base_component_t, sys::mca_btl_base_module_t) =
@@ -316,7 +316,7 @@ mod tests {
         (btl.btl_max_send_size, btl.btl_get_limit, btl.btl_flags) = (4096, LIMIT, sys::MCA_BTL_FLAGS_GET);
         let endpoint = std::ptr::dangling_mut::<u8>().cast();
         let endpoints = [endpoint, null_mut(), endpoint];
-        // SAFETY: as a BTL's, as long as the test.
+        // SAFETY: the structure is a BTL's, and lives as long as the test.
         let shared = unsafe { SharedMemory::new(NonNull::from(&mut btl), &endpoints, 0) };
         test(&shared.expect("it can do what is needed"));
     }
@@ -324,7 +324,7 @@ mod tests {
     fn reads(shared: &SharedMemory, length: usize, answer: c_int) -> bool {
         let mut bytes = [0; 2 * LIMIT];
         ANSWER.set(answer);
-        // SAFETY: there is room.
+        // SAFETY: `bytes` is longer than any read of the tests.
         unsafe { shared.get(2, (bytes.as_mut_ptr(), length), 8, None, null_mut()) }
     }
 
