@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that no receive was there for: what is kept of it, and its sender held back beyond the bound.
+//! Unexpected messages: stores a message that no receive matched, and holds its sender back beyond the bound.
 //!
-//! Called by `incoming`, and by `oneself` for what this process sends to itself. What is kept is in the queues of
-//! `engine::matching`. Grade: pending; a longer one allocates. Threads: who has entered the PML, and no port. Tests: below;
-//! `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `incoming`, and by `oneself` for messages of this process. They are stored in the queues of
+//! `engine::matching`. Grade: pending; long messages allocate. Threads: the one that has entered the PML, and no port.
+//! Tests: below; `unexpected_memory.c` in `hw-tests/mpi`.
 
 use engine::matching::Envelope;
 use engine::protocol::header::{Memory, PortKey};
@@ -18,30 +18,30 @@ use super::{flow, peer};
 /// An unexpected message.
 pub(crate) struct Arrived {
     pub(crate) from: Link,
-    /// What tools know it by; 0: they have not been told of it.
+    /// Number that tools know the message by; 0 before its first event.
     pub(crate) id: u64,
     pub(crate) body: Body,
 }
 
-/// Bytes that are kept without an allocation.
+/// Longest data that is stored without an allocation, bytes.
 pub(crate) const SHORT: usize = 40;
 
-/// What came of a message.
+/// Content of an unexpected message.
 pub(crate) enum Body {
-    /// All its bytes, and they are few.
+    /// All its data, which is short.
     Short { length: u8, bytes: [u8; SHORT] },
-    /// All its bytes.
+    /// All its data.
     Whole { bytes: Box<[u8]> },
-    /// All its bytes, and its sender waits to hear that it was matched.
+    /// All its data. Its sender waits for the acknowledgement of the match.
     Synchronous { bytes: Box<[u8]>, sender: TransferId },
-    /// That there is one, and where it can be read, unless that is at address 0.
+    /// An announcement. The data can be read, unless its address is 0.
     Announced { sender: TransferId, memory: Memory },
-    /// The same, with the keys of further ports.
+    /// An announcement with the keys of several ports.
     AnnouncedKeyed { sender: TransferId, memory: Memory, keys: Box<[PortKey]> },
 }
 
 impl Arrived {
-    /// How long the message is, bytes.
+    /// Length of the message, bytes.
     pub(crate) fn length(&self) -> usize {
         match &self.body {
             Body::Short { length, .. } => usize::from(*length),
@@ -50,14 +50,14 @@ impl Arrived {
         }
     }
 
-    /// How long the message is, and what came of it.
+    /// Length of the message, and of the part that has arrived.
     pub(crate) fn came(&self) -> Came {
         let all = self.length();
         let is_announced = matches!(self.body, Body::Announced { .. } | Body::AnnouncedKeyed { .. });
         Came { all, here: if is_announced { 0 } else { all } }
     }
 
-    /// Bytes of memory that were allocated for it.
+    /// Bytes of memory that were allocated for the message.
     pub(crate) fn allocated(&self) -> usize {
         match &self.body {
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
@@ -67,11 +67,11 @@ impl Arrived {
     }
 }
 
-/// Keeps a message that no receive took. One that shared memory brought, or that was kept before, may not say who sent
-/// it; its communicator does.
+/// Stores a message that no receive matched. If `sender` does not know the sender (shared memory, or stored early), its
+/// rank is looked up in the communicator.
 ///
 /// # Safety
-/// A communicator that is alive.
+/// P1: `communicator` is alive.
 pub(crate) unsafe fn insert(
     pml: &Pml,
     state: &mut State,
@@ -80,11 +80,11 @@ pub(crate) unsafe fn insert(
     sender: impl FnOnce() -> Option<Link>,
 ) {
     flow::keep(pml, state, &message, |state| match sender()? {
-        // SAFETY: the communicator is alive.
+        // SAFETY: P1: `communicator` is alive, as this function requires.
         Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
-    // SAFETY: the communicator is alive; P3.
+    // SAFETY: P1: `communicator` is alive, as this function requires; P3.
     unsafe {
         watch::insert_unexpected(communicator, envelope, message);
         if communicator.has_posted() {
@@ -93,8 +93,8 @@ pub(crate) unsafe fn insert(
     }
 }
 
-/// Keeps a message whose communicator this process has not added yet. Who sent it and does not say so is not held back
-/// for it: it is when the communicator is added, which this process is about to do.
+/// Stores a message whose communicator this process has not added yet. An unknown sender is not held back now, but when
+/// the communicator is added, which this process is about to do.
 #[cold]
 pub(crate) fn keep_early(
     pml: &Pml,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages by shared memory that wait for room, in order, each with its request.
+//! Messages that wait for room in shared memory, in order, each with its request.
 //!
-//! Data in one piece stays where it is, as its request lives until it has gone; data with gaps is packed before it
-//! comes here. Sent by [`Backlog::send`], where nothing waits; what waits is taken out by `local`. Grade: pending.
-//! Threads: who has entered the PML.
+//! Contiguous data is not copied, because its request lives until the message is sent; data with gaps is packed before.
+//! [`Backlog::send`] sends a message unless others wait; `local` sends those that wait. Called by `routing`, `pieces`
+//! and `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `hw-tests/tests/device/local.rs`.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -14,22 +14,22 @@ use super::datatype::Extent;
 use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 
-/// What is to be done when a message has gone.
+/// What to do once a message has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Nobody waits for it.
+    /// Nothing.
     Nothing,
-    /// It was the whole message of a send.
+    /// Finish this send: it was its whole message.
     Finish(NonNull<Request>),
-    /// It was a piece of a send's message.
+    /// Continue this send: it was a fragment.
     Piece(NonNull<Request>),
 }
 
-/// The data of a message.
+/// Data of a message.
 pub(crate) enum Payload {
-    /// In the user's memory, until the request is finished.
+    /// The user's memory, until the request is finished.
     InPlace(Extent),
-    /// Packed.
+    /// A packed copy.
     Packed(Vec<u8>),
 }
 
@@ -50,7 +50,7 @@ struct Waiting {
     then: Then,
 }
 
-/// What waits, for each process of the host.
+/// Messages that wait, for each process of the host.
 #[derive(Default)]
 pub(crate) struct Backlog {
     queues: Vec<VecDeque<Waiting>>,
@@ -58,18 +58,18 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether nothing waits.
+    /// Whether no message waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Processes that there may be messages for.
+    /// Number of processes that have a queue.
     pub(crate) fn places(&self) -> u32 {
         self.queues.len() as u32
     }
 
-    /// Whether anything waits for a process.
+    /// Whether messages wait for a process.
     pub(crate) fn waits_for(&self, to: u32) -> bool {
         self.queues.get(to as usize).is_some_and(|queue| !queue.is_empty())
     }
@@ -83,11 +83,11 @@ impl Backlog {
         self.count += 1;
     }
 
-    /// Sends the first message that waits for a process, if there is room now. `None`: none waits, or none can go.
+    /// Sends the first message that waits for a process. `None`: none waits, or there is no room for it.
     pub(crate) fn send_first(&mut self, shared: &SharedMemory, to: u32) -> Option<Then> {
         let queue = self.queues.get_mut(to as usize)?;
         let first = queue.front()?;
-        // SAFETY: P2: the memory of a send that is not finished; or packed, or of no bytes.
+        // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
         if !unsafe { shared.send(to, first.tag, &first.header, first.payload.extent()) } {
             return None;
         }
@@ -100,7 +100,7 @@ impl Backlog {
         Some(then)
     }
 
-    /// Sends a message, or lets it wait behind others. True: it has gone, and nothing is done by `then`.
+    /// Sends a message, or queues it behind others. True: it has been sent, and `then` is not done.
     pub(crate) fn send(
         &mut self,
         shared: &SharedMemory,
@@ -118,7 +118,7 @@ impl Backlog {
         bytes[before..length].copy_from_slice(encoded.as_slice());
         let tag = if is_eager { EAGER } else { OTHER };
         let header = &bytes[..length];
-        // SAFETY: P2: the memory of a send that is not finished; or packed, or of no bytes.
+        // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
         if !self.waits_for(to) && unsafe { shared.send(to, tag, header, payload.extent()) } {
             return true;
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What flow control keeps for the PML, and the bounds that are no parameters.
+//! State of flow control, and its bounds that are not parameters.
 //!
-//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. In which communicators a link
-//! stands ([`Holders`]) is noted when a rank is found (`peer`): that is what is marked where the peer holds back. A
-//! communicator that is gone stays noted until its number is another one's, so there are at most as many entries for a peer
-//! as communicators at a time; what is marked is compared with the link. Grade: pending. Threads: who has entered the PML.
-//! Tests: below.
+//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. [`Holders`] records which
+//! communicators have stored a link (`peer` notes it), to mark them when the peer holds back. The entry of a
+//! communicator that has gone stays until its context number is reused, so a peer has at most as many entries as there
+//! are communicators at a time; marking compares the link. Grade: pending. Threads: the one that has entered the PML;
+//! [`ROOM`]: any. Tests: below.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use super::lengths::Level;
 use super::link::{Account, Link};
 use super::request::Request;
 
-/// What is left of the memory for unexpected messages, for tools: in any thread, whether there is a PML or not.
+/// What is left of the memory for unexpected messages. For tools: in any thread, with or without a PML.
 pub(crate) struct Room {
     bound: AtomicU64,
     kept: Level,
@@ -28,7 +28,7 @@ pub(crate) struct Room {
 pub(crate) static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
-    /// A PML begins that keeps at most so many bytes.
+    /// A PML begins that permits `bound` bytes.
     fn begin(&self, bound: u64) {
         self.bound.store(bound, Ordering::Relaxed);
         self.kept.forget();
@@ -42,45 +42,45 @@ impl Room {
         self.left(self.kept.show(0)[0])
     }
 
-    /// The least since it began anew.
+    /// Minimum since the last reset.
     pub(crate) fn least(&self) -> u64 {
         self.left(self.kept.show(0)[1])
     }
 
-    /// The least since the PML began.
+    /// Minimum since the PML began.
     pub(crate) fn least_ever(&self) -> u64 {
         self.left(self.kept.most_ever(0))
     }
 
-    /// Has the least begin anew. Returns what it was.
+    /// Resets the minimum and returns it.
     pub(crate) fn begin_anew(&self) -> u64 {
         self.left(self.kept.begin_anew(0))
     }
 }
 
-/// Both sides of this process, and where it is shown what they do: the counts of its first port.
+/// Flow control of this process as receiver and as sender.
 pub(crate) struct Flow {
     pub(crate) kept: Kept<Account>,
     pub(crate) outgoing: Outgoing<Account, NonNull<Request>>,
-    /// Which links are marked where a peer holds back.
+    /// Links to mark when a peer holds back.
     pub(crate) holders: Holders,
     pub(crate) shown: Arc<Counters>,
-    /// A send has found the port's queue full since this process took all that had come.
+    /// Whether a send has found the port's queue full since this process last took all messages.
     pub(crate) is_behind: bool,
 }
 
-/// Bytes of messages to one peer that may wait for the port: sixteen of the longest at once, or some thousands of short
+/// Bytes of messages to one peer that may wait for the port: sixteen of the longest eager ones, or thousands of short
 /// ones.
 const WAITING: u64 = 192 << 10;
 
-/// Messages announced to a peer in a communicator without an answer: some 128 KiB there.
+/// Maximum number of unanswered announcements to a peer in a communicator: about 128 KiB in the receiver.
 const WINDOW: u32 = 1024;
 
-/// What a message takes beside its bytes, while it waits for the port or for its receive.
+/// Bytes that a message takes beside its data while it waits for the port or for its receive.
 pub(crate) const RECORD: u64 = 128;
 
 impl Flow {
-    /// Of a process that keeps at most so many bytes, and shows it there.
+    /// Makes the state of a process that stores at most `bound` bytes and publishes its counts in `shown`.
     pub(crate) fn new(bound: u64, shown: Arc<Counters>) -> Self {
         ROOM.begin(bound);
         let limits = Limits { kept: bound, waiting: WAITING.min(bound), window: WINDOW };
@@ -88,7 +88,7 @@ impl Flow {
         Flow { kept, outgoing, holders: Holders::default(), shown, is_behind: false }
     }
 
-    /// A peer has gone, to which these links led.
+    /// Forgets a peer that has gone, and the links to it.
     pub(crate) fn forget(&mut self, account: Account, links: &[Link]) {
         self.kept.forget(account);
         self.outgoing.forget(account);
@@ -97,29 +97,29 @@ impl Flow {
         }
     }
 
-    /// Shows it.
+    /// Publishes the memory in use.
     pub(crate) fn show(&self) {
         self.shown.unexpected_memory.store(self.kept.bytes(), Ordering::Relaxed);
         ROOM.kept.set(self.kept.bytes());
     }
 }
 
-/// For each link, by the number of the communicator, the rank there.
+/// For each link: rank by context number of the communicators that have stored it.
 #[derive(Default)]
 pub(crate) struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
 impl Holders {
-    /// A link stands in a communicator for a rank.
+    /// Notes that a communicator has stored a link for a rank.
     pub(crate) fn note(&mut self, link: Link, context: u32, rank: i32) {
         self.0.entry(link).or_default().insert(context, rank);
     }
 
-    /// Where a link stands: communicator and rank.
+    /// Returns the communicators that have stored a link, each with the rank.
     pub(crate) fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
         self.0.get(&link).into_iter().flatten().map(|(context, rank)| (*context, *rank))
     }
 
-    /// A link leads nowhere any more.
+    /// Forgets a link that leads nowhere any more.
     pub(crate) fn forget(&mut self, link: Link) {
         self.0.remove(&link);
     }
@@ -153,7 +153,7 @@ mod tests {
         let mut holders = Holders::default();
         let link = |peer| Link::new(0, EndpointId::from_index(peer));
         for peer in 0..1000 {
-            // Each is in 100 communicators, but for one that is in three.
+            // Each is in 100 communicators, except for one that is in three.
             for context in 0..if peer == 7 { 3 } else { 100 } {
                 holders.note(link(peer), context, (peer + context) as i32);
                 holders.note(link(peer), context, peer as i32);

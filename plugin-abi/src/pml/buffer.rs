@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Send buffers: registered memory of a port that a message is copied to, and what is to be done when it has been sent.
+//! Send buffers: registered memory of a port that a message is copied to, and what to do once it has been sent.
 //!
-//! Two sizes: of the eager limit, and of a receive slot for the pieces of long messages. Bound for life to the port
-//! that registered the memory. Grade: hot (a pop, a push); an empty list grows (pending). Threads: who has entered the
-//! PML.
+//! There are two sizes: the eager limit, and a receive slot for fragments of long messages. A buffer belongs to the
+//! port that registered its memory. Used by `transmit`, `pieces`, `moving` and `progress`. Grade: hot (a pop, a push);
+//! an empty list grows (pending). Threads: the one that has entered the PML. Tests: the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -14,35 +14,35 @@ use ibex_ffi::verbs::LocalSpan;
 use super::request::Request;
 use crate::runtime::free_list::{FreeList, Linked};
 
-/// What was waiting for the bytes of a buffer to be sent.
+/// Contents of a buffer, which decide what to do once it has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A message of which nobody needs to hear.
+    /// A message whose completion nobody waits for.
     Silent,
     /// The message of a request.
     Message(NonNull<Request>),
-    /// A piece of a request's message.
+    /// A fragment of a request's message.
     Piece(NonNull<Request>),
 }
 
 /// A send buffer.
 #[repr(C, align(64))]
 pub(crate) struct SendBuffer {
-    /// The next on the free list.
+    /// Next buffer on the free list.
     next: *mut SendBuffer,
     span: LocalSpan,
     pub(crate) content: Content,
-    /// Which list it is of.
+    /// Whether it belongs to `large`.
     is_large: bool,
 }
 
-// SAFETY: `next` is for free lists alone. What a free buffer points to is its own memory.
+// SAFETY: only free lists use `next`. A free buffer refers only to its own memory, so any thread may use it.
 unsafe impl Linked for SendBuffer {
     const NEXT: usize = offset_of!(SendBuffer, next);
 }
 
 impl SendBuffer {
-    /// Where its memory starts.
+    /// First byte of its memory.
     #[inline]
     pub(crate) fn start(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.span.addr() as usize)
@@ -63,19 +63,19 @@ pub(crate) struct SendBuffers {
 
 struct Buffers {
     free: FreeList<SendBuffer>,
-    /// Bytes of each.
+    /// Length of each, bytes.
     size: usize,
     made: u32,
-    /// How many there may be.
+    /// Maximum number.
     most: u32,
 }
 
-/// Buffers made at a time.
+/// Number of buffers that are made at a time.
 const GROW_BY: u32 = 32;
 
 impl SendBuffers {
-    /// None yet, for messages of up to `eager` and pieces of up to `large` bytes, header and all; at most so many of
-    /// each.
+    /// Makes empty lists, for messages of up to `eager` and fragments of up to `large` bytes (with headers); at most
+    /// `most` of each.
     pub(crate) const fn new(eager: usize, large: usize, most: u32) -> Self {
         SendBuffers {
             eager: Buffers { free: FreeList::new(), size: eager, made: 0, most },
@@ -83,35 +83,35 @@ impl SendBuffers {
         }
     }
 
-    /// Takes a buffer for a message. `None`: it is too long, or there is none, and none to be had.
+    /// Takes a buffer for a message. `None`: the message is too long, or no buffer is free and none can be made.
     #[inline]
     pub(crate) fn take(&mut self, port: &mut Port, length: usize) -> Option<NonNull<SendBuffer>> {
         if length <= self.eager.size { self.eager.take(port, false) } else { None }
     }
 
-    /// Takes a buffer for a piece.
+    /// Takes a buffer for a fragment.
     pub(crate) fn take_large(&mut self, port: &mut Port) -> Option<NonNull<SendBuffer>> {
         self.large.take(port, true)
     }
 
-    /// Whether there are buffers for pieces, so that one comes back some time.
+    /// Whether buffers for fragments exist, so that one will become free.
     pub(crate) fn has_large(&self) -> bool {
         self.large.made > 0
     }
 
-    /// Whether one of them can be taken now without more memory.
+    /// Whether a buffer for fragments is free.
     pub(crate) fn has_free_large(&self) -> bool {
         !self.large.free.is_empty()
     }
 
     /// # Safety
-    /// P3, R2: it was taken from here, and the adapter is through with it.
+    /// P3, R2: the buffer was taken from here, and the adapter does not use it any more.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, buffer: NonNull<SendBuffer>) {
         // SAFETY: P3: taken from here, and ours alone.
         let is_large = unsafe { (*buffer.as_ptr()).is_large };
         let buffers = if is_large { &mut self.large } else { &mut self.eager };
-        // SAFETY: P3, R2: taken from this list, and the adapter is through with it.
+        // SAFETY: P3, R2: taken from this list, and the adapter does not use it any more.
         unsafe { buffers.free.give_back(buffer.as_ptr()) };
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place of the first posted receive, as long as nothing has come for it: it is in no queue.
+//! The first receive slot of a communicator: a posted receive that is in no queue, until its message comes.
 //!
-//! Any thread may ask whether it is taken, for a performance variable; so the request is an atomic pointer, which is
-//! read and written as any other. Grade: hot. Threads: who has entered the PML, but for [`FirstReceive::is_taken`].
-//! Tests: those of `communicator.rs`.
+//! Any thread may ask whether the slot is taken, for a performance variable, so the request is an atomic pointer;
+//! accesses to it are ordinary loads and stores. Grade: hot. Threads: the one that has entered the PML;
+//! [`FirstReceive::is_taken`]: any. Tests: those of `communicator.rs`.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
@@ -20,11 +20,11 @@ pub(crate) struct Posted {
     pub(crate) request: NonNull<Request>,
 }
 
-/// A place for one.
+/// A slot for one posted receive.
 pub(crate) struct FirstReceive {
-    /// Of nothing where there is none.
+    /// Meaningless while the slot is free.
     pattern: Cell<Pattern>,
-    /// Null: none.
+    /// Null while the slot is free.
     request: AtomicPtr<Request>,
 }
 
@@ -33,17 +33,17 @@ impl FirstReceive {
         FirstReceive { pattern: Cell::new(nothing()), request: AtomicPtr::new(null_mut()) }
     }
 
-    /// Whether there is one. Any thread.
+    /// Whether the slot is taken. Any thread.
     #[inline(always)]
     pub(crate) fn is_taken(&self) -> bool {
         !self.request.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes it out if it takes this message. Without a copy of the pattern, which would cost each message.
+    /// Takes the receive out if it matches this message. Does not copy the pattern, which would cost each message.
     #[inline(always)]
     pub(crate) fn take_for(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
-        // SAFETY: P3: written by who has entered the PML alone, who is here; no reference to it outlives this call.
+        // SAFETY: P3: only the thread that has entered the PML writes the pattern; the reference ends with this call.
         if unsafe { &*self.pattern.as_ptr() }.takes(envelope) {
             self.clear();
             return Some(request);
@@ -51,14 +51,14 @@ impl FirstReceive {
         None
     }
 
-    /// Whether there is one that takes this message.
+    /// Whether the slot has a receive that matches this message.
     #[inline(always)]
     pub(crate) fn takes(&self, envelope: Envelope) -> bool {
-        // SAFETY: P3: written by who has entered the PML alone, who is here; no reference to it outlives this call.
+        // SAFETY: P3: only the thread that has entered the PML writes the pattern; the reference ends with this call.
         self.is_taken() && unsafe { &*self.pattern.as_ptr() }.takes(envelope)
     }
 
-    /// What is there.
+    /// Returns the receive, and leaves it there.
     pub(crate) fn get(&self) -> Option<Posted> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
         Some(Posted { pattern: self.pattern.get(), request })
@@ -75,19 +75,19 @@ impl FirstReceive {
         self.request.store(null_mut(), Ordering::Relaxed);
     }
 
-    /// Takes it out.
+    /// Takes the receive out.
     pub(crate) fn take(&self) -> Option<Posted> {
         self.take_if(|_| true)
     }
 
-    /// Takes it out if this holds of it.
+    /// Takes the receive out if `holds` returns true for it.
     pub(crate) fn take_if(&self, holds: impl FnOnce(&Posted) -> bool) -> Option<Posted> {
         let posted = self.get().filter(holds)?;
         self.clear();
         Some(posted)
     }
 
-    /// Puts something there that no message goes to. Returns what was there.
+    /// Fills the slot with a blocker that matches no message. Returns the receive that was there.
     pub(crate) fn block(&self) -> Option<Posted> {
         let former = self.get();
         self.set(Posted { pattern: nothing(), request: NonNull::dangling() });
@@ -95,7 +95,7 @@ impl FirstReceive {
     }
 }
 
-/// What takes no message: none has that source.
+/// Pattern that matches no message, since no message has that source.
 fn nothing() -> Pattern {
     Pattern::exact(Envelope::new(-1, 0))
 }

@@ -1,51 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a peer is reached: by which port of this process, and how that names it; or by shared memory; or as oneself.
+//! Link: how a peer is reached. By a port of this process and its number for the peer, by shared memory, or as oneself.
 //!
-//! The messages to a peer go by one path, so that they come in order without being numbered: shared memory, or a port;
-//! of several `rails` says which.
+//! All messages to a peer use one path, so they arrive in order without numbers: shared memory, or one port; `rails`
+//! chooses among several.
 //!
-//! In a communicator a link may have marks: that it is one of several ([`Link::of_several`]), that short messages may
-//! not take it for now ([`Link::marked`]). Each has a bit of its own, so that both can stand there; no link that is
-//! known has all bits set, which is [`Link::UNKNOWN`]. A mark changes what the short paths compare, so that none of
-//! them is taken and none needs to ask. Grade: hot. Plain data. Tests: below.
+//! A link that a communicator stores may have marks: it is one of several ([`Link::of_several`]), or short messages may
+//! not use it now ([`Link::marked`]). Each mark has its own bit. A known link never has all bits set, as
+//! [`Link::UNKNOWN`] has. A fast path compares a link with its unmarked value, so a mark closes it without a further
+//! test. Grade: hot. Threads: any. Plain data. Tests: below.
 
 use engine::transport::EndpointId;
 
-/// The way to a peer: its endpoint, and in the upper half which rail.
+/// The link to a peer: its endpoint in the lower half, the rail and marks in the upper one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link(u64);
 
-/// What flow control knows a peer by: the link to it that stays the same, whichever its messages go by
+/// Name of a peer for flow control: a link to it that stays the same when its messages use another one
 /// (`rails::account`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Account(pub(crate) Link);
 
-/// The mark of a link that is one of several.
+/// Mark of a link that is one of several.
 const OF_SEVERAL: u64 = 1 << 63;
 
-/// The mark of a link that short messages may not take for now (`flow`).
+/// Mark of a link that short messages may not use now (`flow`).
 const HELD_BACK: u64 = 1 << 62;
 
-/// Bits of a rail's place in the upper half.
+/// Bits of the rail's index in the upper half.
 const RAIL: u64 = 0xff;
 
 impl Link {
-    /// Not found out yet.
+    /// Not looked up yet.
     pub(crate) const UNKNOWN: Link = Link(u64::MAX);
 
-    /// To this process, which no rail takes.
+    /// To this process; its rail does not exist.
     pub(crate) const ONESELF: Link = Link(0xfd << 32);
 
-    /// What stands in place of a rail where shared memory is the way.
+    /// Rail of links by shared memory.
     const SHARED_MEMORY: usize = 0xfe;
 
-    /// By shared memory, to the peer with this place among the processes of the host.
+    /// Makes the link by shared memory to the process with this place on the host.
     pub(crate) const fn local(place: u32) -> Self {
         Link((Self::SHARED_MEMORY as u64) << 32 | place as u64)
     }
 
-    /// The peer's place among the processes of the host, where shared memory is the way. `None` of a link that is
-    /// marked.
+    /// Returns the peer's place on the host if this is an unmarked link by shared memory.
     #[inline]
     pub(crate) const fn as_local(self) -> Option<u32> {
         if self.0 >> 32 == Self::SHARED_MEMORY as u64 { Some(self.0 as u32) } else { None }
@@ -55,46 +54,46 @@ impl Link {
         Link((rail as u64) << 32 | to.index() as u64)
     }
 
-    /// Which of the process' rails.
+    /// Index of its rail.
     #[inline]
     pub(crate) const fn rail(self) -> usize {
         (self.0 >> 32 & RAIL) as usize
     }
 
-    /// Whether it is by the first rail, and that the only one.
+    /// Whether it uses the first rail and has no mark. In a communicator that rail is then the only one.
     #[inline]
     pub(crate) const fn is_of_only(self) -> bool {
         self.0 >> 32 == 0
     }
 
-    /// The same, marked as being one of several to its peer.
+    /// The link with the mark that it is one of several.
     pub(crate) const fn of_several(self) -> Self {
         Link(self.0 | OF_SEVERAL)
     }
 
-    /// Whether it is marked so, and not held back.
+    /// Whether it has that mark, and short messages may use it.
     pub(crate) const fn is_of_several(self) -> bool {
         self.0 & (OF_SEVERAL | HELD_BACK) == OF_SEVERAL
     }
 
-    /// What stands in a communicator in its place while short messages may not take it.
+    /// The link with the mark that short messages may not use it now.
     pub(crate) const fn marked(self) -> Self {
         Link(self.0 | HELD_BACK)
     }
 
-    /// Without the mark of [`Self::marked`], of one that is known.
+    /// A known link without the mark of [`Self::marked`].
     #[inline]
     pub(crate) const fn unmarked(self) -> Self {
         Link(self.0 & !HELD_BACK)
     }
 
-    /// The peer, as the rail's port names it.
+    /// The rail's endpoint of the peer.
     #[inline]
     pub(crate) const fn to(self) -> EndpointId {
         EndpointId::from_index(self.0 as u32)
     }
 
-    /// As a number, to be kept in an atomic.
+    /// The link as a number, for an atomic.
     #[inline]
     pub(crate) const fn bits(self) -> u64 {
         self.0

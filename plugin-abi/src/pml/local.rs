@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of this host: how they become reachable by shared memory, what comes from them, and what waits for
-//! them.
+//! The processes of this host: makes them reachable by shared memory, receives their messages, and sends those that
+//! wait.
 //!
-//! Shared memory is used exactly where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL
-//! calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Grade: hot, but [`add`]:
-//! setup. Threads: any. Tests: `hw-tests/tests/device/local.rs`.
+//! Shared memory is used where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL calls
+//! [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context` ([`add`],
+//! [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
+//! `hw-tests/tests/device/local.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -22,20 +23,20 @@ use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
-/// Adds those of these processes that shared memory reaches. Once, with all processes of the host, in the order of
-/// their ranks.
+/// Adds the processes that shared memory reaches. Called once, with all processes of the host, in the order of their
+/// ranks.
 ///
 /// # Safety
-/// P4: live processes of Open MPI's.
+/// P4: `procs` are live processes of Open MPI's.
 pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_some() {
         return;
     }
-    // SAFETY: BTLs are open before a PML adds processes.
+    // SAFETY: Open MPI opens the BTLs before a PML adds processes.
     let Some(btl) = NonNull::new(unsafe { sys::ibex_shared_memory() }) else { return };
-    // SAFETY: P4: live processes of Open MPI's.
+    // SAFETY: P4: `procs` are live processes.
     let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
-    // SAFETY: P4: live processes of Open MPI's.
+    // SAFETY: P4: `procs` are live processes.
     let name = |proc: *mut sys::ompi_proc_t| unsafe { Process::from_raw(proc.cast()) }.map(Process::name);
     let me = Process::me().map(Process::name);
     let Some(place) = local.iter().position(|proc| name(*proc) == me) else { return };
@@ -43,16 +44,16 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
         return;
     }
     let mut endpoints = vec![null_mut(); local.len()];
-    // SAFETY: P4: live processes, as many as places for endpoints.
+    // SAFETY: P4: `local` has live processes, and `endpoints` as many elements.
     let code = unsafe { sys::ibex_bml_add(local.len(), local.as_mut_ptr(), btl.as_ptr(), endpoints.as_mut_ptr()) };
     if code != sys::OPAL_SUCCESS && endpoints.iter().all(|endpoint| endpoint.is_null()) {
         return;
     }
-    // SAFETY: the BTL is open, and these are its endpoints.
+    // SAFETY: the BTL is open, and has just returned these endpoints.
     let shared = unsafe { SharedMemory::new(btl, &endpoints, place as u32) };
     let Some(shared) = shared else { return };
     for tag in [EAGER, OTHER] {
-        // SAFETY: a tag that no other upper layer has; the library is never unmapped.
+        // SAFETY: no other component uses these tags, and the library that has the callback is never unmapped.
         unsafe { sys::ibex_bml_listen(tag, received_by::<FromSharedMemory>()) };
     }
     let reached: Vec<u32> = shared.reached().filter(|at| *at != place as u32).collect();
@@ -71,7 +72,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     }
 }
 
-/// What takes the messages of the shared-memory BTL.
+/// Receives the messages of the shared-memory BTL.
 struct FromSharedMemory;
 
 impl Receiver for FromSharedMemory {
@@ -81,15 +82,15 @@ impl Receiver for FromSharedMemory {
         segments: *const sys::mca_btl_base_segment_t,
         count: usize,
     ) {
-        // SAFETY: Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
+        // SAFETY: P4: the BTL is open, and has received the bytes of these segments.
         unsafe { arrived(btl, tag, segments, count) };
     }
 }
 
-/// A message has come. Its memory is the BTL's until this returns.
+/// Handles a message, whose memory belongs to the BTL again once this returns.
 ///
 /// # Safety
-/// Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
+/// P4: called by Open MPI: the BTL is open, and has received the bytes of these segments.
 #[inline(always)]
 unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
@@ -99,43 +100,43 @@ unsafe fn arrived(
 ) {
     fence("a message by shared memory", (), || {
         let Some(pml) = pml() else { return };
-        // These tags are not for what comes over a network.
+        // A BTL for a network may not deliver messages with these tags.
         if !pml.shared_memory().is_some_and(|shared| shared.is(btl)) {
             return;
         }
         if count == 1 {
-            // SAFETY: the message's one segment.
+            // SAFETY: P4: the message has one segment.
             let (start, length) = unsafe { ((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize) };
-            // SAFETY: bytes that the BTL has received.
+            // SAFETY: P4: the BTL has received these bytes.
             pml.with_state(|state| unsafe { deal(pml, state, tag, start, length) });
         } else {
             let mut bytes = Vec::new();
             for index in 0..count {
-                // SAFETY: one of the message's segments.
+                // SAFETY: P4: the message has `count` segments.
                 let segment = unsafe { &*segments.add(index) };
-                // The address of an empty one may be null.
+                // The address of an empty segment may be null.
                 if segment.seg_len > 0 {
-                    // SAFETY: bytes that the BTL has received.
+                    // SAFETY: P4: the BTL has received these bytes.
                     bytes.extend_from_slice(unsafe {
                         std::slice::from_raw_parts(segment.seg_addr.pval.cast::<u8>(), segment.seg_len as usize)
                     });
                 }
             }
-            // SAFETY: the bytes live until this returns.
+            // SAFETY: `bytes` lives until this returns.
             pml.with_state(|state| unsafe { deal(pml, state, tag, bytes.as_ptr(), bytes.len()) });
         }
     });
 }
 
-/// Bytes of the sender's place among the processes of the host.
+/// Size of the sender's place among the processes of the host, bytes.
 const PLACE: usize = size_of::<u32>();
 
 /// # Safety
-/// The bytes may be read.
+/// `start` may be read for `length` bytes.
 #[inline(always)]
 unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: usize) {
     if tag == EAGER {
-        // SAFETY: the bytes may be read.
+        // SAFETY: `start` may be read for `length` bytes, as this function requires.
         unsafe {
             if !incoming::is_taken_whole(state, start, length) {
                 let incoming = Incoming { start, length, sender: Sender::Known(Link::UNKNOWN) };
@@ -147,18 +148,18 @@ unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: 
     if length < PLACE {
         return;
     }
-    // SAFETY: the bytes may be read, and are at least as many, of any alignment.
+    // SAFETY: at least `PLACE` bytes may be read, at any alignment.
     let place = u32::from_le_bytes(unsafe { start.cast::<[u8; PLACE]>().read() });
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
     let sender = Sender::Known(Link::local(place));
     let incoming = Incoming { start: start.wrapping_add(PLACE), length: length - PLACE, sender };
-    // SAFETY: the bytes may be read.
+    // SAFETY: the bytes after the place may be read.
     unsafe { incoming::message(pml, state, incoming) };
 }
 
-/// Takes what has come from processes of this host, and sends what waits for them. Returns how much that was.
+/// Receives messages from processes of this host, and sends those that wait for them. Returns the number of both.
 #[inline]
 pub(crate) fn poll(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     let count = pml.within(state, || shared.progress());
@@ -174,9 +175,9 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             count += 1;
             match then {
                 Then::Nothing => {}
-                // SAFETY: P1: a send whose whole message it was, not finished before it has gone.
+                // SAFETY: P1: this was the whole message of a send, which is finished only now.
                 Then::Finish(request) => unsafe { resume::message_sent(pml, state, request) },
-                // SAFETY: P1: a send whose piece it was.
+                // SAFETY: P1: this was a fragment of a send, which is therefore not finished.
                 Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
             }
         }
@@ -184,16 +185,16 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     count
 }
 
-/// These processes are gone: the BTLs let go of those that were added.
+/// Removes processes from the BTLs to which they were added.
 ///
 /// # Safety
-/// P4: live processes of Open MPI's.
+/// P4: `procs` are live processes of Open MPI's.
 pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_none() {
         return;
     }
-    // SAFETY: P4: live processes of Open MPI's.
+    // SAFETY: P4: `procs` are live processes.
     let mut local: Vec<_> = procs.iter().copied().filter(|proc| unsafe { sys::ibex_is_on_this_host(*proc) }).collect();
-    // SAFETY: P4: processes that were added.
+    // SAFETY: P4: live processes that were added.
     unsafe { sys::ibex_bml_remove(local.len(), local.as_mut_ptr()) };
 }

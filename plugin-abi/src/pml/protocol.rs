@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By which protocol a message goes that has a request, and the beginning of each.
+//! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, rendezvous, or pending.
 //!
-//! At once, synchronous, announced, or not yet, as flow control has it (`flow`). Called by `send`, and by `resume` for
-//! what pended. Grade: hot for a copied message, else pending. Threads: who has entered the PML, and no port. Tests:
+//! Flow control (`flow`) has a say in the choice. Called by `send`, and by `resume` for sends that were pending. Grade:
+//! hot for a copied message, else pending. Threads: the one that has entered the PML, and no port. Tests:
 //! `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
@@ -27,37 +27,38 @@ fn match_of(communicator: &Communicator, tag: i32) -> Match {
     Match { context: communicator.context, rank: communicator.rank, tag }
 }
 
-/// Begins a send to a peer that is found.
+/// Begins a send to a peer whose link is known.
 ///
 /// # Safety
-/// P1: a send that is filled in, and the caller's alone until now.
+/// P1: a send that is filled in and has not begun; only the caller has it.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     if link == Link::ONESELF {
-        // SAFETY: P1: filled in, and the caller's alone.
+        // SAFETY: P1: filled in, not begun, and only the caller has it.
         return unsafe { oneself::send(pml, state, request) };
     }
-    // SAFETY: P1: the caller's alone; P3.
+    // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
     r.link = rails::route(pml, state, link);
-    // SAFETY: P1: not finished, so its communicator lives; MPI's call has it, so it is the PML's still (P4).
+    // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    // A link that is marked is unmarked by the first message that goes freely again, one that has moved noted.
+    // Otherwise the link is marked or the peer has moved: `flow::way` stores the link anew.
     let is_noted = communicator.link(r.peer) == rails::in_communicator(pml, r.link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
-    // SAFETY: P1: filled in, and the caller's alone.
+    // SAFETY: P1: filled in, not begun, and only the caller has it.
     unsafe { go(pml, state, request, way) };
 }
 
-/// Sends a message in the way that flow control has for it, or has it pend.
+/// Sends a message as flow control decided, or lets it pend.
 ///
 /// # Safety
-/// P1: a send that is filled in, and the caller's alone until now; it knows its link; its communicator is the PML's.
+/// P1: a send that is filled in, with its link, has not begun, and is the caller's alone. Its communicator is the
+/// PML's.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
-    // SAFETY: P1: the caller's alone; P3.
+    // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let link = r.link;
-    // SAFETY: P1: not finished, so its communicator lives; it is the PML's.
+    // SAFETY: P1: not finished, so its communicator lives; this function requires that it is the PML's.
     let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
@@ -66,12 +67,12 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         return flow::pend(pml, state, link, of.context, request);
     }
     match way {
-        // SAFETY: P1: filled in, and the caller's alone.
+        // SAFETY: P1: filled in, not begun, and only the caller has it.
         Way::Announced { counted } => unsafe {
             return announce(pml, state, request, (of, is_long, counted), Reason::HeldBack);
         },
-        // Nobody hears of a synchronous one that waits for the port, so that it must not.
-        // SAFETY: P1: filled in, and the caller's alone.
+        // A synchronous message may not wait for the port, because its completion there is not reported. SAFETY: P1:
+        // filled in, not begun, and only the caller has it.
         Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
             return announce(pml, state, request, (of, is_long, false), Reason::Synchronous);
         },
@@ -79,29 +80,29 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     }
     let (data, extent) = (r.data, r.extent);
     let data = (&data, extent);
-    // SAFETY: P1: not finished; P3. Its bytes are handed on here.
+    // SAFETY: P1: not finished; P3. Its data is handed to the port below.
     unsafe { watch::begins(r, Bytes::All.posted()) };
     let transmitted = if is_synchronous {
         let sender = state.transfers.begin(request);
-        // SAFETY: P1: not finished.
+        // SAFETY: P1: the send is not finished.
         unsafe { flight::note(r, &Step::Announced(sender)) };
         r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let header = Header::Synchronous(of, sender.0);
-        // SAFETY: P2, until the send is finished. The receiver's answer finishes it.
+        // SAFETY: P2: the data may be read until the send is finished, which the receiver's answer does.
         unsafe { routing::message(pml, state, link, &header, data, None) }
     } else {
-        // SAFETY: P2, until the send is finished.
+        // SAFETY: P2: the data may be read until the send is finished.
         unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
     };
     if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
         let waits = transmitted == Transmitted::Waits;
-        // SAFETY: P1: not finished; P3.
+        // SAFETY: P1: the send is not finished; P3.
         unsafe {
             watch::ends_by(&mut *request.as_ptr(), Bytes::None.posted(), |r| Some(passage::sent(pml, state, r, waits)));
         };
     }
     match transmitted {
-        // SAFETY: P1: all of it is with the adapter, and nothing names the request.
+        // SAFETY: P1: the adapter has the whole message, and nothing else refers to the request.
         Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
         Transmitted::Waits if !is_synchronous => flow::waits(pml, state, link, extent.length),
         Transmitted::Posted | Transmitted::Waits => {}
@@ -109,7 +110,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     }
 }
 
-/// Whether a message can go by this link now.
+/// Whether this link can send a message now.
 fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     if let Some(to) = link.as_local() {
         return !state.backlog.waits_for(to);
@@ -117,11 +118,11 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
 }
 
-/// Announces a message, with the place where it can be read if it is long and its memory can be registered. A short one
-/// is quicker sent as a copy; `why` it is announced is said then.
+/// Announces a message. A long one can be read if its memory can be registered. A short one is not registered, because
+/// its copy is faster; `why` says why it is announced.
 ///
 /// # Safety
-/// P1: a send that is filled in, and the caller's alone until now; it knows its link.
+/// P1: a send that is filled in, with its link, and has not begun; only the caller has it.
 #[inline(never)]
 unsafe fn announce(
     pml: &Pml,
@@ -131,16 +132,16 @@ unsafe fn announce(
     why: Reason,
 ) {
     let sender = state.transfers.begin(request);
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: P1: not finished.
+    // SAFETY: P1: the send is not finished.
     unsafe { flight::note(r, &Step::Announced(sender)) };
     let rail = pml.rails().get(r.link.rail());
     let Extent { start, length } = r.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
     let address = start.expose_provenance() as u64;
     let registered = NonNull::new(start).filter(|_| is_long).zip(rail).and_then(|(start, rail)| {
-        // SAFETY: P2, until the send is finished; so M3.
+        // SAFETY: P2, M3: the memory may be read until the send is finished, and its registration ends before.
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
     let why = match (is_long, start.is_null()) {
@@ -150,21 +151,21 @@ unsafe fn announce(
     };
     let memory = match registered {
         Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
-        // By shared memory it is read without a key. With gaps the address is 0.
+        // By shared memory the receiver reads without a key. The address is 0 for data with gaps.
         None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
         None => Memory { key: passage::code(why), address: 0, length: length as u64 },
     };
     let others = match registered {
-        // SAFETY: P2, until the send is finished; so M3.
+        // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.
         Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
         None => Vec::new(),
     };
     let link = r.link;
     if memory.address != 0 {
-        // SAFETY: P1: not finished; P3. From here on it may be read.
+        // SAFETY: P1: not finished; P3. The receiver may read the message from here on.
         unsafe { watch::begins_by(r, Bytes::None.posted(), |_| passage::announced(pml, link, (memory, why))) };
     } else {
-        // SAFETY: P1: not finished; P3. Copies of it are sent.
+        // SAFETY: P1: not finished; P3. The message is sent as copies.
         unsafe { watch::goes(r, |_| passage::announced(pml, link, (memory, why))) };
     }
     match registered {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML's tokens: of the two kinds of record it has, send buffers and requests.
+//! Tokens of the PML: they stand for its two kinds of record, send buffers and requests.
 //!
-//! A request that the engine was given a token of is read into, or has its message waiting without a buffer; which,
-//! the token's number says. Made in `transmit`, `pieces` and `reading`, read in `progress`.
-//! Grade: hot. Threads: any. Tests: below.
+//! The number in a request's token tells whether its message is read, or is sent without a buffer. Made in `transmit`,
+//! `pieces`, `moving` and `reading`; decoded in `progress` and `moving`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 
@@ -16,44 +15,44 @@ use crate::runtime::token::{self, Face, RecordKind};
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);
 const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);
 
-/// The numbers of a request's tokens.
+/// Numbers in the tokens of a request.
 const READ: u16 = 0;
 const SENT: u16 = 1;
 
-/// What a token stands for.
+/// Record of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// A send buffer: its bytes have been sent.
+    /// A send buffer, whose bytes have been sent.
     Buffer(NonNull<SendBuffer>),
-    /// A read of a request's message.
+    /// A request, whose read has ended.
     Read(NonNull<Request>),
-    /// A request's message, which was sent without a buffer.
+    /// A request, whose message or fragment was sent without a buffer.
     Sent(NonNull<Request>),
 }
 
-/// The token of a send buffer.
+/// Makes the token of a send buffer.
 #[inline]
 pub(crate) fn buffer(buffer: NonNull<SendBuffer>) -> Token {
     BUFFER.token(buffer.as_ptr(), 0)
 }
 
-/// The token of a read.
+/// Makes the token of a read.
 pub(crate) fn read(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), READ)
 }
 
-/// The token of a message without a buffer.
+/// Makes the token of a message without a buffer.
 pub(crate) fn sent(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), SENT)
 }
 
-/// The send buffer that a token is of; `None`: it is of something else.
+/// Returns the send buffer of a token; `None` for other tokens.
 #[inline]
 pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
     if RecordKind::of(token) == BUFFER { token::record(token) } else { None }
 }
 
-/// Reads back a token; `None` for another face's, and for 0, which the engine never gives back.
+/// Decodes a token; `None` for the BTL's, and for 0, which the engine never returns.
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {
@@ -79,6 +78,6 @@ mod tests {
         assert_eq!((record(other), record(Token(OF_NOBODY))), (None, None));
     }
 
-    /// What a PML's token of no record would be.
+    /// A token of the PML without a record.
     const OF_NOBODY: u64 = 2;
 }
