@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
-//! Its life: *register* (parameters; also in `ompi_info`), *open* (says which PMLs may be chosen), *init* (ports are
-//! opened, or those of the BTL shared), *finalize*, *close*. It declines where no port can be used. Grade: setup.
-//! Threads: one.
+//! Its life: *register* (parameters; also in `ompi_info`), *open* (adds names to the list of PMLs), *init* (opens the
+//! ports, or shares those of the BTL), *finalize*, *close*. It declines if no port can be used. Grade: setup. Threads:
+//! one.
 //!
-//! Open MPI considers the components whose names are in a list. Where the user gave one, that is a single entry, of
-//! which the first name alone counts; so *open* adds each name of it, and `--mca pml ibex,ob1` goes on with ob1 where
-//! ibex declines. Where the user gave none it has names that ibex is not among, and *open* adds this one.
+//! Open MPI considers the components whose names are in a list. A list from the user is a single entry, of which Open
+//! MPI uses the first name only; so *open* adds each of its names, and `--mca pml ibex,ob1` continues with ob1 if ibex
+//! declines. Without a list from the user it has default names without ibex, and *open* adds ibex.
 //!
-//! Two lists of the user's count. `pml`: a list with ibex, or none, has it considered; `^ibex`, or a list without it,
-//! not. `btl`: whoever leaves ibex out of the transports, and asks for no PML, wants those that he has named: the PML
-//! declines. Tests: below; `hw-tests/tests/device/choice.rs`.
+//! Two lists from the user decide. `pml`: a list with ibex, or no list, lets ibex be considered; `^ibex`, or a list
+//! without ibex, does not. `btl`: a user who excludes ibex from the transports and names no PML wants the named
+//! transports, so the PML declines. Tests: below; `hw-tests/tests/device/choice.rs`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -32,14 +32,14 @@ use crate::runtime::ports::{self, Request};
 use crate::runtime::variables::{self, now};
 use crate::runtime::{copies, messages, modex, poller, refusal};
 
-/// The longest message on the wire, bytes, where no other face has opened the ports.
+/// Length of a receive slot, bytes, if no other component has opened the ports.
 const RECEIVE_SIZE: u32 = 32 << 10;
 
 /// The symbol that Open MPI looks up in `mca_pml_ibex.so`.
-// SAFETY: the name is Open MPI's for this component and no other library's.
+// SAFETY: Open MPI defines this name for this component; no other library has it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
-// SAFETY: Open MPI's structure.
+// SAFETY: Open MPI's structure, whose pointers are to functions; only Open MPI writes to it (`Shown::new`).
 static mca_pml_ibex_component: Shown<sys::mca_pml_base_component_t> = unsafe {
     Shown::new(sys::mca_pml_base_component_t {
         pmlm_version: version((b"ompi", b"pml", PML_VERSION), (open, close, register)),
@@ -49,13 +49,13 @@ static mca_pml_ibex_component: Shown<sys::mca_pml_base_component_t> = unsafe {
     })
 };
 
-/// `mca_register_component_params`. As for the BTL, a refusal is no error here but in [`open`].
+/// `mca_register_component_params`. Like the BTL, it fails on a refusal only in [`open`].
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: the component's first field, which never moves; this component is being registered.
+        // SAFETY: P4: the component is being registered; its first field never moves.
         let registered = unsafe {
             let version = &raw const (*mca_pml_ibex_component.get()).pmlm_version;
             variables::register_pml(version)
@@ -66,7 +66,7 @@ unsafe extern "C" fn register() -> c_int {
     })
 }
 
-/// `mca_open_component`: says which PMLs may be chosen.
+/// `mca_open_component`: adds names to the list of PMLs that Open MPI considers.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
         if copies::is_refused() {
@@ -80,7 +80,7 @@ unsafe extern "C" fn open() -> c_int {
         let list = pmls();
         for name in considered(&list) {
             let name = CString::new(name).unwrap_or_default();
-            // SAFETY: copied by the call; the list is made anew when the framework is opened.
+            // SAFETY: the call copies the name; Open MPI makes the list anew when it opens the framework.
             unsafe { sys::ibex_pml_consider(name.as_ptr()) };
         }
         sys::OPAL_SUCCESS
@@ -95,7 +95,7 @@ unsafe extern "C" fn close() -> c_int {
     })
 }
 
-/// `pmlm_init`: opens the ports, or shares those of the BTL. Null: ibex takes no part.
+/// `pmlm_init`: opens the ports, or shares those of the BTL. Null: the PML declines.
 unsafe extern "C" fn pml_init(
     priority: *mut c_int,
     _enable_progress_threads: bool,
@@ -110,12 +110,12 @@ unsafe extern "C" fn pml_init(
         }
         let Some(tunables) = parameters() else { return null_mut() };
         let value = c_int::try_from(tunables.priority).unwrap_or(c_int::MAX);
-        // SAFETY: P4: the out parameter, in which the best priority so far stands.
+        // SAFETY: P4: the out parameter, which has the best priority so far.
         if value <= unsafe { priority.read() } {
             return null_mut();
         }
-        // Before this publishes anything, as the BTL of ibex publishes that it was not chosen.
-        // SAFETY: in the thread that initialises MPI, with the frameworks open.
+        // Called before this publishes anything, because ibex' BTL publishes here that the PML was not selected.
+        // SAFETY: P4: this thread initialises MPI, and the frameworks are open.
         if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
         }
@@ -135,7 +135,7 @@ unsafe extern "C" fn pml_init(
     })
 }
 
-/// The parameters, if all are permitted. Where one is not that concerns the ports, the BTL takes no part either.
+/// Reads the parameters; `None` if one is out of bounds. If that one concerns the ports, the BTL declines, too.
 fn parameters() -> Option<Tunables> {
     let refused = |error: OutOfBounds| match error.faces {
         Faces::Pml => messages::parameter_of_pml(&error),
@@ -165,19 +165,19 @@ fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
     (!rails.is_empty()).then(|| Pml::new(rails, &settings))
 }
 
-/// `pmlm_finalize`: ends the PML, and its ports unless another face uses them.
+/// `pmlm_finalize`: ends the PML, and its ports unless another component uses them.
 unsafe extern "C" fn pml_finalize() -> c_int {
     fence("finalising the component", sys::OPAL_ERROR, || {
         listening::offer(false);
         poller::unset_pml();
-        // SAFETY: P4: Open MPI's last call.
+        // SAFETY: P4: this is Open MPI's last call.
         unsafe { instance::end() };
         sys::OPAL_SUCCESS
     })
 }
 
-/// Open MPI copies it; changing it later changes nothing.
-// SAFETY: Open MPI's structure.
+/// Open MPI copies it, so later changes have no effect.
+// SAFETY: Open MPI's structure, whose pointers are to functions; only Open MPI writes to it (`Shown::new`).
 static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
     Shown::new(sys::mca_pml_base_module_t {
         pml_add_procs: Some(context::pml_add_procs),
@@ -202,7 +202,7 @@ static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
         pml_max_contextid: Contexts::<(), ()>::LIMIT,
         pml_max_tag: i32::MAX,
         pml_flags: release::PML_FLAGS,
-        // Nothing else is ever called.
+        // Open MPI calls no other function.
         ..release::PML_MODULE
     })
 };
@@ -212,7 +212,7 @@ pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
     MODULE.get()
 }
 
-/// `pml_enable`: once, with true, when this PML has been chosen. All is made when the component is initialised.
+/// `pml_enable`: called once, with true, when this PML was selected. `pml_init` has made everything by then.
 unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
     fence("pml_enable", sys::OPAL_ERROR, || {
         listening::offer(enable);
@@ -220,17 +220,17 @@ unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
     })
 }
 
-/// The PMLs that the user asked for, as he wrote it; empty where he did not.
+/// The user's list of PMLs, verbatim; empty without one.
 pub(crate) fn pmls() -> String {
     variable::text(c"pml", None, None).unwrap_or_default()
 }
 
-/// Whether the user asked for this one.
+/// Whether the user's list names this PML.
 pub(crate) fn is_asked_for() -> bool {
     names_ibex(&pmls())
 }
 
-/// The names to be added to those that Open MPI considers.
+/// Returns the names to add to the list of PMLs that Open MPI considers.
 pub(crate) fn considered(list: &str) -> Vec<&str> {
     if names_ibex(list) {
         list.split(',').map(str::trim).collect()
@@ -241,9 +241,9 @@ pub(crate) fn considered(list: &str) -> Vec<&str> {
     }
 }
 
-/// Why the PML is not for this job, whatever ports there are.
+/// Returns why the PML declines for this job, whatever its ports.
 pub(crate) fn declines() -> Option<&'static str> {
-    // Open MPI looks into pending requests then, and takes them for such as ob1's and cm's.
+    // With fault tolerance Open MPI looks into pending requests, assuming that they are ob1's or cm's.
     if release::is_fault_tolerant() {
         return Some("the PML declines, as the job is started with fault tolerance: ob1 has it, over the BTL of ibex");
     }
@@ -252,7 +252,7 @@ pub(crate) fn declines() -> Option<&'static str> {
         .then_some("the PML declines, as the parameter btl leaves ibex out and the parameter pml does not ask for it")
 }
 
-/// Whether a list of the user's permits ibex: it names it, or is empty, or says what else is left out.
+/// Whether a user's list permits ibex: it names ibex, is empty, or excludes only others.
 fn permits_ibex(list: &str) -> bool {
     match list.trim().strip_prefix('^') {
         Some(without) => !names_ibex(without),
@@ -260,7 +260,7 @@ fn permits_ibex(list: &str) -> bool {
     }
 }
 
-/// Whether a process has chosen this PML, too; else says that it has not.
+/// Whether a process has selected this PML, too; prints a message if not.
 pub(crate) fn is_same(process: Process) -> bool {
     let peer = modex::from_openmpi(process.name());
     let is_me = Process::me().is_some_and(|me| me.name() == process.name());
@@ -271,7 +271,7 @@ pub(crate) fn is_same(process: Process) -> bool {
     false
 }
 
-/// Says that rank 0 has chosen another PML, if it has. Open MPI compares with it wherever it is, and names no cure.
+/// Prints a message if rank 0 has selected another PML: Open MPI compares with it on every host, and names no remedy.
 pub(crate) fn say_of_rank_0() {
     let rank_0 = Process::me().and_then(|me| Process::of(Name { rank: 0, ..me.name() }));
     rank_0.map(is_same);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_add_procs`, `pml_del_procs`, `pml_add_comm` and `pml_del_comm`: processes and communicators come and go.
+//! `pml_add_procs`, `pml_del_procs`, `pml_add_comm` and `pml_del_comm`: add and remove processes and communicators.
 //!
-//! A peer is looked up when the first message goes to it (`peer`), so that adding one only asks whether it has chosen
-//! this PML, too; those of this host that shared memory reaches are noted (`local`). `pml_del_comm` is called when the last
-//! reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops what waits, and what is left
-//! `pmlm_finalize` drops. Contexts are used again. Grade: setup. Threads: any.
+//! The first message to a peer looks it up (`peer`). So adding a process only checks that it has selected this PML,
+//! too, and notes processes of this host that shared memory reaches (`local`). `pml_del_comm` is called when the last
+//! reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops unexpected messages, and
+//! `pmlm_finalize` drops the rest. Context numbers are reused. Grade: setup. Threads: any. Tests: `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -22,35 +22,35 @@ use crate::runtime::guard::fence;
 use crate::runtime::{listeners, modex};
 use crate::tool;
 
-/// `pml_add_comm`: before any traffic.
+/// `pml_add_comm`: called before any traffic.
 pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_add_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: a communicator that Open MPI has filled in.
+        // SAFETY: P4: Open MPI has filled the communicator in.
         let (peers, rank, context) = unsafe { (sys::ibex_comm_peers(comm), (*comm).c_my_rank, release::context(comm)) };
         let Some(first) = pml.rails().first() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let mut communicator = Communicator::new(first.entry(), peers as usize, rank, context);
         communicator.comm = comm;
         let communicator = NonNull::from(Box::leak(communicator));
-        // SAFETY: P4: just made; `pml_del_comm` says that it goes, or `is_not_followed`.
+        // SAFETY: P4: a new communicator; `pml_del_comm` or `is_not_followed` calls `listeners::ends` before it goes.
         unsafe {
             members::created(comm);
             listeners::begins(comm);
         }
         let Some(mut state) = pml.enter() else {
-            // SAFETY: just leaked, and nobody has it; P4.
+            // SAFETY: just leaked, and nobody else has it; P4.
             unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
-        // SAFETY: P3; just leaked, and `comm` lives.
+        // SAFETY: P3; just leaked, so alive; P4: `comm` lives.
         unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             drop(state);
-            // SAFETY: just leaked, and nobody has it; P4.
+            // SAFETY: just leaked, and nobody else has it; P4.
             unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERROR;
         };
-        // SAFETY: P4: one that Open MPI has filled in.
+        // SAFETY: P4: Open MPI has filled the communicator in.
         unsafe {
             (*comm).c_pml_comm = communicator.as_ptr().cast();
             parting::joined(pml, &mut state, comm, context);
@@ -64,14 +64,14 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// Undoes what was begun for a communicator that the PML cannot follow. Nothing is entered.
+/// Undoes the first steps for a communicator that cannot be added. Nothing is entered.
 ///
 /// # Safety
-/// Open MPI's communicator lives; the PML's was leaked, and nobody has it.
+/// P4: Open MPI's communicator lives. The PML's was leaked, and nobody else has it.
 unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: NonNull<Communicator>) {
-    // SAFETY: it was leaked, and nobody has it.
+    // SAFETY: leaked, and nobody else has it, as this function requires.
     let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
-    // SAFETY: Open MPI's communicator lives.
+    // SAFETY: P4: Open MPI's communicator lives, as this function requires.
     unsafe { listeners::ends(comm) };
     members::freed(communicator.context);
 }
@@ -80,26 +80,26 @@ unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: Non
 pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_del_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4: a communicator of Open MPI's that is still there.
+        // SAFETY: P4: Open MPI's communicator still lives.
         unsafe { listeners::ends(comm) };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P4: a communicator of Open MPI's that is still there.
+        // SAFETY: P4: Open MPI's communicator still lives.
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
         let mut was_there = None;
         if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {
-            // SAFETY: leaked by `pml_add_comm`, and taken out of the table here, once.
+            // SAFETY: leaked by `pml_add_comm`, and taken out of `c_pml_comm` once, just now.
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
             let context = communicator.context;
             state.contexts.remove(context);
             was_there = Some(context);
-            // Receives that nothing came for stay as they are: whoever holds them can still free them.
+            // Posted receives stay as they are, so that MPI can still free them.
             for message in communicator.into_queues().into_remains().messages {
                 flow::give_up(pml, &mut state, &message.message);
             }
             parting::left(pml, &mut state, context);
         }
         leave(pml, state);
-        // Another thread may have the number again once this has returned.
+        // Last, because once this has returned another thread may get the same context number.
         if let Some(context) = was_there {
             members::freed(context);
         }
@@ -107,11 +107,11 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// `pml_add_procs`: at start, and for processes that were spawned or connected to. A process that is known already may
-/// come again.
+/// `pml_add_procs`: called at start, and for processes that were spawned or connected to; it may name known processes
+/// again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
-        // MPI_Init has come past the MPI's own.
+        // MPI_Init has set up MPI's own error codes by now.
         tool::explain_codes();
         for index in 0..count {
             // SAFETY: P4: `count` processes, which live until MPI_Finalize.
@@ -123,7 +123,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
                 parting::add(pml, process);
             }
         }
-        // SAFETY: P4: `count` processes; says who has chosen otherwise. The name is not kept.
+        // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
         let code = unsafe { sys::mca_pml_base_pml_check_selected(c"ibex".as_ptr(), procs, count) };
         if code != sys::OPAL_SUCCESS {
             component::say_of_rank_0();
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
     })
 }
 
-/// `pml_del_procs`: no message goes to these, or comes from them, any more.
+/// `pml_del_procs`: these processes send and receive no more messages.
 pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_del_procs", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_SUCCESS };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the flight recorder has of the PML: long messages from their announcement to their end, and who is held back.
+//! Entries of the PML in the flight recorder: long messages from announcement to end, and senders that are held back.
 //!
-//! A message has the number that its sender announces it by, on both sides. Called where each happens, by `protocol`,
-//! `accept`, `reading`, `striped`, `getting`, `pieces` and `flow`. Path: pending grade, of messages that are announced.
-//! Threads: who has entered the PML. Tests: `device/flight.rs` in `hw-tests`.
+//! Both sides of a message record the number by which its sender announced it. Called where it happens, by `protocol`,
+//! `accept`, `reading`, `striped`, `getting`, `pieces` and `flow`. Grade: pending, for announced messages. Threads: the
+//! one that has entered the PML. Tests: `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::protocol::transfers::TransferId;
@@ -13,27 +13,27 @@ use super::instance::{Pml, Rail};
 use super::link::Link;
 use super::request::{Request, Role};
 
-/// By how a rendezvous ends, or which side of it begins: the details of its entries.
+/// Details of an entry: how a rendezvous ends, or which side of it begins.
 const SENT: u8 = 0;
 const FETCHED: u8 = 1;
 const WANTED: u8 = 2;
 const COPIED: u8 = 3;
 
-/// What happens to a long message.
+/// A step of a long message.
 pub(crate) enum Step {
-    /// A send's is announced under this number.
+    /// Sender: the message is announced by this number.
     Announced(TransferId),
-    /// Its receiver has all that it wants of it, or wants copies.
+    /// Sender: the receiver has all the data that it wants, or wants copies.
     Answered { number: TransferId, wants_copies: bool },
-    /// A receive, which has noted its match, is to have so many bytes of the message that its sender calls this.
+    /// Receiver, which has noted the match: the transfer of so many bytes of the message with this number begins.
     Begins(TransferId, u64),
-    /// It has read them.
+    /// Receiver: the bytes were read.
     Fetched(TransferId, u64),
-    /// They have come as copies, which do not say of which message.
+    /// Receiver: the bytes arrived as copies, which do not name the message.
     Copied,
 }
 
-/// A step of this request's message.
+/// Records a step of a request's message.
 ///
 /// # Safety
 /// P1: a request that is not finished.
@@ -51,23 +51,23 @@ pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
         Step::Copied => (Kind::RendezvousEnded, COPIED, TransferId(0), all),
     };
     let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
-    // SAFETY: P1: not finished, so its communicator lives.
+    // SAFETY: P1: the request is not finished, so its communicator lives.
     let context = unsafe { release::context(request.comm()) };
-    // A receive has a link only where it reads.
+    // A receive has a link only if it reads.
     let has_link = request.role != Role::Receive || kind == Kind::RendezvousEnded && detail == FETCHED;
     let is_by_port = has_link && request.link.as_local().is_none();
     let port = if is_by_port { request.link.rail() as u8 } else { NO_PORT };
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
-/// A peer is asked to send no more.
+/// Records that a peer is held back.
 pub(crate) fn held_back(pml: &Pml, link: Link, memory: u64) {
     let port = pml.rails().get(link.rail()).and_then(Rail::enter);
     let name = port.as_ref().and_then(|port| port.peer_name(link.to()));
     record((Kind::SenderHeldBack, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [memory, 0, 0, 0]);
 }
 
-/// All may send again.
+/// Records that all peers may send again.
 pub(crate) fn let_go(memory: u64) {
     record((Kind::SendersLetGo, 0), NO_PORT, NOBODY, [memory, 0, 0, 0]);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools are told that a communicator is there, and who is in it; and that it is there no more.
+//! Raises the events for the creation of a communicator, with its members, and for its end.
 //!
-//! Who is in it is told in runs: members whose ranks in their job are an arithmetic progression, so that most
-//! communicators are one event, however large. Called by `context.rs`. Grade: setup; nobody listens: a load and a
-//! branch. Threads: any, with nothing entered, as callbacks run here. Tests: below, and
+//! The members are reported in runs whose ranks in the job form an arithmetic progression, so most communicators take
+//! one event, however large they are. Called by `context.rs`. Grade: setup; while no tool listens, a load and a branch.
+//! Threads: any, with nothing entered, since callbacks run here. Tests: below, and
 //! `hw-tests/tools/mpi_t_communicators.c`.
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
@@ -11,7 +11,7 @@ use ibex_ffi::openmpi::{release, sys};
 
 use crate::runtime::watch::SAFETY;
 
-/// Members of consecutive ranks, from `first` on: the processes `process`, `process + stride` and so on of a job.
+/// Members with consecutive ranks, from `first` on: the processes `process`, `process + stride` and so on of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
@@ -22,7 +22,7 @@ struct Run {
 }
 
 impl Run {
-    /// Whether the process is the next of it; takes it in then.
+    /// Adds the process to the run if it is the next one. Returns whether it did.
     fn takes(&mut self, (job, process): (u32, u32)) -> bool {
         if job != self.job {
             return false;
@@ -38,7 +38,7 @@ impl Run {
     }
 }
 
-/// The runs of processes, each its job and its rank in that.
+/// Divides members, each given by job and rank in the job, into runs.
 fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (first, (job, process)) in (0..).zip(members) {
@@ -49,30 +49,30 @@ fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
     runs
 }
 
-/// A communicator is there. Before any event of its messages.
+/// Reports a new communicator, before any event of its messages.
 ///
 /// # Safety
-/// P4: one that Open MPI has filled in.
+/// P4: `comm` is a communicator that Open MPI has filled in.
 pub(crate) unsafe fn created(comm: *mut sys::ompi_communicator_t) {
     if events::interest().has(CommunicatorCreated::TYPE) {
-        // SAFETY: P4: filled in.
+        // SAFETY: P4: `comm` is filled in, as this function requires.
         unsafe { tell_created(comm) };
     }
 }
 
 /// # Safety
-/// P4: one that Open MPI has filled in.
+/// P4: `comm` is a communicator that Open MPI has filled in.
 #[cold]
 #[inline(never)]
 unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: P4: filled in.
+    // SAFETY: P4: `comm` is filled in, as this function requires.
     let (context, rank, is_inter) =
         unsafe { (release::context(comm), (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
     for side in 0..=u32::from(is_inter) {
         let is_remote = side as i32;
-        // SAFETY: P4: filled in.
+        // SAFETY: P4: `comm` is filled in, as this function requires.
         let size = unsafe { sys::ibex_comm_members(comm, is_remote) };
-        // SAFETY: P4: filled in; a rank of the group.
+        // SAFETY: P4: `comm` is filled in; the rank is below the size of the group.
         let member = |rank| unsafe { sys::ibex_comm_member(comm, is_remote, rank) };
         let members = (0..size).map(member).map(|name| ((name >> 32) as u32, name as u32));
         for Run { first, count, process, stride, job } in runs(members) {
@@ -83,7 +83,7 @@ unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
     }
 }
 
-/// A communicator is there no more. After all events of its messages.
+/// Reports the end of a communicator, after all events of its messages.
 pub(crate) fn freed(context: u32) {
     events::raise(SAFETY, || CommunicatorFreed { context });
 }
@@ -92,10 +92,10 @@ pub(crate) fn freed(context: u32) {
 mod tests {
     use super::*;
 
-    /// As the events say it: first, count, process, stride, job.
+    /// Runs as the events report them: first, count, process, stride, job.
     fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
         let all = runs(members.iter().copied());
-        // Each member is in one run, and is what that says.
+        // Each member is in exactly one run, at its place.
         let again = all.iter().flat_map(|run| {
             (0..run.count).map(|at| {
                 let process = i64::from(run.process) + i64::from(run.stride) * i64::from(at);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(told(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
         let two = [of_job(1, 0..3), of_job(2, 3..5)].concat();
         assert_eq!(told(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);
-        // The same number in two jobs, and steps that no stride can say.
+        // A progression across two jobs, and steps that do not fit a stride.
         assert_eq!(told(&[(1, 0), (2, 1), (1, 2)]), [(0, 1, 0, 0, 1), (1, 1, 1, 0, 2), (2, 1, 2, 0, 1)]);
         let far = of_job(1, [0, u32::MAX - 1, 0]);
         assert_eq!(told(&far).len(), 3);

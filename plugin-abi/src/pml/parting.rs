@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of other jobs, met by spawn, connect or accept: this process parts from one when the last communicator
-//! with it goes.
+//! Processes of other jobs, from spawn, connect or accept: ends the connections to one when the last communicator with
+//! it is freed.
 //!
-//! Open MPI says that processes come, and not before `MPI_Finalize` that they go. Without a communicator with a process
-//! nothing can be sent to it, and it may end without a word. So its ports are parted from (`Port::part`), and when its
-//! connections have gone, what the PML knows of it goes as well. Until then it can be met again. Communicators of one
-//! job cost nothing here but a test. Called by `context`. Grade: setup. Threads: who has entered the PML,
-//! and no port. Tests: `connect_cycles.c` in `hw-tests/mpi`.
+//! Open MPI reports processes that come, but not before `MPI_Finalize` those that go. Without a common communicator
+//! nothing can be sent to a process, and it may end without notice. So this process parts from its ports
+//! (`Port::part`), and forgets it when its connections have gone; until then the two can meet again. A process that
+//! never meets another job only pays a test. Called by `context`. Grade: setup. Threads: the one that has entered the
+//! PML, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use super::rails;
 use super::several::Sent;
 use crate::runtime::modex;
 
-/// Open MPI adds these processes.
+/// Open MPI adds a process: notes whether it belongs to another job.
 pub(crate) fn add(pml: &Pml, process: Process) {
     if Process::me().is_some_and(|me| me.name().job != process.name().job)
         && let Some(mut state) = pml.enter()
@@ -29,16 +29,16 @@ pub(crate) fn add(pml: &Pml, process: Process) {
     }
 }
 
-/// A communicator is there.
+/// A communicator was added: cancels the parting from its members.
 ///
 /// # Safety
-/// P4: one that Open MPI has filled in.
+/// P4: `comm` is a communicator that Open MPI has filled in.
 pub(crate) unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_communicator_t, context: u32) {
     if !state.foreign.is_met {
         return;
     }
     let Some(me) = Process::me().map(|me| modex::from_openmpi(me.name())) else { return };
-    // SAFETY: P4: a communicator that Open MPI has filled in; ranks of its peers.
+    // SAFETY: P4: `comm` is filled in, and has these ranks in its peers' group.
     let names =
         unsafe { 0..sys::ibex_comm_members(comm, 1) }.map(|rank| unsafe { sys::ibex_comm_member(comm, 1, rank) });
     let names = names.map(|name| PeerName { job: (name >> 32) as u32, rank: name as u32 });
@@ -56,7 +56,7 @@ pub(crate) unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_c
     state.foreign.join(context, members);
 }
 
-/// A communicator goes.
+/// A communicator was removed: parts from members that share no other one with this process.
 pub(crate) fn left(pml: &Pml, state: &mut State, context: u32) {
     if !state.foreign.is_met {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn left(pml: &Pml, state: &mut State, context: u32) {
     sweep(pml, state);
 }
 
-/// Forgets those parted from that have gone.
+/// Forgets processes whose connections have gone since the parting.
 fn sweep(pml: &Pml, state: &mut State) {
     let has_gone = |link: &Link| {
         let port = pml.rails().get(link.rail()).and_then(Rail::enter);
@@ -92,21 +92,21 @@ fn sweep(pml: &Pml, state: &mut State) {
     }
 }
 
-/// The processes of other jobs that this one shares communicators with, or has lately.
+/// Processes of other jobs that share a communicator with this one, or did recently.
 #[derive(Default)]
 pub(crate) struct Foreign {
-    /// Whether there were any.
+    /// Whether this process has ever met one.
     pub(crate) is_met: bool,
-    /// Of each communicator.
+    /// Members of each communicator.
     members: HashMap<u32, Box<[PeerName]>>,
-    /// Of how many communicators each is a member.
+    /// Number of communicators of each process.
     counts: HashMap<PeerName, u32>,
-    /// Those parted from whose connections may still be there.
+    /// Links to processes that were parted from; their connections may still exist.
     pub(crate) parted: HashMap<PeerName, Vec<Link>>,
 }
 
 impl Foreign {
-    /// A communicator is there, with these members.
+    /// Adds a communicator with these members.
     pub(crate) fn join(&mut self, context: u32, members: Box<[PeerName]>) {
         for name in &members {
             *self.counts.entry(*name).or_default() += 1;
@@ -114,7 +114,7 @@ impl Foreign {
         self.members.insert(context, members);
     }
 
-    /// A communicator goes. Returns those whose last it was.
+    /// Removes a communicator. Returns the members that are in no other one.
     pub(crate) fn leave(&mut self, context: u32) -> Vec<PeerName> {
         let members = self.members.remove(&context).unwrap_or_default();
         let is_last = |name: &PeerName| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds out how a peer is reached: from its rank in a communicator to the endpoint of a port.
+//! Finds the link to a peer: from its rank in a communicator to the endpoint of a port.
 //!
-//! Called when the first message goes to a rank. That makes no connection. Grade: setup. Threads: any; who enters a
-//! port here has entered nothing else.
+//! Called by `send`, `persistent`, `arrived` and `passage` when a rank has no link yet; makes no connection. Grade:
+//! setup. Threads: any; enters a port only with nothing else entered. Tests: the MPI programs of `hw-tests`.
 
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
@@ -14,50 +14,50 @@ use super::{component, rails};
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
-/// The way to a rank of a communicator's peers; `None` where no port of this process reaches it.
+/// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
 ///
 /// # Safety
-/// P4, or P1 of a request on it: `comm` is a live communicator, which the PML was told of.
+/// P4, or P1 of a request on it: `comm` is a live communicator that was added to the PML.
 #[inline]
 pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let communicator = unsafe { Communicator::of(comm) };
     let link = communicator.link(rank);
     if link != Link::UNKNOWN {
         return Some(link.unmarked());
     }
-    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let link = unsafe { find(pml, comm, rank) }?;
     pml.enter()?.flow.holders.note(link, communicator.context, rank);
     communicator.set_found(rank, link);
     Some(link)
 }
 
-/// The way to a rank, if that was looked for, or is by shared memory. For who has entered the PML.
+/// Returns the link to a rank if its process was looked up, or is reached by shared memory. Needs the PML entered.
 ///
 /// # Safety
-/// `comm` is a live communicator, which the PML was told of.
+/// P1: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    // SAFETY: P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
     state.peers.get(&modex::from_openmpi(process.name())).copied()
 }
 
-/// The process with a rank of a communicator's peers. `None`: it has no such rank, as a message of a broken peer may say.
+/// Returns the process of a rank. `None`: the communicator has no such rank; a message of a faulty peer may name any.
 ///
 /// # Safety
-/// `comm` is a live communicator, which the PML was told of.
+/// P4, P1: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
-    // SAFETY: `comm` is a live communicator, which the PML was told of, and has such a rank.
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
     unsafe { if Communicator::of(comm).has(rank) { Process::from_raw(sys::ibex_comm_peer(comm, rank)) } else { None } }
 }
 
 /// # Safety
-/// `comm` is a live communicator, which the PML was told of.
+/// P4, P1: `comm` is a live communicator that was added to the PML.
 #[cold]
 #[inline(never)]
 unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
-    // SAFETY: `comm` is a live communicator, which the PML was told of.
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
     let peer = modex::from_openmpi(process.name());
     if let Some(link) = pml.enter()?.peers.get(&peer) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Open MPI calls with a request it holds: start, cancel, free; and the functions that make persistent requests.
+//! The functions of a request that Open MPI calls (start, cancel, free), and those that make persistent requests.
 //!
-//! A persistent request is one that is begun again: it is never under way for MPI and not for the PML, as what is
-//! buffered goes by a request of its own. Grade: hot for free, else pending. Threads: any.
+//! A persistent request can be started again. It is never in progress for MPI and idle in the PML: a buffered send is
+//! sent by a request of its own, and the persistent one completes at once. Grade: hot for free, else pending. Threads:
+//! any. Tests: below, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -20,11 +21,11 @@ use super::{peer, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
-/// What Open MPI calls with a request.
+/// Functions of a request that Open MPI calls.
 pub(crate) const FUNCTIONS: RequestFunctions =
     RequestFunctions { start: Some(pml_start), free: Some(request_free), cancel: Some(request_cancel) };
 
-/// What `req_complete` is when a request is done.
+/// Value of `req_complete` in a completed request.
 const COMPLETED: usize = 1;
 
 /// `pml_isend_init`.
@@ -41,7 +42,7 @@ pub(crate) unsafe extern "C" fn pml_isend_init(
     fence("pml_isend_init", sys::OPAL_ERROR, || {
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: just taken; P4; `place` is the out parameter.
+        // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
             send::fill(request, &outgoing, Mode::of(mode), Owner::Mpi);
             make_persistent(request);
@@ -64,7 +65,7 @@ pub(crate) unsafe extern "C" fn pml_irecv_init(
     fence("pml_irecv_init", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: just taken; P4; `place` is the out parameter.
+        // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
             receive::fill(request, &wanted, Owner::Mpi);
             hold(&mut *request.as_ptr());
@@ -80,9 +81,9 @@ fn take() -> Option<NonNull<Request>> {
 }
 
 /// # Safety
-/// P1: a request that is filled in, the caller's alone.
+/// P1: a request that is filled in; only the caller has it.
 unsafe fn make_persistent(request: NonNull<Request>) {
-    // SAFETY: P1: filled in, the caller's alone.
+    // SAFETY: P1: filled in, and only the caller has it.
     unsafe { sys::ibex_request_persist((*request.as_ptr()).base()) };
 }
 
@@ -90,9 +91,9 @@ unsafe fn make_persistent(request: NonNull<Request>) {
 pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys::ompi_request_t) -> c_int {
     fence("pml_start", sys::OPAL_ERROR, || {
         for index in 0..count {
-            // SAFETY: P4: `count` requests.
+            // SAFETY: P4: `requests` has `count` elements.
             let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-            // SAFETY: P4: a persistent request that is inactive, as MPI requires.
+            // SAFETY: P4: MPI requires a persistent request that is inactive.
             let code = unsafe { start(request) };
             if code != sys::OPAL_SUCCESS {
                 return code;
@@ -103,30 +104,30 @@ pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys:
 }
 
 /// # Safety
-/// P4: a persistent request that is not active.
+/// P4: a persistent request that is inactive.
 unsafe fn start(request: NonNull<Request>) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: P1: MPI has it, inactive. P3 does not cover this, as the PML is not entered; but nothing else names it.
+    // SAFETY: P1: MPI holds it, inactive, and the PML does not refer to it: it is ours though the PML is not entered.
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
-    // It is active only from where nothing can fail any more.
+    // Activated only where no error can follow: an active request must complete.
     let state = match r.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: P1: filled in, and nothing of it is under way; P3.
+            // SAFETY: P1: filled in, with no transfer in progress; P3.
             unsafe { post(pml, &mut state, request) };
             state
         }
         Role::Send(Mode::Buffered) => {
             let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
-            // SAFETY: P4: the arguments of when it was made, whose communicator and datatype it has references to.
+            // SAFETY: P4: the arguments with which it was made; it holds references to their communicator and datatype.
             let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
                 Ok(entered) => entered,
                 Err(code) => return code,
             };
             activate(r);
-            // SAFETY: P1: nothing of it is under way; P3; P4: the arguments of when it was made, and their copy.
+            // SAFETY: P1: no transfer in progress; P3; P4: the arguments with which it was made, and their copy.
             unsafe {
                 watch::request(r, Event::Activate);
                 let id = if unwatched().is_some() { 0 } else { watch::id(request) };
@@ -136,11 +137,11 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
             state
         }
         Role::Send(_) => {
-            // SAFETY: P4: a rank of a communicator that lives, as the request has a reference.
+            // SAFETY: P4: a rank of a communicator that lives, because the request holds a reference.
             let link = unsafe { peer::link(pml, r.comm(), r.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: P1: filled in, and nothing of it is under way; P3.
+            // SAFETY: P1: filled in, with no transfer in progress; P3.
             unsafe { send::begin(pml, &mut state, request, link) };
             state
         }
@@ -149,7 +150,7 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
     sys::OPAL_SUCCESS
 }
 
-/// A persistent request is under way.
+/// Makes a persistent request active.
 fn activate(request: &mut Request) {
     request.is_to_notify = true;
     request.set_finished(false);
@@ -158,27 +159,27 @@ fn activate(request: &mut Request) {
     request.base().req_status._cancelled = 0;
 }
 
-/// `req_free`: MPI is through with a request, whatever its state.
+/// `req_free`: MPI does not use a request any more, whatever its state.
 unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int {
     fence("freeing a request", sys::OPAL_ERROR, || {
-        // SAFETY: P4: the place of a request.
+        // SAFETY: P4: `place` has a request.
         let request = unsafe { Request::from_raw(place.read()) };
-        // SAFETY: P4: the out parameter.
+        // SAFETY: P4: `place` is the out parameter.
         unsafe { place.write(sys::ibex_request_null()) };
         let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
         let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: MPI has had it until now; P3, so that nobody completes it meanwhile.
+        // SAFETY: P1: MPI held it until now; P3: nobody completes it meanwhile.
         let r = unsafe { &mut *request.as_ptr() };
-        // It may be freed by its callback, which is called before it is complete.
+        // A callback may free its request, and is called before `req_complete` is set; `is_finished` is set then.
         if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
-            // SAFETY: P3; its communicator lives, as it has a reference. P1: finished, or was never begun, and MPI frees
-            // it.
+            // SAFETY: P3; P1: the request is finished or was never begun, and MPI frees it. Its reference keeps the
+            // communicator alive.
             unsafe {
                 watch::freed(r, true);
                 finish::give_back(state, request);
             }
         } else {
-            // SAFETY: P3; its communicator lives, as it has a reference.
+            // SAFETY: P3; the request's reference keeps the communicator alive.
             unsafe { watch::freed(r, false) };
             r.owner = Owner::Nobody;
         }
@@ -186,15 +187,15 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
     })
 }
 
-/// `req_cancel`. A receive that nothing has come for is cancelled; anything else goes on.
+/// `req_cancel`. Cancels a receive that has not matched; any other request continues.
 unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_int) -> c_int {
     fence("cancelling a request", sys::OPAL_ERROR, || {
-        // SAFETY: P4: a request.
+        // SAFETY: P4: `request` is a live request.
         let (Some(request), Some(pml)) = (unsafe { Request::from_raw(request) }, pml()) else {
             return sys::OPAL_SUCCESS;
         };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: MPI has it, posted or not any more; P3.
+        // SAFETY: P1: MPI holds it; P3.
         unsafe {
             if (*request.as_ptr()).role == Role::Receive {
                 receive::cancel(&mut state, request);
@@ -221,7 +222,7 @@ mod tests {
         let data = Data { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
         let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
         let request = take().expect("the PML is there, and nobody is inside");
-        // SAFETY: P1: just taken, and the PML is there until the end of the test; P4: what MPI would give.
+        // SAFETY: P1: just taken, and the PML lives until the end of the test; P4: arguments as MPI would pass them.
         let (code, of_mpi) = unsafe {
             send::fill(request, &outgoing, Mode::Buffered, Owner::Mpi);
             make_persistent(request);
@@ -229,7 +230,7 @@ mod tests {
         };
         assert_eq!(code, sys::OMPI_ERR_BUFFER, "no buffer is attached");
         assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));
-        // SAFETY: no other test has the PML of the process.
+        // SAFETY: no other test uses the process' PML.
         unsafe { instance::end() };
     }
 }

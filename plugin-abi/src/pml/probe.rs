@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_iprobe`, `pml_probe`, `pml_improbe`, `pml_mprobe`: whether a message has come, and which.
+//! `pml_iprobe`, `pml_probe`, `pml_improbe`, `pml_mprobe`: whether a message has arrived, and which.
 //!
-//! Whoever finds nothing has Open MPI's progress engine go on, as nobody else would. Grade: pending. Threads: any.
-//! Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
+//! A probe that finds nothing calls Open MPI's progress engine, because the program may call nothing else. Grade:
+//! pending. Threads: any. Tests: `pt2pt_matching.c` in `hw-tests/mpi`.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -19,19 +19,19 @@ use super::receive::say;
 use super::watch::{self, Probed};
 use crate::runtime::guard::fence;
 
-/// What was found: a message, its length, and where it is to be taken out its handle.
+/// A message that was found: envelope, length, and its handle if it was taken out.
 struct Found {
     envelope: Envelope,
     length: usize,
     handle: Option<u64>,
 }
 
-/// Of what is probed for.
+/// A probe, by its arguments.
 impl Probed {
-    /// Looks once. `takes`: a message that is found is taken out.
+    /// Polls once and searches. `takes`: takes the message out.
     ///
     /// # Safety
-    /// P4: a live communicator.
+    /// P4: MPI's communicator lives.
     unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
@@ -42,7 +42,7 @@ impl Probed {
                 let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
                 Some((message, length))
             };
-            // SAFETY: P3; P4: the communicator.
+            // SAFETY: P3; P4: MPI's communicator.
             unsafe {
                 watch::probe(probed, search).map(|(message, length)| {
                     Communicator::of(self.comm).has_taken(length);
@@ -55,11 +55,11 @@ impl Probed {
                 let message = queues.probe(pattern).found?;
                 Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
             };
-            // SAFETY: P3; P4: the communicator.
+            // SAFETY: P3; P4: MPI's communicator.
             unsafe { watch::probe(probed, search) }
         };
-        // What a matched probe takes out is not answered yet, and nobody looks for more where the queue is empty.
-        // SAFETY: P3; P4: the communicator.
+        // A message that a matched probe takes out is not answered yet. If the queue is empty now, no later arrival
+        // makes this process ask the sender for more. SAFETY: P3; P4: MPI's communicator.
         unsafe {
             let communicator = Communicator::of(self.comm);
             if found.is_none() || takes && communicator.queues().unexpected() == 0 {
@@ -70,14 +70,14 @@ impl Probed {
         found
     }
 
-    /// Looks until there is one.
+    /// Polls and searches until a message is found.
     ///
     /// # Safety
-    /// P4: a live communicator.
+    /// P4: MPI's communicator lives.
     unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
         let mut idle = Idle::new();
         loop {
-            // SAFETY: P4: the communicator.
+            // SAFETY: P4: MPI's communicator lives, as this function requires.
             if let Some(found) = unsafe { self.look(pml, takes) } {
                 return found;
             }
@@ -97,29 +97,29 @@ impl Found {
             _cancelled: 0,
             _ucount: self.length,
         };
-        // SAFETY: P4: `status` is null or MPI's.
+        // SAFETY: P4: `status` is null or MPI's, as this function requires.
         unsafe { say(status, &found) };
     }
 }
 
-/// What MPI is to hold a message by that is taken out, with a reference to its communicator. It is there before a
-/// message is looked for: one that is taken out and has none is lost.
+/// MPI's handle for a message that a matched probe takes out, with a reference to its communicator. Made before the
+/// search, because a message that is taken out without a handle is lost.
 struct Handle(NonNull<sys::ompi_message_t>);
 
 impl Handle {
-    /// `None`: Open MPI has no memory for it.
+    /// Makes a handle. `None`: Open MPI has no memory for it.
     ///
     /// # Safety
-    /// P4: a live communicator.
+    /// P4: MPI's communicator lives.
     unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
-        // SAFETY: P4: the communicator. The message is from Open MPI's list.
+        // SAFETY: P4: MPI's communicator lives, as this function requires.
         NonNull::new(unsafe { sys::ibex_message_alloc(comm) }).map(Handle)
     }
 
-    /// MPI has it from now on.
+    /// Fills the handle in and passes it to MPI.
     fn hold(self, found: &Found) -> *mut sys::ompi_message_t {
         let mut message = ManuallyDrop::new(self).0;
-        // SAFETY: Open MPI's, given for this.
+        // SAFETY: Open MPI has returned this message from its list, and only this handle has it.
         let of_mpi = unsafe { message.as_mut() };
         of_mpi.req_ptr = std::ptr::without_provenance_mut(found.handle.unwrap_or_default() as usize);
         of_mpi.peer = found.envelope.source();
@@ -130,7 +130,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: as it was given, with the reference that came with it.
+        // SAFETY: the message of `new`, not passed to MPI, and the reference that came with it; both are released once.
         unsafe {
             let comm = self.0.as_ref().comm;
             sys::ibex_message_return(self.0.as_ptr());
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
 ) -> c_int {
     fence("pml_iprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4; without a message nothing is entered.
+        // SAFETY: P4: MPI's arguments. `look` has left the PML, so nothing is entered in `opal_progress`.
         unsafe {
             let found = Probed { from, tag, comm }.look(pml, false);
             matched.write(c_int::from(found.is_some()));
@@ -173,7 +173,7 @@ pub(crate) unsafe extern "C" fn pml_probe(
 ) -> c_int {
     fence("pml_probe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4.
+        // SAFETY: P4: MPI's arguments.
         unsafe { Probed { from, tag, comm }.wait(pml, false).say(status) };
         sys::OPAL_SUCCESS
     })
@@ -190,7 +190,7 @@ pub(crate) unsafe extern "C" fn pml_improbe(
 ) -> c_int {
     fence("pml_improbe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4; without a message nothing is entered.
+        // SAFETY: P4: MPI's arguments. `look` has left the PML, so nothing is entered in `opal_progress`.
         unsafe {
             let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             let found = Probed { from, tag, comm }.look(pml, true);
@@ -217,7 +217,7 @@ pub(crate) unsafe extern "C" fn pml_mprobe(
 ) -> c_int {
     fence("pml_mprobe", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-        // SAFETY: P4.
+        // SAFETY: P4: MPI's arguments.
         unsafe {
             let Some(handle) = Handle::new(comm) else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             let found = Probed { from, tag, comm }.wait(pml, true);

@@ -52,8 +52,7 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
 /// Sends a message as flow control decided, or lets it pend.
 ///
 /// # Safety
-/// P1: a send that is filled in, with its link, has not begun, and is the caller's alone. Its communicator is the
-/// PML's.
+/// P1: a send that is filled in, with its link, and has not begun; only the caller has it. Its communicator is ours.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };

@@ -9,8 +9,7 @@
 //! itself. Tests: below.
 //!
 //! [`Quiet`] decides whether a round polls the rails as well as shared memory: seldom, while they report nothing. A
-//! poll of a rail costs as much as one of shared memory, and a process that waits for another of its host would pay for
-//! both.
+//! poll of a rail costs as much as one of shared memory, and a wait for a process of this host would pay for both.
 
 use engine::peer::PeerName;
 use engine::select::address;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_recv`, `pml_irecv`, `pml_mrecv`, `pml_imrecv`: a receive meets its message, or is posted.
+//! `pml_recv`, `pml_irecv`, `pml_mrecv`, `pml_imrecv`: a receive takes an unexpected message, or is posted.
 //!
-//! A blocking receive stays inside the PML while it polls, and leaves it between rounds. Grade: hot. Threads: any.
-//! Tests: `pt2pt_matching.c` and others in `hw-tests/mpi`.
+//! A blocking receive polls with the PML entered, and leaves it between rounds. Grade: hot. Threads: any. Tests:
+//! `pt2pt_matching.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -24,7 +24,7 @@ use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::watch::number;
 
-/// A message that is wanted, as MPI describes it.
+/// A message to receive, as MPI describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) data: Data,
@@ -46,10 +46,10 @@ pub(crate) unsafe extern "C" fn pml_recv(
     fence("pml_recv", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
-            // SAFETY: P4.
+            // SAFETY: P4: MPI's arguments.
             return unsafe { recv_watched(buffer, count, datatype, from, tag, comm, status) };
         };
-        // SAFETY: P4.
+        // SAFETY: P4: MPI's arguments.
         unsafe { receive::<false>(pml, &wanted, status) }
     })
 }
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
 /// [`pml_recv`] while a tool listens.
 ///
 /// # Safety
-/// P4.
+/// P4: the arguments of [`pml_recv`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn recv_watched(
@@ -71,22 +71,22 @@ unsafe extern "C" fn recv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: P4.
+    // SAFETY: P4, as this function requires.
     let code = unsafe { receive::<true>(pml, &wanted, status) };
     listening::returns(tag);
     code
 }
 
-/// A blocking receive, to whose communicator a tool may be listening if `WATCHED`.
+/// A blocking receive. `WATCHED`: a tool may be listening to its communicator.
 ///
 /// # Safety
-/// P4.
+/// P4: `wanted` has MPI's arguments, and `status` is MPI's or null.
 #[inline(always)]
 unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
-    // SAFETY: P1: just taken, this call's own; P3; P4.
+    // SAFETY: P1: just taken by this call; P3; P4, as this function requires.
     unsafe {
         fill(request, wanted, Owner::Call);
         let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
@@ -102,13 +102,13 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
     }
 }
 
-/// Tools know a receive from now on.
+/// Gives a receive its number for tools.
 ///
 /// # Safety
-/// P1: a receive that is filled in with `wanted`, the caller's alone; P4.
+/// P1: a receive that is filled in with `wanted`; only the caller has it. P4: `wanted` has MPI's arguments.
 #[inline(always)]
 unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
-    // SAFETY: P1: the caller's alone; P4: the communicator.
+    // SAFETY: P1: only the caller has it; P4: MPI's communicator.
     unsafe {
         let r = &mut *request.as_ptr();
         let of = (watch::RECEIVE, r.extent.length);
@@ -130,10 +130,10 @@ pub(crate) unsafe extern "C" fn pml_irecv(
     fence("pml_irecv", sys::OPAL_ERROR, || {
         let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
-            // SAFETY: P4; `place` is the out parameter.
+            // SAFETY: P4: MPI's arguments, and `place` is its out parameter.
             return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
         };
-        // SAFETY: P4; `place` is the out parameter.
+        // SAFETY: P4: MPI's arguments, and `place` is its out parameter.
         unsafe { receive_nonblocking::<false>(pml, &wanted, place) }
     })
 }
@@ -141,7 +141,7 @@ pub(crate) unsafe extern "C" fn pml_irecv(
 /// [`pml_irecv`] while a tool listens.
 ///
 /// # Safety
-/// P4; `place` is the out parameter.
+/// P4: the arguments of [`pml_irecv`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn irecv_watched(
@@ -155,14 +155,14 @@ unsafe extern "C" fn irecv_watched(
 ) -> c_int {
     let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
-    // SAFETY: P4; `place` is the out parameter.
+    // SAFETY: P4, as this function requires.
     unsafe { receive_nonblocking::<true>(pml, &wanted, place) }
 }
 
-/// A receive that MPI holds, to whose communicator a tool may be listening if `WATCHED`.
+/// A nonblocking receive. `WATCHED`: a tool may be listening to its communicator.
 ///
 /// # Safety
-/// P4; `place` is the out parameter.
+/// P4: `wanted` has MPI's arguments, and `place` is MPI's out parameter.
 #[inline(always)]
 unsafe fn receive_nonblocking<const WATCHED: bool>(
     pml: &Pml,
@@ -172,7 +172,7 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
-    // SAFETY: P1: just taken; P3: nobody else sees it while the PML is entered; P4; `place` is the out parameter.
+    // SAFETY: P1: just taken; P3: no other thread sees it while the PML is entered; P4, as this function requires.
     unsafe {
         fill(request, wanted, Owner::Mpi);
         hold(&mut *request.as_ptr());
@@ -203,17 +203,17 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
 ) -> c_int {
     fence("pml_mrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: P4: a message of a matched probe.
+        // SAFETY: P4: `message` is the handle of a matched probe.
         let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let request = state.requests.take();
-        // SAFETY: P1: just taken, this call's own; P3; P4; the message has a reference to the communicator.
+        // SAFETY: P1: just taken by this call; P3; P4; the message holds a reference to the communicator.
         unsafe {
             fill(request, &wanted, Owner::WatchedCall);
             take(pml, &mut state, request, handle);
             let error = wait::<true>(pml, state, request, true, status);
-            // That reference; nothing is entered, and the request is given back.
+            // Releases the message's reference: nothing is entered, and the request was given back.
             sys::ibex_communicator_release(wanted.comm);
             error
         }
@@ -230,12 +230,12 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 ) -> c_int {
     fence("pml_imrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: P4: a message of a matched probe.
+        // SAFETY: P4: `message` is the handle of a matched probe.
         let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let request = state.requests.take();
-        // SAFETY: P1: just taken; P3; P4, also `place`; the message has a reference to the communicator.
+        // SAFETY: P1: just taken; P3; P4, also for `place`; the message holds a reference to the communicator.
         unsafe {
             fill(request, &wanted, Owner::Mpi);
             hold(&mut *request.as_ptr());
@@ -243,19 +243,19 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
             take(pml, &mut state, request, handle);
         }
         leave(pml, state);
-        // SAFETY: the message's reference; the request has had one of its own since.
+        // SAFETY: the message's reference, released once; the request holds its own.
         unsafe { sys::ibex_communicator_release(wanted.comm) };
         sys::OPAL_SUCCESS
     })
 }
 
-/// What a message of a matched probe is received as; the message itself is given back, and its handle made null. Its
-/// reference to the communicator is the caller's, to be released when the receive has ended or has one of its own.
+/// Returns the arguments of a receive for the message of a matched probe, gives the message back, and sets its handle
+/// to null. The caller gets the message's reference to the communicator, to be released after the receive.
 ///
 /// # Safety
-/// P4: `message` is a handle of a message that `probe` made.
+/// P4: `message` is the handle of a message that `probe` made.
 unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
-    // SAFETY: P4: a handle of a message that `probe` made.
+    // SAFETY: P4, as this function requires.
     unsafe {
         let given = message.read();
         let (comm, bits) = ((*given).comm, (*given).req_ptr.addr() as u64);
@@ -265,19 +265,19 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
     }
 }
 
-/// Fills a request in, not posted.
+/// Fills a receive in without posting it.
 ///
 /// # Safety
-/// P1: the request is the caller's alone; P4.
+/// P1: only the caller has the request; P4: `wanted` has MPI's arguments.
 #[inline(always)]
 pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Owner) {
-    // SAFETY: P1: the caller's alone.
+    // SAFETY: P1: only the caller has it.
     let r = unsafe { &mut *request.as_ptr() };
     r.role = Role::Receive;
     r.owner = owner;
-    // SAFETY: P4: the datatype.
+    // SAFETY: P4: MPI's datatype lives.
     r.extent = unsafe { wanted.data.extent() };
-    // What only a request that MPI holds is asked for, or a convertor.
+    // Only requests that MPI or a tool sees, and convertors, use these fields.
     if owner != Owner::Call || r.extent.start.is_null() {
         (r.peer, r.tag, r.data) = (wanted.from, wanted.tag, wanted.data);
     }
@@ -285,12 +285,12 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
     r.set_finished(false);
 }
 
-/// Posts a receive: it has its message at once, or waits. It may be finished when this returns.
+/// Posts a receive, or gives it its unexpected message. It may be finished when this returns.
 ///
 /// # Safety
-/// P1: a receive that is filled in, and the caller's alone until now.
+/// P1: a receive that is filled in and not posted; only the caller has it.
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: filled in, and the caller's alone; P3: nobody else sees it while the PML is entered.
+    // SAFETY: P1: filled in, and only the caller has it; P3: no other thread sees it while the PML is entered.
     unsafe {
         let (peer, tag, comm) = ((*request.as_ptr()).peer, (*request.as_ptr()).tag, (*request.as_ptr()).comm());
         let pattern = Pattern::new(peer, tag);
@@ -307,18 +307,18 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
     }
 }
 
-/// What became of a receive.
+/// Result of posting a receive.
 enum Posting {
-    /// It waits, and is cancelled by this name.
+    /// It is posted under this name, by which it can be cancelled.
     Waits(u64),
-    /// It was matched, and may be finished, or gone.
+    /// It was matched, and may be finished or given back.
     Matched,
 }
 
-/// As [`Pattern::new`]; without a wildcard that is known without working out masks.
+/// Like [`Pattern::new`]; without wildcards, the pattern is built without computing masks.
 #[inline(always)]
 fn pattern(from: i32, tag: i32) -> Pattern {
-    // Two branches, each of a comparison: joined they cost two instructions more.
+    // Two branches with a comparison each: one joint branch costs two more instructions.
     if from < 0 {
         std::hint::cold_path();
         return with_wildcards(from, tag);
@@ -336,10 +336,10 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 }
 
 /// # Safety
-/// P1: a receive as for [`post`].
+/// P1: a receive that is filled in and not posted; only the caller has it.
 #[inline(always)]
 unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
-    // SAFETY: P1: the caller's alone, of a communicator that lives; P3.
+    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
     unsafe {
         let communicator = Communicator::of((*request.as_ptr()).comm());
         if communicator.queues().unexpected() > 0 {
@@ -350,7 +350,7 @@ unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, patte
 }
 
 /// # Safety
-/// P1: a receive as for [`post`], of this communicator.
+/// P1: a receive of this communicator that is filled in and not posted; only the caller has it.
 #[inline(never)]
 unsafe fn post_after_search(
     pml: &Pml,
@@ -359,7 +359,7 @@ unsafe fn post_after_search(
     communicator: &Communicator,
     pattern: Pattern,
 ) -> Posting {
-    // SAFETY: P1: a receive of this communicator; P3.
+    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
     unsafe {
         let Some(message) = communicator.take_unexpected(pattern) else {
             flow::found_nothing(pml, state, communicator.context);
@@ -370,10 +370,10 @@ unsafe fn post_after_search(
     Posting::Matched
 }
 
-/// [`post_as`] of a receive to whose communicator a tool listens, and which has a number.
+/// [`post_as`] for a receive that has a number, while a tool listens to its communicator.
 ///
 /// # Safety
-/// P1: a receive as for [`post`], of the communicator of these listeners.
+/// P1: a receive that is filled in and not posted; only the caller has it. The listeners are its communicator's.
 #[inline(always)]
 unsafe fn post_watched(
     pml: &Pml,
@@ -382,7 +382,7 @@ unsafe fn post_watched(
     pattern: Pattern,
     listeners: &Listeners,
 ) -> Posting {
-    // SAFETY: P1: the caller's alone, of a communicator that lives; P3.
+    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
     unsafe {
         let r = &mut *request.as_ptr();
         let communicator = Communicator::of(r.comm());
@@ -407,9 +407,9 @@ unsafe fn post_watched(
 /// Gives a receive the message of a matched probe.
 ///
 /// # Safety
-/// P1: a receive as for [`post`].
+/// P1: a receive that is filled in and not posted; only the caller has it.
 unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
-    // SAFETY: P1: the caller's alone, of a communicator that lives, with nothing under way; P3.
+    // SAFETY: P1: only the caller has it, its communicator lives, and no transfer is in progress; P3.
     unsafe {
         let comm = (*request.as_ptr()).comm();
         let queues = Communicator::of(comm).queues();
@@ -424,17 +424,17 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
                 });
                 accept::unexpected(pml, state, request, message.envelope, message.message);
             }
-            // Received before, which MPI forbids.
+            // The message was received before, which MPI forbids.
             None => finish(state, request),
         }
     }
 }
 
-/// Waits for a blocking receive, of which tools are told if `TOLD`, which `is_matched` or is not yet, and says how it
-/// ended.
+/// Waits for a blocking receive, unless it is finished already, and gives it back. Returns its error code. `TOLD`:
+/// raises events.
 ///
 /// # Safety
-/// P1: the receive is the call's own, and its communicator lives; P4: `status` is MPI's.
+/// P1: the receive belongs to this call, and its communicator lives; P4: `status` is MPI's or null.
 #[inline(always)]
 unsafe fn wait<'pml, const TOLD: bool>(
     pml: &'pml Pml,
@@ -443,12 +443,12 @@ unsafe fn wait<'pml, const TOLD: bool>(
     is_matched: bool,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
-    // SAFETY: P1: the call's own; P3.
+    // SAFETY: P1: it belongs to this call; P3.
     let is_finished = || unsafe { request.as_ref() }.is_finished();
     if !(is_matched && is_finished()) {
         state = until(pml, state, is_finished, poll_here::<TOLD>);
     }
-    // SAFETY: P1: finished, and the call's own; P3; its communicator lives; P4: `status`.
+    // SAFETY: P1: finished, and it belongs to this call; its communicator lives; P3; P4: `status`.
     let error = unsafe {
         let ended = &(*request.as_ptr()).base().req_status;
         let error = ended.MPI_ERROR;
@@ -467,12 +467,12 @@ unsafe fn wait<'pml, const TOLD: bool>(
     error
 }
 
-/// Fills a status in, but for the error, which a call of one message leaves as it was.
+/// Fills a status in, except for the error field, which calls for one message leave as it was.
 ///
 /// # Safety
 /// P4: `status` is null or MPI's.
 pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::ompi_status_public_t) {
-    // SAFETY: P4: null or MPI's.
+    // SAFETY: P4: `status` is null or MPI's.
     if let Some(status) = unsafe { status.as_mut() } {
         status.MPI_SOURCE = ended.MPI_SOURCE;
         status.MPI_TAG = ended.MPI_TAG;
@@ -481,23 +481,23 @@ pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::om
     }
 }
 
-/// Takes a receive back that nothing has come for: it ends as cancelled.
+/// Cancels a receive that has not matched, and finishes it.
 ///
 /// # Safety
-/// P1: a receive that MPI has, posted or not any more.
+/// P1: a receive that MPI holds, posted or not.
 pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: MPI has it; P3.
+    // SAFETY: P1: MPI holds it; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: the communicator lives, as the request has a reference.
+    // SAFETY: P1: the request's reference keeps the communicator alive.
     if unsafe { (*r.comm()).c_pml_comm.is_null() } {
         return;
     }
-    // SAFETY: P3; the communicator is the PML's still. One that was matched at once has a name of an earlier use of the
-    // request, which is compared as well.
+    // SAFETY: P3; the communicator is still the PML's. A receive that was matched at once has the name of an earlier
+    // use, but `cancel` compares the request as well.
     if unsafe { Communicator::of(r.comm()).cancel(r.posted, request) } {
         let outcome =
             finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
-        // SAFETY: P1: in no queue any more, and not finished; P3.
+        // SAFETY: P1: it is in no queue any more, and not finished; P3.
         unsafe {
             watch::request(r, Event::RemovePosted);
             watch::request(r, Event::Cancel);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfers as the engine's events tell of them (`ibex_xfer_begin` and the like): with the bytes that each step is of,
-//! and the adapter's stamp where a completion has brought it.
+//! Raises the engine's transfer events (`ibex_xfer_begin` and the like): each step with its bytes and, if a completion
+//! reported it, the adapter's timestamp.
 //!
-//! While a tool is registered for any of them, the sites of PERUSE's events ([`super::watch`]) tell these at the same
-//! moments, with the same numbers of requests and messages. What the adapter says comes with the completion that is
-//! being dealt with ([`completed`]); a step that is a post has none, and the host's time. Grade: pending, while a tool
-//! listens. Threads: who has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
+//! While a tool is registered for any of them, [`super::watch`] raises them together with PERUSE's events, with the
+//! same numbers of requests and messages. The timestamp is that of the completion that the PML is handling
+//! ([`completed`]); a step that is a post has the host's time. Grade: pending, while a tool listens. Threads: the one
+//! that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,18 +18,18 @@ use super::request::{Request, Role};
 use super::watch::RECEIVE;
 use crate::runtime::listeners::{Completed, Event, Listeners, Spec, Step, TransferSpec};
 
-/// Which bytes of a message a step of its transfer moves.
+/// Bytes of a message that a step of its transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bytes {
-    /// All that go: the step is the first of a message that goes at once.
+    /// All: the first step of a message that is sent whole.
     All,
-    /// None: those of its fragments are in their own steps, or all were in the first.
+    /// None: fragments report theirs in their own steps, or the first step has reported all.
     None,
-    /// Of a fragment.
+    /// Those of a fragment.
     Of { offset: u64, length: u64 },
 }
 
-/// A step of a transfer: its bytes, and whether a completion of the adapter's has brought it, or a post is what happens.
+/// Bytes of a step, and whether a completion of the adapter reported it (otherwise the step is a post).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     bytes: Bytes,
@@ -37,48 +37,48 @@ pub(crate) struct Moved {
 }
 
 impl Bytes {
-    /// They are handed to the adapter, or moved by the processor.
+    /// The bytes are posted to the adapter, or copied by the processor.
     #[inline(always)]
     pub(crate) const fn posted(self) -> Moved {
         Moved { bytes: self, is_completed: false }
     }
 
-    /// They have come, or have gone. What a call finds that arrived before it has no completion any more, and the
-    /// host's time.
+    /// The bytes have arrived or were sent. If they arrived before the call that finds them, their completion is no
+    /// longer known, and the event has the host's time.
     #[inline(always)]
     pub(crate) const fn completed(self) -> Moved {
         Moved { bytes: self, is_completed: true }
     }
 }
 
-/// The completion that the PML handles now. Port and source are stored as their numbers plus 1, so that 0 is none.
+/// Completion that the PML handles now. Port and source are stored as their numbers plus 1; 0: none.
 static PORT: AtomicU32 = AtomicU32::new(0);
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 static STAMP: AtomicU64 = AtomicU64::new(0);
 
-/// The PML begins to handle this completion; `None`: it has handled the last one of a batch.
+/// Notes the completion that the PML begins to handle; `None`: the batch is handled.
 pub(crate) fn completed(by: Option<Completed>) {
     let stamp = by.and_then(|by| by.stamp);
-    // Written and read by who has entered the PML.
+    // Relaxed: only the thread that has entered the PML uses them.
     PORT.store(by.map_or(0, |by| u32::from(by.port) + 1), Ordering::Relaxed);
     SOURCE.store(stamp.map_or(0, |(source, _)| source.index() as u32 + 1), Ordering::Relaxed);
     STAMP.store(stamp.map_or(0, |(_, stamp)| stamp), Ordering::Relaxed);
 }
 
-/// The completion that the PML handles now.
+/// Returns the completion that the PML handles now.
 pub(crate) fn completion() -> Option<Completed> {
     let port = PORT.load(Ordering::Relaxed).checked_sub(1)? as u8;
     let source = SOURCE.load(Ordering::Relaxed).checked_sub(1).and_then(|source| SourceId::from_index(source as usize));
     Some(Completed { port, stamp: source.map(|source| (source, STAMP.load(Ordering::Relaxed))) })
 }
 
-/// The rank in its job of a member of a communicator; of an intercommunicator, of the remote group. `u32::MAX`: there is
-/// none of this rank, as a message of a broken peer may say.
+/// Rank in its job of a member of a communicator (of the remote group of an intercommunicator). `u32::MAX`: the
+/// communicator has no such rank, as a message of a faulty peer may name any.
 ///
 /// # Safety
-/// `comm` is a live communicator, which the PML was told of.
+/// P1, P4: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
-    // SAFETY: a live communicator, which the PML was told of, and has a member of this rank.
+    // SAFETY: P1, P4: `comm` is live and was added to the PML, as this function requires; the rank is checked first.
     unsafe {
         if !Communicator::of(comm).has(rank) {
             return u32::MAX;
@@ -87,10 +87,10 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
     }
 }
 
-/// A step of a request's transfer, which has a number for tools.
+/// Raises the event of a step of a transfer, whose request has a number for tools.
 ///
 /// # Safety
-/// P1: a request that is not finished, and whose peer is known; P3: the PML is entered; the listeners are those of its
+/// P1: a request that is not finished, whose peer is known. P3: the PML is entered. The listeners are those of its
 /// communicator.
 #[cold]
 #[inline(never)]
@@ -105,7 +105,7 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
         }
         Role::Send(_) => {
             let length = request.extent.length;
-            // SAFETY: P1: not finished, so its communicator lives.
+            // SAFETY: P1: the request is not finished, so its communicator lives.
             (unsafe { (*comm).c_my_rank }, request.tag, request.peer, length, length)
         }
     };
@@ -121,41 +121,41 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
         Bytes::None => (if step == Step::Ends { goes as u64 } else { 0 }, 0),
         Bytes::Of { offset, length } => (offset, length),
     };
-    // SAFETY: P1: not finished, so its communicator lives.
+    // SAFETY: P1: the request is not finished, so its communicator lives.
     let process = unsafe { process(comm, peer) };
     let completed = completion().filter(|_| moved.is_completed);
     let (spec, total) = (request.spec, total as u64);
     let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, completed };
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
 
-/// [`tell`] of a send that has no request: what is known of it stands in its specification.
+/// [`tell`] for a send without a request: the specification has all that is known of it.
 ///
 /// # Safety
-/// P3: the PML is entered; the specification's communicator lives, and the listeners are its.
+/// P3: the PML is entered. The specification's communicator lives, and the listeners are its.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, step: Step) {
-    // SAFETY: it lives, and is the PML's.
+    // SAFETY: P3; the specification's communicator lives and was added to the PML, since it has listeners.
     let (source, process) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
     let (offset, bytes) = if step == Step::Begins { (0, spec.bytes) } else { (spec.bytes, 0) };
     let (spec, total, tag) = (*spec, spec.bytes, spec.tag);
     let mut told =
         TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: None };
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
 
-/// A message has arrived, with so many of its bytes.
+/// Raises the event of a message that has arrived with `bytes` of its data.
 ///
 /// # Safety
-/// P3: the PML is entered; the specification is the message's, its communicator lives, and the listeners are its.
+/// P3: the PML is entered. `spec` is the message's; its communicator lives, and the listeners are its.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
-    // SAFETY: it lives, and is the PML's.
+    // SAFETY: P3; the specification's communicator lives and was added to the PML, since it has listeners.
     let process = unsafe { process(spec.comm, envelope.source()) };
     let mut told = TransferSpec {
         spec: *spec,
@@ -169,11 +169,11 @@ pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelo
         process,
         completed: completion(),
     };
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     unsafe { listeners.tell_transfer(id, &mut told) };
 }
 
-/// The step that an event of PERUSE's is, if it is one of a transfer.
+/// Returns the step of a transfer that a PERUSE event stands for, if any.
 #[inline(always)]
 pub(crate) const fn step(event: Event) -> Option<Step> {
     match event {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The performance variables of the PML: of a communicator's queues, bound to communicators, and of the memory for unexpected
-//! messages.
+//! Performance variables of the PML: queue lengths, bound to communicators, and the memory for unexpected messages.
 //!
-//! Registered with the component, so that `ompi_info` and tools see them whether the PML is chosen or not; where it is
-//! not, they are 0. Lengths are `unsigned`, as MPI requires of a level; what grows beyond that is `unsigned long long`.
-//! A tool may reset a watermark: then its handle has the level of that moment (MPI 4.1, 15.3.7), and those of other
-//! tools keep theirs. Grade: setup; read in any thread, at any time, without the PML being entered, but not in a signal
-//! handler: Open MPI has a lock while it reads, and so have communicators, which may be freed meanwhile. Tests: `lengths.rs`,
-//! `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
+//! Registered with the component, so `ompi_info` and tools see them even if the PML is not selected; they are 0 then.
+//! Lengths are `unsigned`, as MPI requires of a level; larger quantities are `unsigned long long`. A tool may reset a
+//! watermark: its handle then starts from the current level (MPI 4.1, 15.3.7), and the handles of other tools are
+//! unaffected. Grade: setup. Threads: any, at any time, without entering the PML; but not a signal handler, since Open
+//! MPI holds a lock while it reads, and ibex locks the communicators, which may be freed meanwhile. Tests:
+//! `lengths.rs`, `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 
@@ -19,7 +18,7 @@ use super::communicator::Communicator;
 use super::lengths::{Of, Shown};
 use crate::runtime::{guard, listeners};
 
-/// A variable.
+/// A performance variable.
 struct Row {
     /// Its name, without `pml_ibex_`.
     name: &'static str,
@@ -27,14 +26,14 @@ struct Row {
     value: Value,
 }
 
-/// What it shows.
+/// Quantity that a variable reads.
 #[derive(Clone, Copy)]
 enum Value {
     Level(Of),
     Most(Of),
     Messages,
     Attempts,
-    /// Of the process, not of a communicator.
+    /// Belongs to the process, not to a communicator.
     LeastRoom,
 }
 
@@ -111,10 +110,10 @@ static ROWS: [Row; 9] = [
     },
 ];
 
-/// Registers all.
+/// Registers all variables.
 ///
 /// # Safety
-/// `component` is the component that is being registered.
+/// P4: `component` is being registered.
 pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let variable = Performance {
@@ -129,36 +128,36 @@ pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Re
             notify: None,
             context: std::ptr::without_provenance_mut(index),
         };
-        // SAFETY: `component` is being registered; both functions are callable from any thread and take the index back.
+        // SAFETY: P4: `component` is being registered. Any thread may call both functions, which get the index back.
         unsafe { variable::performance(component, &variable) }?;
     }
     Ok(())
 }
 
-/// The variable whose index stands in its context.
+/// Returns the row whose index is the variable's context.
 ///
 /// # Safety
-/// One that was registered here.
+/// P4: `variable` was registered here.
 unsafe fn row(variable: *const sys::mca_base_pvar_t) -> Option<&'static Row> {
-    // SAFETY: registered here.
+    // SAFETY: P4: `variable` was registered here, as this function requires.
     ROWS.get(unsafe { (*variable).ctx }.addr())
 }
 
-/// Calls this with what a communicator shows; 0 where this face does not have it.
+/// Calls `call` with the queue lengths of a communicator; returns 0 if it is not this PML's.
 fn of_shown(object: *mut c_void, call: impl FnOnce(Shown<'_>) -> u64) -> u64 {
-    // SAFETY: `while_live` keeps it alive while this is called, with what the PML keeps of it.
+    // SAFETY: `while_live` keeps the communicator, and the PML's part of it, alive during this call.
     let value = listeners::while_live(object.cast(), |comm| unsafe { Communicator::shown_of(comm) }.map(call));
     value.flatten().unwrap_or(0)
 }
 
-/// `mca_base_get_value_fn_t`: the value of a variable of a communicator.
+/// `mca_base_get_value_fn_t`: reads a variable.
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
         let Some(row) = (unsafe { row(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        // SAFETY: P4: with the arguments of this call, of a watermark.
+        // SAFETY: P4: the arguments of this call, for a watermark.
         let wanted = || unsafe { variable::wanted_of_watermark(variable, value) };
-        // SAFETY: P4: with the arguments of this call, of a watermark.
+        // SAFETY: P4: the arguments of this call, for a watermark.
         let mark = |extreme| unsafe { variable::mark(variable, object, extreme) };
         let read = match row.value {
             Value::LeastRoom => match wanted() {
@@ -181,7 +180,7 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
             Value::Messages => of_shown(object, |shown| shown.messages()),
             Value::Attempts => of_shown(object, |shown| shown.attempts()),
         };
-        // SAFETY: P4: room for one value of the registered type.
+        // SAFETY: P4: `value` has room for one value of the registered type.
         unsafe {
             match row.value.width() {
                 Width::Unsigned => value.cast::<u32>().write_unaligned(read as u32),
@@ -192,7 +191,7 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
     })
 }
 
-/// `mca_base_set_value_fn_t` of a watermark: what it was before does not count for the handle that is written.
+/// `mca_base_set_value_fn_t` of a watermark: resets it for the handle that is written.
 unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
@@ -201,7 +200,7 @@ unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void
             Some(Value::LeastRoom) => ROOM.begin_anew(),
             _ => return sys::OPAL_SUCCESS,
         };
-        // SAFETY: P4: with the arguments of this call.
+        // SAFETY: P4: the arguments of this call.
         unsafe { variable::mark(variable, object, extreme) };
         sys::OPAL_SUCCESS
     })

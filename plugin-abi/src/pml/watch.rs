@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sites: where tools are told what becomes of a request, a message, a search.
+//! Raises the PERUSE events of requests, messages and searches.
 //!
-//! Each asks one thing of the request's or message's communicator: whether anybody listens to it
-//! (`runtime/listeners.rs`). What is told is on the stack, and told where it happens, with the PML entered: a callback
-//! may not call MPI (PERUSE 5.1.2). No site is on the short cuts of short messages, which are closed while anybody
-//! listens (`listening.rs`); a short message that is listened to has a short way of its own, which has its listeners at
-//! hand ([`Listeners::tell`]).
+//! Each raising function first tests whether a tool listens to the communicator of the request or message
+//! (`runtime/listeners.rs`). It raises the event where it happens, from data on the stack and with the PML entered; so
+//! a callback may not call MPI (PERUSE 5.1.2). The fast paths of short messages raise nothing: they are closed while a
+//! tool listens (`listening.rs`), and a short message takes a second short path, which passes its listeners
+//! ([`Listeners::tell`]).
 //!
-//! A request has a number for tools from the first event of it that is told until its caller is told of its end, or has
-//! freed it; a message from its arrival until it is matched; a search for itself. No number is used again. Grade:
-//! pending; [`tell`] is on the way of a message that is listened to. Threads: who has entered the PML. Tests:
-//! `hw-tests/tools/peruse_requests.c`.
+//! Tools know a request by a number, from its first raised event until its caller knows of its end or has freed it; a
+//! message from its arrival to its match; and a search while it lasts. No number is used twice. Called by all modules
+//! that change a request or a message. Grade: pending; [`tell`] is on the path of a watched message. Threads: the one
+//! that has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
@@ -35,13 +35,13 @@ fn saturated(count: usize) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
-/// Something happens to a request.
+/// Raises an event of a request.
 ///
 /// # Safety
-/// P3: the PML is entered; the request's communicator lives.
+/// P3: the PML is entered. The request's communicator lives.
 #[inline(always)]
 pub(crate) unsafe fn request(request: &mut Request, event: Event) {
-    // SAFETY: P3; its communicator lives.
+    // SAFETY: P3; the communicator lives, so its listeners do.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             tell(listeners, request, event);
@@ -50,13 +50,13 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
 }
 
 /// # Safety
-/// P3: the PML is entered; the request's communicator lives, and the listeners are its.
+/// P3: the PML is entered. The request's communicator lives, and the listeners are its.
 #[cold]
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
-    // SAFETY: P3.
+    // SAFETY: P3; the communicator lives.
     unsafe {
-        // A blocking call that began before anybody listened has not noted what its caller asked for.
+        // A blocking call that began before a tool listened has not noted its arguments.
         if listeners.wants(event) && request.owner != Owner::Call {
             if request.id == 0 {
                 introduce_itself(request, number());
@@ -66,13 +66,13 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     }
 }
 
-/// MPI frees a request. If that is complete its caller knows so: by this, or of a persistent one by its wait.
+/// MPI frees a request. If it is complete, its caller knows so now, except for a persistent one: its wait reports that.
 ///
 /// # Safety
-/// P3: the PML is entered; the request's communicator lives.
+/// P3: the PML is entered. The request's communicator lives.
 #[inline(always)]
 pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
-    // SAFETY: P3; its communicator lives, and the listeners are its.
+    // SAFETY: P3; the communicator lives, and the listeners are its.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             if is_complete && !request.base().req_persistent {
@@ -83,13 +83,13 @@ pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
     }
 }
 
-/// [`request`], with the listeners of its communicator at hand, of a request that most often has a number.
+/// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
 ///
 /// # Safety
-/// P3: the PML is entered; the request's communicator lives, and the listeners are its.
+/// P3: the PML is entered. The request's communicator lives, and the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
-    // SAFETY: P3; its communicator lives, and the listeners are its.
+    // SAFETY: P3; the communicator lives, and the listeners are its.
     unsafe {
         if request.id == 0 {
             return tell(listeners, request, event);
@@ -98,27 +98,27 @@ pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: E
     }
 }
 
-/// Gives a request the number by which tools know it from now on, and notes what they are told of it.
+/// Gives a request its number for tools, and the specification that events will report.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
     (request.id, request.spec, request.told) = (id, spec, Told::Nothing);
 }
 
-/// [`introduce`] of a request that has noted what its caller gave.
+/// [`introduce`] for a request that has noted its call's arguments.
 #[cold]
 #[inline(never)]
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.role == Role::Receive { RECEIVE } else { SEND };
     let (envelope, length) = ((request.peer, request.tag), request.extent.length);
-    // SAFETY: its communicator lives, as all that call this require of their callers.
+    // SAFETY: P3; the communicator lives, which all callers require of theirs.
     let spec = unsafe { spec(request.comm(), &request.data, envelope, (operation, length)) };
     (request.id, request.spec) = (id, spec);
 }
 
-/// What is known of a request, of so many bytes: [`SEND`] or [`RECEIVE`].
+/// Specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
 ///
 /// # Safety
-/// `comm` is a live communicator.
+/// P1, P4: `comm` is a live communicator.
 #[inline(always)]
 pub(crate) unsafe fn spec(
     comm: *mut sys::ompi_communicator_t,
@@ -127,39 +127,39 @@ pub(crate) unsafe fn spec(
     (operation, length): (c_int, usize),
 ) -> Spec {
     let (buf, count, datatype) = (data.buffer, saturated(data.count), data.datatype);
-    // SAFETY: `comm` lives.
+    // SAFETY: P1, P4: `comm` lives, as this function requires.
     let context = unsafe { release::context(comm) };
     Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
 
-/// What is known of a message that has arrived: bytes from a sender.
+/// Specification of a message that has arrived: `length` bytes.
 ///
 /// # Safety
-/// `comm` is a live communicator.
+/// P1: `comm` is a live communicator.
 #[inline(always)]
 unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
     Spec {
         comm,
         buf: null_mut(),
         count: saturated(length),
-        // SAFETY: the address of what Open MPI has for ever.
+        // SAFETY: takes the address of an object that Open MPI never frees.
         datatype: unsafe { sys::ibex_byte() },
         peer: envelope.source(),
         tag: envelope.tag(),
         operation: RECEIVE,
-        // SAFETY: `comm` lives.
+        // SAFETY: P1: `comm` lives, as this function requires.
         context: unsafe { release::context(comm) },
         bytes: length as u64,
         stamp: 0,
     }
 }
 
-/// The number by which tools know a request.
+/// Returns the number by which tools know a request.
 ///
 /// # Safety
-/// P1: the request is the caller's alone, and its communicator lives.
+/// P1: only the caller has the request, and its communicator lives.
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
-    // SAFETY: P1: the caller's alone.
+    // SAFETY: P1: only the caller has the request.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
         introduce_itself(request, number());
@@ -167,36 +167,36 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     request.id
 }
 
-/// Tools know a request that is about to be sent by this number: it is a copy of another's message.
+/// Gives a send that has not begun the number `id`, because it carries the message of the request with that number.
 ///
 /// # Safety
-/// P1: the request is the caller's alone, and its communicator lives.
+/// P1: only the caller has the request, and its communicator lives.
 pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
     if id != 0 {
-        // SAFETY: P1: the caller's alone.
+        // SAFETY: P1: only the caller has the request.
         introduce_itself(unsafe { request.as_mut() }, id);
     }
 }
 
-/// A request goes back, or begins anew.
+/// Forgets the number of a request that is given back, or started again.
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
     request.id = 0;
     request.told = Told::Nothing;
 }
 
-/// The first bytes of a request's message are about to go, or to be put where they belong. A blocking call of which
-/// nothing is told notes nothing, as it gives its request back as it is.
+/// The first data of a request's message is about to be sent or stored. Notes nothing for an unwatched blocking call,
+/// which gives its request back without resetting it.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe { begins_by(of, moved, |_| None) };
 }
 
-/// [`begins`], where it is known now how the bytes go, if `how` says so.
+/// [`begins`]; reports the passage of the data, if `how` returns it now.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
@@ -204,22 +204,22 @@ pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
 pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
         of.told = Told::Begun;
-        // SAFETY: P1: not finished; P3.
+        // SAFETY: P1: the request is not finished; P3.
         unsafe { request_by(of, Event::XferBegin, moved, how) };
     }
 }
 
-/// The last bytes have gone to the adapter, or are where they belong.
+/// The last data has gone to the adapter, or is stored.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe { ends_by(of, moved, |_| None) };
 }
 
-/// [`ends`], where it is known now how the bytes have gone, if `how` says so.
+/// [`ends`]; reports the passage of the data, if `how` returns it now.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
@@ -227,19 +227,19 @@ pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
 pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
         of.told = Told::Ended;
-        // SAFETY: P1: not finished; P3.
+        // SAFETY: P1: the request is not finished; P3.
         unsafe { request_by(of, Event::XferEnd, moved, how) };
     }
 }
 
-/// [`request`], before which it is told how the bytes of the message go, if `how` says so. It costs nothing where
-/// nobody listens to the communicator.
+/// [`request`], after the passage of the data, if `how` returns it. Calls `how` only while a tool listens to the
+/// communicator.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline(always)]
 unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             goes_as(listeners, request, how);
@@ -249,32 +249,32 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
     }
 }
 
-/// A step of a request's transfer is told with its bytes, if a tool asks for that.
+/// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
 ///
 /// # Safety
 /// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     if unsafe { listeners.wants(Event::Transfer) } && request.owner != Owner::Call {
         cold_path();
         if request.id == 0 {
             introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
-            // SAFETY: P1: not finished; P3.
+            // SAFETY: P1: the request is not finished; P3.
             unsafe { transfers::tell(listeners, request, step, moved) };
         }
     }
 }
 
-/// It is known how the bytes of a request's message go, if `how` says so.
+/// Reports the passage of a request's message, if `how` returns it.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe {
         if let Some(listeners) = Listeners::of(request.comm()) {
             goes_as(listeners, request, how);
@@ -286,7 +286,7 @@ pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> O
 /// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     if unsafe { listeners.wants(Event::Protocol) } && request.owner != Owner::Call {
         cold_path();
         let Some(passage) = how(request) else { return };
@@ -294,7 +294,7 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
             Role::Receive => request.base().req_status._ucount,
             Role::Send(_) => request.extent.length,
         };
-        // SAFETY: P1: not finished; P3.
+        // SAFETY: P1: the request is not finished; P3.
         unsafe { tell_passage(listeners, request, bytes, passage) };
     }
 }
@@ -310,22 +310,22 @@ unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usiz
     let (of, message) = request.message;
     let message = if of == request.id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     unsafe { listeners.tell_protocol(request.id, &mut told) };
 }
 
-/// Whether a tool asks which message a receive has.
+/// Whether a tool wants events that name the message of a receive.
 ///
 /// # Safety
 /// P3: the PML is entered.
 #[inline(always)]
 unsafe fn asks_for_message(listeners: &Listeners) -> bool {
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     unsafe { listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) }
 }
 
-/// A receive has its message of so many bytes, which tools know by `id`. It is told how its bytes go, if a tool asks and
-/// `how` says so now.
+/// Notes the message `id`, of `length` bytes, that a receive has matched. Reports its passage, if a tool wants it and
+/// `how` returns it now.
 ///
 /// # Safety
 /// P1: a receive that is not finished, of the communicator of these listeners; P3: the PML is entered.
@@ -344,33 +344,33 @@ unsafe fn has_message(
         introduce_itself(receive, number());
     }
     receive.message = (receive.id, id);
-    // SAFETY: P3.
+    // SAFETY: P3; the listeners are those of a live communicator.
     if unsafe { listeners.wants(Event::Protocol) }
         && let Some(passage) = how(receive)
     {
-        // SAFETY: P1: not finished; P3.
+        // SAFETY: P1: the receive is not finished; P3.
         unsafe { tell_passage(listeners, receive, length, passage) };
     }
 }
 
-/// A piece, neither the first nor the last, has gone to the adapter, or is where it belongs.
+/// A fragment, neither the first nor the last, has gone to the adapter or is stored.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn continues(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe { request_by(of, Event::XferContinue, moved, |_| None) };
 }
 
-/// A piece of a send has gone to the adapter.
+/// A fragment of a send has gone to the adapter.
 ///
 /// # Safety
 /// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize), is_last: bool) {
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the request is not finished; P3.
     unsafe {
         let begins_now = offset == 0 && of.told == Told::Nothing;
         if begins_now {
@@ -384,7 +384,7 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
     }
 }
 
-/// How long a message is that has come: all of it, and what of it came with its header.
+/// Length of a message that has arrived: all of it, and the part that came with its header.
 #[derive(Clone, Copy)]
 pub(crate) struct Came {
     pub(crate) all: usize,
@@ -392,18 +392,18 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// Of one that came whole.
+    /// A message that came whole.
     pub(crate) const fn whole(length: usize) -> Came {
         Came { all: length, here: length }
     }
 }
 
-/// A message has come. Takes out the receive that it goes to; if there is none, says by what number tools know the
-/// message. While a tool asks how messages go, `how` says that of this one, if it is known now, or `kept` is called
-/// where there is no receive.
+/// Takes out the receive that a message which has arrived matches. Without one, returns the message's number for tools.
+/// While a tool asks for passages: reports this message's, if `how` returns it now, or calls `kept` if no receive
+/// matches.
 ///
 /// # Safety
-/// P3: the PML is entered; the communicator is in the table, so alive.
+/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 #[inline]
 pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
@@ -411,7 +411,7 @@ pub(crate) unsafe fn take_posted(
     came: Came,
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
-    // SAFETY: P3; the communicator lives.
+    // SAFETY: P3; P1: the communicator lives.
     unsafe {
         match Listeners::of(communicator.comm) {
             None => communicator.take_posted(envelope).ok_or(0),
@@ -421,7 +421,7 @@ pub(crate) unsafe fn take_posted(
 }
 
 /// # Safety
-/// P3: the PML is entered; the communicator is in the table, so alive, and the listeners are its.
+/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive; the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
@@ -432,7 +432,7 @@ pub(crate) unsafe fn take_posted_watched(
 ) -> Result<NonNull<Request>, u64> {
     let id = numbers(2);
     let search = id + 2;
-    // SAFETY: P1: a posted receive of this communicator; P3; the communicator lives.
+    // SAFETY: P1: a posted receive of this communicator, which lives; P3.
     unsafe {
         let mut spec = spec_of_message(communicator.comm, envelope, length);
         listeners.tell(Event::Arrived, id, &mut spec);
@@ -457,13 +457,13 @@ pub(crate) unsafe fn take_posted_watched(
     }
 }
 
-/// Keeps a message that no receive was there for.
+/// Stores an unexpected message, and raises its event.
 ///
 /// # Safety
-/// P3: the PML is entered; the communicator is in the table, so alive.
+/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
-    // SAFETY: P3; the communicator lives.
+    // SAFETY: P3; P1: the communicator lives.
     unsafe {
         communicator.insert_unexpected(envelope, message);
         tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
@@ -471,17 +471,17 @@ pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: En
 }
 
 /// # Safety
-/// P3: the PML is entered; the communicator is in the table, so alive.
+/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 #[inline]
 unsafe fn tell_of_message(
     communicator: &Communicator,
     event: Event,
     (id, envelope, length): (u64, Envelope, usize),
 ) -> u64 {
-    // SAFETY: P3; the communicator lives.
+    // SAFETY: P3; P1: the communicator lives.
     unsafe {
         if let Some(listeners) = Listeners::of(communicator.comm) {
-            // One that arrived when nobody listened has no number yet.
+            // A message that arrived while nobody listened has no number yet.
             let id = if id == 0 { number() } else { id };
             let mut spec = spec_of_message(communicator.comm, envelope, length);
             listeners.tell(event, id, &mut spec);
@@ -491,12 +491,12 @@ unsafe fn tell_of_message(
     id
 }
 
-/// A receive is posted, which has a number. Takes out the message that it has; `how` says how that goes, if it is known
-/// now.
+/// Takes out the unexpected message that a numbered receive matches, and raises the events of the search. Reports the
+/// passage of the message, if `how` returns it now.
 ///
 /// # Safety
-/// P1: a receive of this communicator, not finished; P3: the PML is entered; the communicator is in the table, and the
-/// listeners are its.
+/// P1: a receive of this communicator, not finished; the communicator is in `State::contexts`, and the listeners are
+/// its. P3: the PML is entered.
 #[inline(always)]
 pub(crate) unsafe fn take_unexpected(
     listeners: &Listeners,
@@ -506,7 +506,7 @@ pub(crate) unsafe fn take_unexpected(
     how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = number();
-    // SAFETY: P1: a receive of this communicator, not finished; P3.
+    // SAFETY: P1: the receive is not finished, so its communicator lives; P3.
     unsafe {
         listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
         let is_any = communicator.queues().unexpected() > 0;
@@ -523,7 +523,7 @@ pub(crate) unsafe fn take_unexpected(
     }
 }
 
-/// What a probe wants.
+/// Arguments of a probe.
 #[derive(Clone, Copy)]
 pub(crate) struct Probed {
     pub(crate) from: i32,
@@ -531,13 +531,13 @@ pub(crate) struct Probed {
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-/// A probe looks through the unexpected messages, by `search`.
+/// Runs the `search` of a probe through the unexpected messages, and raises its events.
 ///
 /// # Safety
-/// P3: the PML is entered; the communicator lives.
+/// P3: the PML is entered. P4: the communicator lives.
 pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
     let Probed { from, tag, comm } = probed;
-    // SAFETY: P3; `comm` lives. The datatype is the address of what Open MPI has for ever.
+    // SAFETY: P3; P4: `comm` lives. The datatype is the address of an object that Open MPI never frees.
     unsafe {
         let communicator = Communicator::of(comm);
         let Some(listeners) = Listeners::of(comm) else { return search(communicator.queues()) };
@@ -550,19 +550,19 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
     }
 }
 
-/// A matched probe has taken out a message.
+/// Raises the event of a message that a matched probe has taken out.
 ///
 /// # Safety
-/// P3: the PML is entered; `comm` lives.
+/// P3: the PML is entered. P4: `comm` lives.
 pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelope, handle: MessageHandle) {
-    // SAFETY: P3; `comm` lives.
+    // SAFETY: P3; P4: `comm` lives.
     unsafe {
         let communicator = Communicator::of(comm);
         if let Some(message) = communicator.queues().message_mut(handle) {
             let (id, length) = (message.id, message.length());
             let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
             if told != id {
-                // Its receive is told of with the same number.
+                // The events of its receive name the same number.
                 if let Some(message) = communicator.queues().message_mut(handle) {
                     message.id = told;
                 }
@@ -571,7 +571,7 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
     }
 }
 
-/// The message of a matched probe goes to a receive.
+/// Raises the events of a receive that gets the message of a matched probe.
 ///
 /// # Safety
 /// P1: a receive that is not finished; P3: the PML is entered.
@@ -580,7 +580,7 @@ pub(crate) unsafe fn match_probed(
     found: &Message<Arrived>,
     how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
 ) {
-    // SAFETY: P1: not finished; P3.
+    // SAFETY: P1: the receive is not finished; P3.
     unsafe {
         if let Some(listeners) = Listeners::of(receive.comm()) {
             tell(listeners, receive, Event::MatchUnexpected);
