@@ -58,7 +58,6 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether no message waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0

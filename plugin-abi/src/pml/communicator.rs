@@ -164,7 +164,7 @@ impl Communicator {
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn has_posted(&self) -> bool {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         self.place().is_taken() || unsafe { self.queues() }.posted() > 0
     }
 
@@ -173,12 +173,11 @@ impl Communicator {
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         let queues = unsafe { self.queues() };
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
 
-    /// Whether a tool listens to this communicator.
     fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed)
     }
@@ -206,7 +205,7 @@ impl Communicator {
     /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
         let bytes = message.length();
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         let queues = unsafe { self.queues() };
         let _ = queues.insert_unexpected(envelope, message);
         self.lengths.inserted(queues.unexpected(), bytes);
@@ -217,7 +216,7 @@ impl Communicator {
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn take_unexpected(&self, pattern: Pattern) -> Option<Message<Arrived>> {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_unexpected(pattern);
         self.lengths.searched(attempts);
@@ -232,7 +231,7 @@ impl Communicator {
     /// # Safety
     /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn has_taken(&self, bytes: usize) {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
@@ -253,12 +252,12 @@ impl Communicator {
     /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         if !self.first.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.first.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3.
+            // SAFETY: P3, as this function requires.
             unsafe { self.post_behind(pattern, request) }
         }
     }
@@ -269,12 +268,12 @@ impl Communicator {
     /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post_watched(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         if self.is_watched() && !self.aside.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.aside.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3.
+            // SAFETY: P3, as this function requires.
             unsafe { self.post(pattern, request) }
         }
     }
@@ -283,7 +282,7 @@ impl Communicator {
     /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         let queues = unsafe { self.queues() };
         let name = queues.insert_posted(pattern, request).bits();
         // The receive in the first slot counts for the maximum.
@@ -300,7 +299,7 @@ impl Communicator {
         if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         unsafe { self.take_queued(envelope) }
     }
 
@@ -311,7 +310,7 @@ impl Communicator {
         if self.is_watched() {
             return None;
         }
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         unsafe { self.search_posted(envelope) }
     }
 
@@ -319,7 +318,7 @@ impl Communicator {
     /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_posted(envelope);
         self.lengths.searched(attempts);
@@ -345,13 +344,13 @@ impl Communicator {
     #[inline(always)]
     pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if !self.is_watched() {
-            // SAFETY: P3.
+            // SAFETY: P3, as this function requires.
             return unsafe { self.take_posted(envelope) };
         }
         if let Some(request) = self.aside.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3.
+        // SAFETY: P3, as this function requires.
         unsafe { self.search_posted(envelope) }
     }
 
@@ -378,7 +377,7 @@ impl Communicator {
     /// P3: the PML is entered. `name` is the last that `post` returned for this request.
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
-            // SAFETY: P3.
+            // SAFETY: P3, as this function requires.
             let queues = unsafe { self.queues() };
             let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);

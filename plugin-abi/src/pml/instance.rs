@@ -211,7 +211,6 @@ impl Rail {
         }
     }
 
-    /// The port, with its registrations.
     pub(crate) fn port(&self) -> &OpenPort {
         &self.port
     }
@@ -402,18 +401,15 @@ impl Pml {
         unsafe { self.only_rail.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Whether there are several rails.
     #[inline]
     pub(crate) fn has_several(&self) -> bool {
         self.rails.len() > 1
     }
 
-    /// Whether several threads may call at the same time.
     pub(crate) fn has_threads(&self) -> bool {
         self.has_threads
     }
 
-    /// The rails of the process.
     #[inline]
     pub(crate) fn rails(&self) -> &[Rail] {
         &self.rails

@@ -65,7 +65,6 @@ fn show() {
     events::progress(SAFETY);
 }
 
-/// One round of progress.
 #[inline(always)]
 fn round(pml: &Pml) -> c_int {
     let Some(mut state) = pml.try_enter() else { return 0 };

@@ -237,7 +237,6 @@ impl Request {
         request.as_ptr().cast()
     }
 
-    /// Open MPI's part.
     #[inline]
     pub(crate) fn base(&mut self) -> &mut sys::ompi_request_t {
         &mut self.base

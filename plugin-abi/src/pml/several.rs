@@ -42,12 +42,10 @@ const NOBODY: u32 = u32::MAX;
 impl End {
     const NEW: End = End { peer: NOBODY, received: 0, is_merged: false };
 
-    /// Index of the peer.
     pub(crate) fn peer(self) -> Option<usize> {
         (self.peer != NOBODY).then_some(self.peer as usize)
     }
 
-    /// Sets the peer.
     pub(crate) fn set_peer(&mut self, peer: usize) {
         self.peer = peer as u32;
     }
