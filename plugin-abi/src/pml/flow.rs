@@ -46,8 +46,7 @@ impl Arrived {
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 
-/// Accounts for an unexpected message that is to be stored. Beyond the bound, holds back the peer that `sender`
-/// returns.
+/// Accounts for an unexpected message that is to be stored. Beyond the bound, holds its `sender` back.
 pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl FnOnce(&State) -> Option<Link>) {
     let is_beyond = state.flow.kept.keep(message.cost());
     state.flow.show();

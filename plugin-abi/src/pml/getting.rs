@@ -67,8 +67,8 @@ unsafe extern "C" fn done(
     });
 }
 
+/// # Safety
 /// P1: a receive whose transfer is `Getting`.
-/// P1: a receive that was being read.
 unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };

@@ -55,8 +55,7 @@ impl Incoming {
     /// # Safety
     /// The bytes may be read and do not move while the returned slice is used.
     pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: R1: the adapter has filled the slot and does not write to it before it is released, and this function
-        // requires that this is later.
+        // SAFETY: R1: the adapter has filled the slot, and does not write to it before its release, which is later.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
@@ -105,8 +104,7 @@ pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length:
     true
 }
 
-/// A short message, copied out of its slot while the port is entered, because listeners must be called after the port
-/// is left.
+/// A short message, copied out of its slot while the port is entered: its listeners may be called only afterwards.
 pub(crate) struct PutAside {
     communicator: NonNull<Communicator>,
     envelope: Envelope,
@@ -172,7 +170,8 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
             let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
             watch::take_posted_watched(listeners, communicator, envelope, Came::whole(length), (how, || {}))
         },
-        // A callback has removed the last listener meanwhile. SAFETY: P1: in `state.contexts`, so alive; P3.
+        // A callback has removed the last listener meanwhile.
+        // SAFETY: P1: in `state.contexts`, so alive; P3.
         None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
     };
     match (taken, listeners) {

@@ -41,6 +41,7 @@ pub(crate) fn offer(is_chosen: bool) {
     listeners::exclusively(|| {});
 }
 
+/// # Safety
 /// P3: the PML is entered. The communicator is alive and is one of this PML's: a listener on it is being called.
 unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
     // SAFETY: P3 for the queues; the communicator is alive and the PML's, as this function requires.

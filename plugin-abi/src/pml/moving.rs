@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failover between ports: a port goes down, comes back, or cannot be connected to a peer, and messages move to another
-//! port.
+//! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port.
 //!
 //! When the adapter reports that a port has no link, the peers whose home it is move to a port that has one. Messages
 //! that waited there for a connection move with them; messages that the adapter has stay with it, and the receiver

@@ -56,8 +56,7 @@ pub(crate) fn watch_waits(is_watched: bool) {
 /// such a hook: the two would call each other for ever.
 fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
     for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
-        // One thread at a time is here. Release pairs with the fence in `former`: a thread that calls ours sees
-        // `former`.
+        // One thread at a time is here. Release pairs with the fence in `former`, whose caller has found `ours`.
         let (now, is_in) = (place.load(Ordering::Relaxed), replaced.is_in.load(Ordering::Relaxed));
         if is_watched && !is_in {
             replaced.former.store(now, Ordering::Relaxed);

@@ -40,7 +40,8 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let envelope = Envelope::new(communicator.rank, r.tag);
-    // Before the arrival is raised, which follows at once. SAFETY: P1: the send is not finished; P3.
+    // Before the arrival is raised, which follows at once.
+    // SAFETY: P1: the send is not finished; P3.
     unsafe { watch::begins_by(r, Bytes::All.posted(), |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: P3; P1: the send is not finished, so its communicator lives.

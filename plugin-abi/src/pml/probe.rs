@@ -58,8 +58,8 @@ impl Probed {
             // SAFETY: P3; P4: MPI's communicator.
             unsafe { watch::probe(probed, search) }
         };
-        // A message that a matched probe takes out is not answered yet. If the queue is empty now, no later arrival
-        // makes this process ask the sender for more. SAFETY: P3; P4: MPI's communicator.
+        // A matched probe takes its message out without answering it. If that empties the queue, ask for more now.
+        // SAFETY: P3; P4: MPI's communicator.
         unsafe {
             let communicator = Communicator::of(self.comm);
             if found.is_none() || takes && communicator.queues().unexpected() == 0 {

@@ -73,8 +73,7 @@ fn round(pml: &Pml) -> c_int {
     count as c_int
 }
 
-/// Takes one batch of completions from each rail, or all there are if a send has found its queue full. Returns their
-/// number.
+/// Takes one batch of completions from each rail, or all if a send has found its queue full. Returns their number.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     let count = poll_here::<false>(pml, state);

@@ -52,12 +52,13 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
 /// Sends a message as flow control decided, or lets it pend.
 ///
 /// # Safety
-/// P1: a send that is filled in, with its link, and has not begun; only the caller has it. Its communicator is ours.
+/// P1: a send that is filled in, with its link, and has not begun; only the caller has it. Its communicator has not
+/// been removed from the PML.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let link = r.link;
-    // SAFETY: P1: not finished, so its communicator lives; this function requires that it is the PML's.
+    // SAFETY: P1: not finished, so its communicator lives; the PML still has it, as this function requires.
     let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
@@ -70,8 +71,8 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         Way::Announced { counted } => unsafe {
             return announce(pml, state, request, (of, is_long, counted), Reason::HeldBack);
         },
-        // A synchronous message may not wait for the port, because its completion there is not reported. SAFETY: P1:
-        // filled in, not begun, and only the caller has it.
+        // A synchronous message may not wait for the port, because its completion there is not reported.
+        // SAFETY: P1: filled in, not begun, and only the caller has it.
         Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
             return announce(pml, state, request, (of, is_long, false), Reason::Synchronous);
         },

@@ -135,8 +135,7 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
     port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
 }
 
-/// Forgets the links to a process with which no communicator is left; a new communicator looks them up again. Returns
-/// them.
+/// Forgets and returns the links to a process with which no communicator is left; a new one looks them up again.
 pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     let known = state.peers.remove(&name);
     let links = match state.several.by_name.get(&name) {

@@ -121,8 +121,7 @@ unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> 
 }
 
 /// [`at_once`] if the peer is reached by shared memory or by one port of several, or a tool listens. Recomputes the
-/// link, so the fast path stores nothing extra. With a marked link ([`Link::marked`]) it returns false, and the slow
-/// path decides.
+/// link, so the fast path stores nothing extra. Returns false for a marked link ([`Link::marked`]).
 ///
 /// # Safety
 /// P4: `outgoing` has MPI's arguments, and `extent` describes its data.

@@ -175,8 +175,7 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Box<Reads>> {
 /// Posts reads on one lane. Returns false if the lane has failed.
 ///
 /// # Safety
-/// P1: a receive whose transfer is `Striped` and has this lane. Its memory at `start` is registered with the lane's
-/// port.
+/// P1: a receive whose transfer is `Striped` and has this lane. Its memory at `start` is registered with that port.
 unsafe fn post_on(
     pml: &Pml,
     striping: &mut Striping,

@@ -66,7 +66,8 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     }
 }
 
-/// MPI frees a request. If it is complete, its caller knows so now, except for a persistent one: its wait reports that.
+/// Raises the events of a request that MPI frees. This is also the end of the wait for it, if it is complete and not
+/// persistent (`notify`).
 ///
 /// # Safety
 /// P3: the PML is entered. The request's communicator lives.
@@ -398,9 +399,8 @@ impl Came {
     }
 }
 
-/// Takes out the receive that a message which has arrived matches. Without one, returns the message's number for tools.
-/// While a tool asks for passages: reports this message's, if `how` returns it now, or calls `kept` if no receive
-/// matches.
+/// Takes out the receive that an arrived message matches; without one, returns the message's number for tools. While a
+/// tool asks for passages, reports this one if `how` returns it now, or calls `kept` if no receive matches.
 ///
 /// # Safety
 /// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
