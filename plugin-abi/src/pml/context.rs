@@ -107,8 +107,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// `pml_add_procs`: called at start, and for processes that were spawned or connected to; it may name known processes
-/// again.
+/// `pml_add_procs`: called at start, and for processes that were spawned or connected to; known ones may come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
         // MPI_Init has set up MPI's own error codes by now.

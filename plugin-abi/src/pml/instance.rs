@@ -71,8 +71,7 @@ pub(crate) struct Rail {
     sent: UnsafeCell<Vec<Sent>>,
 }
 
-/// The PML. `state` is its first field (hence `repr(C)`), so it has the PML's address: a receive needs only one
-/// pointer.
+/// The PML. `state` is first (hence `repr(C)`), so it has the PML's address and a receive needs only one pointer.
 #[repr(C)]
 pub(crate) struct Pml {
     state: Exclusive<State>,

@@ -4,8 +4,7 @@
 //! The wait or test that completes an ordinary request frees it, which calls the PML (`persistent.rs`). A persistent
 //! request only becomes inactive. So while a tool listens, Open MPI's table of the eight wait and test functions holds
 //! ours: they call the former function and then look for such requests. Called by `listening` ([`watch_waits`]) and
-//! libmpi. Grade: setup; our functions are on the path of watched requests. Threads: any. Tests: below, and `events.c`
-//! in `hw-tests/mpi`.
+//! libmpi. Grade: setup; ours: on the path of watched requests. Threads: any. Tests: below; `hw-tests/mpi/events.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

@@ -5,8 +5,7 @@
 //! peer, so that the ports share the load. Several ports read a long message (`striped`). A home whose port goes down
 //! moves (`moving`), and the receiver restores the order. The records are those of `several`. With one port,
 //! [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. Grade: hot for [`note`] and
-//! [`route`], else setup. Threads: the one that has entered the PML; for [`note`] a port; [`links_to`] enters ports
-//! itself. Tests: below.
+//! [`route`], else setup. Threads: the one that has entered the PML; for [`note`], a port. Tests: below.
 //!
 //! [`Quiet`] decides whether a round polls the rails as well as shared memory: seldom, while they report nothing. A
 //! poll of a rail costs as much as one of shared memory, and a wait for a process of this host would pay for both.

@@ -430,8 +430,7 @@ unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: 
     }
 }
 
-/// Waits for a blocking receive, unless it is finished already, and gives it back. Returns its error code. `TOLD`:
-/// raises events.
+/// Waits for a blocking receive to finish, and gives it back. Returns its error code. `TOLD`: raises events.
 ///
 /// # Safety
 /// P1: the receive belongs to this call, and its communicator lives; P4: `status` is MPI's or null.
