@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
             listeners::begins(comm);
         }
         let Some(mut state) = pml.enter() else {
-            // SAFETY: just leaked, and nobody else has it; P4.
+            // SAFETY: just leaked, and nobody else has it; P4: `comm` lives.
             unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         unsafe { follow(communicator.as_ref()) };
         let Ok(kept) = state.contexts.add(context, communicator) else {
             drop(state);
-            // SAFETY: just leaked, and nobody else has it; P4.
+            // SAFETY: just leaked, and nobody else has it; P4: `comm` lives.
             unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERROR;
         };

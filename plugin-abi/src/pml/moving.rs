@@ -62,7 +62,8 @@ fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
     (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
 }
 
-/// Stops or restarts probes by a port and informs the user, unless the BTL does both.
+/// Diverts all peers from a port that went down, so that it probes none, or lets them return; informs the user. If the
+/// BTL has ever had a port, it does this.
 fn divert(rail: &Rail, is_up: bool) {
     if poller::has_btl() {
         return;

@@ -167,7 +167,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
             pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
         };
         if length == 0 {
-            // SAFETY: P3, R2: just taken from there, and not sent.
+            // SAFETY: P3, R2: just taken from these buffers, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
             transmit::cannot_pack(state, r.extent.length);
             return;

@@ -163,7 +163,7 @@ pub(crate) unsafe fn message_by(
     if let Some(buffer) = state.buffers[link.rail()].take(&mut port, length) {
         // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
         if !unsafe { fill((*buffer.as_ptr()).start(), header, data, extent) } {
-            // SAFETY: P3, R2: just taken from there, and not sent.
+            // SAFETY: P3, R2: just taken from these buffers, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
             return cannot_pack(state, extent.length);
         }
