@@ -138,7 +138,8 @@ pub(crate) fn tell(pml: &Pml) {
         // this returns 0.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(_state) = pml.enter() {
-            // SAFETY: P1: the callback returned 0, so the request is not freed, which needs the PML entered; P3.
+            // SAFETY: P1: the callback returned 0, so it has not freed the request, and no other thread can while the
+            // PML is entered; P3.
             unsafe {
                 let r = &mut *request.as_ptr();
                 // The callback may have set a new callback for the request's next use. It is taken out while the
