@@ -8,11 +8,13 @@
 //!   unexpected one), `reading` and `pieces` (long ones).
 //! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` and `resume` (flow control),
 //!   `finish` (completes requests).
-//! - Tools: `watch` (raises the events; `passage`: the protocol of a message), `listening` (opens and closes the fast
-//!   paths when tools start or stop listening), `notify` (reports the end of waits).
+//! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
+//!   closes the fast paths when tools start or stop listening), `notify` (reports the end of waits), `variables` and
+//!   `lengths` (performance variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
 //!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
-//! - Records: `peer`, `link`, `bounds`, `buffer`, `token`, `several`.
+//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `link`, `bounds`, `buffer`,
+//!   `token`, `several`, `first_receive`, `watched_reads`.
 //!
 //! `engine::matching` matches messages with receives. `engine::protocol` has the headers and the protocols' state
 //! machines.
