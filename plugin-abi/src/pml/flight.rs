@@ -33,6 +33,13 @@ pub(crate) enum Step {
     Copied,
 }
 
+/// Number of bytes that a request sends, or that a receive takes of its message.
+fn bytes(request: &mut Request) -> u64 {
+    let length = request.extent.length;
+    let bytes = if request.role == Role::Receive { request.base().req_status._ucount.min(length) } else { length };
+    bytes as u64
+}
+
 /// Records a step of a request's message.
 ///
 /// # Safety
@@ -40,7 +47,7 @@ pub(crate) enum Step {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
-    let all = request.extent.length as u64;
+    let all = bytes(request);
     let (kind, detail, number, bytes) = match *step {
         Step::Announced(number) => (Kind::RendezvousBegun, SENT, number, all),
         Step::Answered { number, wants_copies } => {
@@ -70,4 +77,23 @@ pub(crate) fn held_back(pml: &Pml, link: Link, memory: u64) {
 /// Records that all peers may send again.
 pub(crate) fn let_go(memory: u64) {
     record((Kind::SendersLetGo, 0), NO_PORT, NOBODY, [memory, 0, 0, 0]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pml::request::Mode;
+
+    #[test]
+    fn a_receive_takes_the_bytes_of_its_message_as_far_as_it_has_room() {
+        let mut request = Request::unused();
+        request.extent.length = 100;
+        for (role, of_message, wanted) in
+            [(Role::Receive, 40, 40), (Role::Receive, 140, 100), (Role::Send(Mode::Standard), 0, 100)]
+        {
+            request.role = role;
+            request.base().req_status._ucount = of_message;
+            assert_eq!(bytes(&mut request), wanted);
+        }
+    }
 }

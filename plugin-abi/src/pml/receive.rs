@@ -203,10 +203,10 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
 ) -> c_int {
     fence("pml_mrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: P4: `message` is the handle of a matched probe.
-        let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: P4: `message` is the handle of a matched probe.
+        let (wanted, handle) = unsafe { of_message(data, message) };
         let request = state.requests.take();
         // SAFETY: P1: just taken by this call; P3; P4; the message holds a reference to the communicator.
         unsafe {
@@ -230,10 +230,10 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 ) -> c_int {
     fence("pml_imrecv", sys::OPAL_ERROR, || {
         let data = Data { buffer, count, datatype };
-        // SAFETY: P4: `message` is the handle of a matched probe.
-        let (wanted, handle) = unsafe { of_message(data, message) };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        // SAFETY: P4: `message` is the handle of a matched probe.
+        let (wanted, handle) = unsafe { of_message(data, message) };
         let request = state.requests.take();
         // SAFETY: P1: just taken; P3; P4, also for `place`; the message holds a reference to the communicator.
         unsafe {
