@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a port counts, and the one table by which the counts are shown as performance variables.
+//! A port's counters, and the one table that shows them as performance variables.
 //!
-//! Written by the port's owner on every path, hot included: an addition is a load, an add and a store, never a locked
-//! instruction, because only the thread that has the port exclusively writes. Read by anyone at any time, so a reader
-//! may see a count one event old. Registrations are counted by the plugin, from any thread, with [`add_shared`]. Tests:
-//! at the end of the file.
+//! The port's owner writes them on every path, hot ones included: an addition is a load, an add and a store, never a
+//! locked instruction, because only the thread that has the port writes. Any thread may read them at any time, and may
+//! see a count one event old. The plugin counts registrations from any thread, with [`add_shared`]. Tests: at the end
+//! of the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,43 +12,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How a performance variable behaves (the classes of the MPI tool interface, MPI 4.1 section 15.3.7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Counts events; only grows. A tool sees what was added since it started its handle.
+    /// Counts events; only grows. A tool sees the increase since it started its handle.
     Counter,
     /// Adds up bytes; only grows.
     Aggregate,
     /// Adds up time; only grows.
     Timer,
-    /// What is in use now; rises and falls.
+    /// An amount in use now; rises and falls.
     Level,
-    /// How much there is, of which more or less may be in use.
+    /// An amount that exists, in use or not.
     Size,
 }
 
 /// One row of the table of performance variables.
 pub struct CounterRow {
-    /// Its name, without the prefix `btl_ibex_`.
+    /// Name, without the prefix `btl_ibex_`.
     pub name: &'static str,
-    /// Its class.
+    /// Class of the variable.
     pub class: Class,
-    /// Its unit, for people.
+    /// Unit, for people.
     pub unit: &'static str,
-    /// What it counts.
+    /// What the variable counts.
     pub help: &'static str,
-    /// Reads it.
+    /// Reads the variable.
     pub read: fn(&Counters) -> u64,
 }
 
 macro_rules! counters {
     ($($name:ident: $class:ident $unit:literal $help:literal;)*) => {
-        /// The counts of one port.
+        /// The counters of one port.
         #[derive(Debug, Default)]
         pub struct Counters {
             $(#[doc = $help] pub $name: AtomicU64,)*
-            /// What the adapter itself counts.
+            /// The adapter's own count.
             adapter: AdapterCount,
         }
 
-        /// Every count, in the order in which they are shown.
+        /// Every counter, in the order of display.
         pub static COUNTERS: &[CounterRow] = &[
             $(CounterRow {
                 name: stringify!($name),
@@ -117,14 +117,14 @@ counters! {
 }
 
 impl Counters {
-    /// Counts from nothing, and from where the adapter's own count for `port` (from 1) of the device at `sysfs` stands.
+    /// Counters at 0, with the present value of the adapter's own count for `port` (from 1) of the device at `sysfs`.
     #[must_use]
     pub fn new(sysfs: &str, port: u8) -> Self {
         Counters { adapter: AdapterCount::open(sysfs, port), ..Counters::default() }
     }
 }
 
-/// The adapter's count of "receiver not ready" answers it gave, a file of the kernel's; read only when a tool asks.
+/// The adapter's count of "receiver not ready" answers, a file of the kernel; read only when a tool asks.
 #[derive(Debug, Default)]
 struct AdapterCount {
     file: Option<PathBuf>,
@@ -132,7 +132,7 @@ struct AdapterCount {
 }
 
 impl AdapterCount {
-    /// The names under which drivers show it: `rdma_rxe`, `mlx5`.
+    /// The names of this file in drivers: `rdma_rxe`, `mlx5`.
     const NAMES: [&str; 2] = ["send_rnr_err", "out_of_buffer"];
 
     fn open(sysfs: &str, port: u8) -> Self {
@@ -150,24 +150,24 @@ fn read(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Adds to a count of which this thread is the only writer at the moment. Hot.
+/// Adds to a counter that only this thread writes at the moment. Hot.
 #[inline]
 pub(crate) fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Makes a level at least `to`, of which this thread is the only writer at the moment. Setup.
+/// Raises a level that only this thread writes at the moment to at least `to`. Setup.
 pub(crate) fn raise(level: &AtomicU64, to: u64) {
     level.store(level.load(Ordering::Relaxed).max(to), Ordering::Relaxed);
 }
 
-/// Takes from a level of which this thread is the only writer at the moment.
+/// Subtracts from a level that only this thread writes at the moment.
 #[inline]
 pub(crate) fn subtract(count: &AtomicU64, less: u64) {
     count.store(count.load(Ordering::Relaxed).saturating_sub(less), Ordering::Relaxed);
 }
 
-/// Adds to a count that several threads may write at once. Setup.
+/// Adds to a counter that several threads may write at once. Setup.
 pub fn add_shared(count: &AtomicU64, more: u64) {
     count.fetch_add(more, Ordering::Relaxed);
 }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that fork: whether libibverbs must keep registered memory out of their children, and that it does.
+//! Processes that fork: decides whether libibverbs must keep registered memory out of their children, and has it do so.
 //!
-//! Where the kernel does not copy pages that an adapter uses when a process forks (before Linux 5.12), the first write
-//! after the fork takes the page from the adapter: the writer gets another one. libibverbs can keep such pages out of
-//! the child instead. Called by the plugin before the first port is opened. Setup grade; one thread. Tests: below, and
-//! `hw-tests/tests/device/forks.rs`.
+//! Before Linux 5.12 the kernel does not copy pages in use by an adapter when a process forks. Then the first write
+//! after the fork gives the writer another page, and the adapter keeps the old one. libibverbs can keep such pages out
+//! of the child instead. Called by the plugin before the first port is opened. Setup grade; one thread. Tests: below,
+//! and `hw-tests/tests/device/forks.rs`.
 
 use crate::tunables::ForkSupport;
 use ibex_ffi::verbs::{self, ForkStatus};
 use std::io;
 
-/// A child would share pages with adapters, and a program that forks could lose data.
+/// A child would share pages with adapters, so a program that forks could lose data.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "memory that is registered with the adapter cannot be kept out of child processes (ibv_fork_init: {error}). {advice}"
 )]
 pub struct Unprotected {
-    /// Whether the user wants the protection without fail.
+    /// Whether the user requires the protection.
     pub is_asked_for: bool,
     error: io::Error,
     advice: &'static str,
 }
 
-/// Sees to it that this process may fork, as far as `wanted`. Comes before the first registration.
+/// Protects this process' memory when it forks, as far as `wanted`. Called before the first registration.
 ///
 /// # Errors
-/// [`Unprotected`]: why it may not, and what to do.
+/// [`Unprotected`]: why it cannot, with advice.
 pub fn prepare(wanted: ForkSupport) -> Result<(), Unprotected> {
     prepare_with(wanted, verbs::fork_status, verbs::fork_init)
 }
@@ -35,7 +35,7 @@ fn prepare_with(
     status: impl FnOnce() -> ForkStatus,
     init: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Unprotected> {
-    // With nothing to do the call would be harmless, but libibverbs would then walk its tree at each registration.
+    // Unneeded, the call would be harmless but slow: libibverbs then walks its tree at each registration.
     if wanted == ForkSupport::No || status() != ForkStatus::Disabled {
         return Ok(());
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// What comes of it, and whether libibverbs was asked.
+    /// The result, and whether libibverbs was called.
     fn prepared(wanted: ForkSupport, status: ForkStatus, answer: i32) -> (Result<(), Unprotected>, bool) {
         let is_called = Cell::new(false);
         let init = || {

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! At which of this host's IP addresses hellos over TCP are taken: `btl_ibex_tcp_if_include` and
-//! `btl_ibex_tcp_if_exclude`.
+//! Chooses this host's IP addresses for hellos over TCP: `btl_ibex_tcp_if_include` and `btl_ibex_tcp_if_exclude`.
 //!
-//! Owns the list of interfaces, the reading of those parameters and the choice. What is chosen is published, and nothing
-//! else is listened on. Called by `connect` for the choice, by `select` for subnets, and by `tunables` for the check of
-//! what the user wrote. Path: setup. Threads: any. Tests: at the end of the file.
+//! Owns the list of interfaces, the parsing of those parameters and the choice. The chosen addresses are published, and
+//! are the only ones listened on. Called by `connect` for the choice, by `select` for subnets, and by `tunables` to
+//! check the user's values. Path: setup. Threads: any. Tests: at the end of the file.
 
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-/// How many of them a port publishes at most.
+/// Most addresses that a port publishes.
 pub const TCP_ADDRESSES: usize = 4;
 
-/// An address of this host, and the interface that has it.
+/// An address of this host, with its interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interface {
-    /// The interface's name.
+    /// Name of the interface.
     pub name: String,
     /// One of its addresses.
     pub address: IpAddr,
-    /// How many bits of it name its subnet.
+    /// Prefix length of the address's subnet.
     pub subnet_length: u8,
 }
 
-/// Every address of every interface of this host that is up, loopback included.
+/// Returns every address of every interface of this host that is up, loopback included.
 ///
 /// # Errors
-/// What `getifaddrs` reports.
+/// The error of `getifaddrs`.
 pub fn all() -> io::Result<Vec<Interface>> {
     // Loopback has no carrier to be up or down.
     let usable = if_addrs::get_if_addrs()?.into_iter().filter(|found| found.is_oper_up() || found.is_loopback());
@@ -41,7 +40,7 @@ pub fn all() -> io::Result<Vec<Interface>> {
     Ok(usable.map(interface).collect())
 }
 
-/// One item of a list: interfaces by name, or the addresses of a network.
+/// One item of a list: an interface by name, or the addresses of a network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Item {
     Name(String),
@@ -105,7 +104,7 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// What was chosen, best first, and what the lists name that this host does not have.
+/// The chosen addresses, best first, and the items of the lists that this host does not have.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Chosen {
     /// At most [`TCP_ADDRESSES`].
@@ -114,8 +113,8 @@ pub struct Chosen {
     pub absent: Vec<String>,
 }
 
-/// Chooses among `all`: what `include` names, in its order; where it names nothing, all that another host may reach but
-/// what `exclude` names: IPv4, then IPv6, and loopback only when there is nothing else.
+/// Chooses among `all`: the addresses that `include` names, in its order. If it names none: all addresses that another
+/// host may reach, without those that `exclude` names; IPv4, then IPv6, and loopback only if there is no other.
 #[must_use]
 pub fn choose(all: &[Interface], include: &str, exclude: &str) -> Chosen {
     let parse = |list| -> Vec<Item> { items(list).filter_map(Item::parse).collect() };
@@ -134,7 +133,7 @@ pub fn choose(all: &[Interface], include: &str, exclude: &str) -> Chosen {
     }
     for item in &include {
         for interface in all.iter().filter(|interface| item.matches(interface)) {
-            // Link-local IPv6 needs an interface of the peer's to be reached through, which we do not know.
+            // A link-local IPv6 address is reached through an interface of the peer's, which we do not know.
             let reachable =
                 interface.address.is_ipv4() || is_global(&interface.address) || interface.address.is_loopback();
             if reachable && !addresses.contains(&interface.address) {
@@ -146,7 +145,7 @@ pub fn choose(all: &[Interface], include: &str, exclude: &str) -> Chosen {
     Chosen { addresses, absent }
 }
 
-/// Whether another host may reach us under this address.
+/// Whether another host may reach us at this address.
 fn is_global(address: &IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which limit of this process, or of the host, an error of the kernel stands for, and what to do about it.
+//! Explains an error of the kernel by a limit of this process or of the host, with advice.
 //!
-//! `ENOMEM` alone does not tell whether memory may not be locked, or the process may have no more of it at all. Asked
-//! where messages are made. Grade: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
+//! `ENOMEM` alone does not tell whether the process may not lock memory, or may have no more of it. Called where
+//! messages for the user are made. Grade: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
 
 use ibex_ffi::limits;
 use std::io;
 
-/// The limits that may stand behind an error, and what was asked for; what `None` means is said of each.
+/// The limits that may explain an error, and the requested memory; each field says what its `None` means.
 #[derive(Debug, Clone, Copy, Default)]
 struct Limits {
-    /// No limit.
+    /// Bytes of locked memory; `None`: no limit.
     locked: Option<u64>,
-    /// No limit.
+    /// Bytes of address space; `None`: no limit.
     address_space: Option<u64>,
-    /// Not known.
+    /// Bytes of address space in use; `None`: unknown.
     address_space_used: Option<u64>,
-    /// No limit.
+    /// Open files; `None`: no limit.
     files: Option<u64>,
-    /// Not known.
+    /// Bytes of the failed request; `None`: unknown.
     wanted: Option<u64>,
 }
 
-/// What to do about an error that a limit stands behind, as sentences that follow the error; `wanted` is how many bytes
-/// were asked for, where that is known. `None`: no limit does.
+/// Advice about an error that a limit may explain, as sentences that follow the error; `wanted`: requested bytes, if
+/// known. `None`: no limit explains it.
 #[must_use]
 pub fn advice(error: &io::Error, wanted: Option<u64>) -> Option<String> {
     let limits = Limits {
@@ -61,7 +61,7 @@ impl Limits {
             }
             (Some(locked), None) => of_locked("Most often the limit", locked),
             (None, Some(limit)) => of_address_space(limit),
-            // What was asked for, and known, does not fit.
+            // The request is known not to fit.
             (Some(_), Some(limit)) if self.wanted.is_some() => of_address_space(limit),
             (Some(locked), Some(limit)) => {
                 format!("{}. Or the limit{}", of_address_space(limit), of_locked("", locked))
@@ -69,7 +69,7 @@ impl Limits {
         }
     }
 
-    /// Whether what was asked for, as far as that is known, may have gone beyond this much address space.
+    /// Whether the request, as far as it is known, may have exceeded this limit of address space.
     fn may_exceed(&self, limit: u64) -> bool {
         match (self.address_space_used, self.wanted) {
             (Some(used), Some(wanted)) => used.saturating_add(wanted) > limit,

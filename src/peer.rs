@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name of a peer: which process of which job, as Open MPI numbers them.
+//! The name of a peer: a process of a job, by Open MPI's numbers.
 //!
 //! Owns [`PeerName`] and how it is printed. Made by the plugin from Open MPI's process name, carried by the handshake,
 //! named by every error. Knows no MPI.
@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Open MPI's name of a process (`opal_process_name_t`): unique among the processes that can reach each other.
 ///
-/// It is the name, not the life: a process started again under an old name has another instance nonce
+/// It names a process, not an instance of it: a process restarted under an old name has another instance nonce
 /// ([`crate::select::address::PortAddress::instance`]).
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
 pub struct PeerName {

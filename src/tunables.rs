@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parameters of all faces: one table, one check of what was set, and the checked values.
+//! The parameters of BTL and PML: one table, one check of the user's values, and the checked values.
 //!
-//! The rows are in `tunables/rows.rs`, what a row consists of in `row.rs`, what makes a table of rows in `table.rs`, the
-//! page made of it (docs/parameters.md) in `page.rs`. The plugin registers each row with Open MPI under its whole name
-//! and hands the values back in the same order to [`Tunables::for_face`]; the rest of the engine reads fields. The
-//! parameters that Open MPI itself defines for every BTL (eager limit, flags, ...) are not here, nor is anything that
-//! nobody could choose: those are constants, where they are used.
+//! The rows are in `tunables/rows.rs`, the type of a row in `row.rs`, the macro for the table in `table.rs`, the page
+//! made from it (docs/parameters.md) in `page.rs`. The plugin registers each row with Open MPI under its full name and
+//! passes the values in the same order to [`Tunables::for_face`]; the rest of the engine reads fields. Parameters that
+//! Open MPI defines for every BTL (eager limit, flags, ...) are not here; values that no user could choose are
+//! constants in the code.
 //!
-//! A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each until `MPI_Init` reads it, and those that are
-//! [`Writable::Always`] at any time; the plugin shows their values as they are (`plugin-abi/src/runtime/variables/now.rs`).
+//! A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each until `MPI_Init` reads it, and
+//! [`Writable::Always`] ones at any time; the plugin shows their present values
+//! (`plugin-abi/src/runtime/variables/now.rs`).
 //!
 //! Path: setup; the engine copies what a hot path needs. Threads: read-only after start.
 //! Tests: `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
@@ -29,10 +30,10 @@ pub use page::markdown;
 pub use row::{Faces, Kind, OutOfBounds, Row, Scope, Value, Writable};
 pub use rows::{TABLE, Tunables};
 
-/// What carries the handshake.
+/// The carriers of the handshake.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ConnectVia {
-    /// Datagrams first, TCP as well when they are missing or unanswered.
+    /// Datagrams first; TCP as well if datagrams are missing or unanswered.
     Auto,
     /// Datagrams alone.
     Ud,
@@ -43,9 +44,9 @@ pub enum ConnectVia {
 /// Whether memory that adapters use must be kept out of child processes.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum ForkSupport {
-    /// Where that can be.
+    /// If possible.
     Auto,
-    /// Without fail.
+    /// Required.
     Yes,
     /// Not by ibex.
     No,
@@ -62,11 +63,11 @@ impl Tunables {
         Ok(tunables)
     }
 
-    /// The same for one face. The PML's own parameters are for the BTL as if they were not set. A wrong value of any other
-    /// keeps ibex out of the job as a whole: with one face alone, ranks would choose differently.
+    /// Like [`Tunables::from_values`] for one component. The BTL gets the PML's own parameters at their defaults. Any
+    /// other wrong value excludes both components: with one of them alone, ranks would choose differently.
     ///
     /// # Errors
-    /// As [`Tunables::from_values`].
+    /// See [`Tunables::from_values`].
     pub fn for_face(face: Faces, values: &[Value]) -> Result<Tunables, OutOfBounds> {
         let concerning = |(row, value): (&Row, &Value)| match row.faces {
             Faces::Pml if face == Faces::Btl => row.default_value(),
@@ -75,7 +76,7 @@ impl Tunables {
         Tunables::from_values(&TABLE.iter().zip(values).map(concerning).collect::<Vec<_>>())
     }
 
-    /// What is wrong with a value although its row permits it.
+    /// Checks what a single row cannot: contents of texts, and combinations of values.
     fn check_together(&self) -> Result<(), OutOfBounds> {
         for (name, list) in [("tcp_if_include", &self.tcp_if_include), ("tcp_if_exclude", &self.tcp_if_exclude)] {
             if let Some(item) = interfaces::malformed(list) {
@@ -93,13 +94,13 @@ impl Tunables {
         Ok(())
     }
 
-    /// The GID table entry asked for; `None`: choose by type.
+    /// The requested GID table entry; `None`: choose by type.
     #[must_use]
     pub fn forced_gid_index(&self) -> Option<u32> {
         self.gid_index.parse().ok()
     }
 
-    /// The MTU asked for, in bytes; `None`: what the ports have active.
+    /// The requested MTU, in bytes; `None`: the ports' active one.
     #[must_use]
     pub fn forced_mtu(&self) -> Option<u32> {
         self.mtu.parse().ok()
@@ -115,7 +116,7 @@ impl Tunables {
         }
     }
 
-    /// Which huge pages slots may have, in one of so many processes of the job on this host.
+    /// The huge pages that slots may use, in one of `processes` processes of the job on this host.
     #[must_use]
     pub fn pages(&self, processes: u32) -> HugePages {
         match self.huge_pages.as_str() {
@@ -126,14 +127,14 @@ impl Tunables {
         }
     }
 
-    /// Where the flight recorder has its file; `None`: nowhere.
+    /// The folder of the flight recorder's file; `None`: no file.
     #[must_use]
     pub fn flight_folder(&self) -> Option<&Path> {
         let is_wanted = !["", "no"].contains(&self.flight_recorder.as_str());
         is_wanted.then(|| Path::new(&self.flight_recorder))
     }
 
-    /// What carries the handshake.
+    /// The carriers of the handshake.
     #[must_use]
     pub fn via(&self) -> ConnectVia {
         match self.connect_via.as_str() {
@@ -144,7 +145,7 @@ impl Tunables {
     }
 }
 
-/// The refusal of what only a look at several parameters, or into a text, shows.
+/// The refusal of a value that its row permits.
 fn refused(name: &'static str, given: &str, permitted: String) -> OutOfBounds {
     let row = TABLE.iter().find(|row| row.name == name).unwrap_or(&TABLE[0]);
     OutOfBounds::new(row, given.to_owned(), permitted)

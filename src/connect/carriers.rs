@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What hellos come and go by: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
+//! The carriers of hellos: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
 //!
-//! [`Carriers`] is what the transport sees of them; [`NetworkCarriers`] are the real ones. Looked at every so many
-//! polls by `transport/port/connect.rs`. Setup grade; the port's thread. Tests: the carriers have their own; together
-//! they are tested by the device tests in `hw-tests`.
+//! The transport uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Polled by
+//! `transport/port/connect.rs` every so many polls of the port. Setup grade; the port's thread. Tests: the carriers
+//! have their own; together they are tested by the device tests in `hw-tests`.
 
 use super::hello::Hello;
 use super::tcp::TcpCarrier;
@@ -21,62 +21,61 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Polls between two looks at TCP while something is going on. Each is a system call.
+/// Polls between two checks of TCP while a handshake or a connection is in progress. Each check is a system call.
 const BUSY_TCP_PAUSE: u32 = 16;
-/// And else: a first connection by TCP is rare, and [`TCP_PAUSE`] is longer than so many polls.
+/// Polls otherwise: a first connection by TCP is rare, and [`TCP_PAUSE`] takes longer than this many polls.
 const IDLE_TCP_PAUSE: u32 = 1024;
 
-/// The least time between two looks for a first connection by TCP.
+/// Least time between two checks for a first connection by TCP.
 const TCP_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the carriers have brought.
+/// Arrivals from the carriers.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    /// Hellos that are sealed with the port's key, and by what each came.
+    /// Hellos sealed with the port's key, and their carriers.
     pub hellos: Vec<(Hello, Carrier)>,
-    /// What else came.
+    /// Other bytes that arrived.
     pub refusals: Vec<Refusal>,
 }
 
-/// When the carriers are looked at.
+/// The circumstances of a call of [`Carriers::receive`].
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
     /// Reads the clock.
     pub now: &'a dyn Fn() -> Duration,
-    /// Polls since the last look.
+    /// Polls since the last call.
     pub polls: u32,
-    /// Whether a handshake is under way.
+    /// Whether a handshake is in progress.
     pub is_busy: bool,
 }
 
-/// What hellos come and go by.
+/// The carriers of hellos.
 pub trait Carriers: Send {
-    /// A handshake with the port at `peer` begins.
+    /// Notes that a handshake with the port at `peer` begins.
     fn expect(&mut self, peer: &PortAddress);
 
-    /// Sends a sealed hello to the port at `peer`, `path` leading there; like a datagram it may be lost.
+    /// Sends a sealed hello to the port at `peer`, along `path`; like a datagram it may be lost.
     fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]);
 
-    /// What has come in.
+    /// Returns the arrivals.
     fn receive(&mut self, look: Look<'_>, counters: &Counters) -> Arrivals;
 
-    /// How far TCP gets to the port at `peer`.
+    /// How far TCP reaches the port at `peer`.
     fn reach(&self, peer: &PortAddress) -> Reach;
 
-    /// The way to the port that lives as `instance` is needed no more: its handshake is over, or so was the last hello
-    /// to it.
+    /// Drops the path to the port with this `instance`: its handshake, or the last hello to it, is over.
     fn forget(&mut self, instance: u64);
 
-    /// The handshake with the port at `peer` is over.
+    /// Notes that the handshake with the port at `peer` is over.
     fn settle(&mut self, peer: &PortAddress);
 
-    /// The number of the datagram queue pair, as it is now; 0: there is none.
+    /// Number of the datagram queue pair now; 0: none.
     fn ud_qpn(&self) -> u32;
 
-    /// Whether this process can be connected by TCP.
+    /// Whether this process can be connected to by TCP.
     fn has_tcp(&self) -> bool;
 
-    /// Why the last datagram could not be sent, or none can be any more.
+    /// Why the last datagram could not be sent, or none can be sent any more.
     fn error(&self) -> Option<&io::Error>;
 }
 
@@ -86,23 +85,23 @@ pub struct NetworkCarriers {
     ud: Option<UdCarrier>,
     tcp: Option<TcpCarrier>,
     key: Key,
-    /// Polls until TCP is looked at.
+    /// Polls until the next check of TCP.
     until_tcp: u32,
-    /// Before this moment it is not, unless something is going on.
+    /// Time before which TCP is not checked, unless a handshake is in progress.
     tcp_due: Duration,
-    /// Datagrams have failed, and none has come since: TCP carries what they would.
+    /// Whether datagrams have failed and none has arrived since: TCP then carries the same hellos.
     is_ud_in_doubt: bool,
     /// Why the last datagram could not be sent.
     error: Option<io::Error>,
-    /// What the user should know of this port's TCP addresses.
+    /// A warning for the user about this port's TCP addresses.
     warning: Option<String>,
 }
 
 impl NetworkCarriers {
-    /// Opens what the parameters ask for and the adapter has. `key` and `host` are the port's own.
+    /// Opens the carriers that the parameters ask for and the adapter has. `key` and `host` are the port's own.
     ///
     /// # Errors
-    /// Why what must be there is not.
+    /// Why a required carrier could not be opened.
     pub fn open(
         context: &Arc<Context>,
         domain: &Arc<ProtectionDomain>,
@@ -135,7 +134,7 @@ impl NetworkCarriers {
         })
     }
 
-    /// Adds to `address` by what hellos come.
+    /// Adds the carriers' numbers and addresses to `address`.
     pub(crate) fn publish(&self, address: PortAddress) -> PortAddress {
         PortAddress {
             ud_qpn: self.ud_qpn(),
@@ -145,7 +144,7 @@ impl NetworkCarriers {
         }
     }
 
-    /// What the user should be told of how they were opened.
+    /// A warning for the user about how the carriers were opened.
     pub(crate) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -165,7 +164,7 @@ impl NetworkCarriers {
                 self.is_ud_in_doubt = true;
                 self.error = Some(error);
                 if let Err(error) = restarted {
-                    // The other carrier may still do.
+                    // The other carrier may suffice.
                     (self.error, self.ud) = (Some(error), None);
                 }
             }
@@ -175,10 +174,10 @@ impl NetworkCarriers {
     fn receive_tcp(&mut self, look: Look<'_>, counters: &Counters, arrivals: &mut Arrivals) {
         self.until_tcp = self.until_tcp.saturating_sub(look.polls);
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
-        // A system call each time, so not every poll even while something is going on.
+        // Each check is a system call, so it is not made at every poll even while a handshake is in progress.
         self.until_tcp = if look.is_busy || !tcp.is_idle() { BUSY_TCP_PAUSE } else { IDLE_TCP_PAUSE };
-        // Where polls are fast, so many of them are soon over, and a message would have to wait for the look. Strangers
-        // who keep connections open do not hasten it.
+        // Fast polls count down too soon, so the clock limits the checks as well: a check delays messages. Strangers
+        // that keep connections open do not make checks more frequent.
         let now = (look.now)();
         if !look.is_busy && now < self.tcp_due {
             return;
@@ -202,10 +201,10 @@ impl Carriers for NetworkCarriers {
 
     fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
         if let Some(ud) = self.ud.as_mut().filter(|_| via.ud()) {
-            // Lost like any other datagram; the handshake repeats it.
+            // If this fails, the hello is lost like any datagram; the handshake repeats it.
             let sent = ud.send(peer, path, frame);
             self.is_ud_in_doubt |= sent.is_err();
-            // Why datagrams are in doubt stays known until one has come.
+            // The reason of the doubt is kept until a datagram arrives.
             self.error = sent.err().or(self.error.take().filter(|_| self.is_ud_in_doubt));
         }
         let is_tcp_due = via.tcp() || self.is_ud_in_doubt && peer.tcp_port != 0;
@@ -251,7 +250,7 @@ impl Carriers for NetworkCarriers {
     }
 }
 
-/// The TCP carrier, and what the user should know of the addresses it was asked for.
+/// Opens the TCP carrier; sets a warning for the user about the addresses in the parameters.
 fn open_tcp(tunables: &Tunables, key: Key, host: u64, warning: &mut Option<String>) -> io::Result<TcpCarrier> {
     let all = interfaces::all()?;
     let (include, exclude) = (&tunables.tcp_if_include, &tunables.tcp_if_exclude);

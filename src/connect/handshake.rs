@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One side of one connection being made: a state machine that sees hellos and time, and says what to do.
+//! One side of the making of one connection: a state machine that gets hellos and time, and returns what to do.
 //!
-//! Owns what is known of the peer's queue pair, who has confirmed what, retries and time-outs. It has no clock, network
-//! or adapter: the port calls it and does the [`Step`] that comes back. Both sides run the same machine; either may
+//! Owns the data of the peer's queue pair, the confirmations, the retries and the time-outs. It has no clock, network
+//! or adapter: the port calls it and executes the [`Step`] that it returns. Both sides run the same machine; either may
 //! start, both may at once, and packets may be lost, doubled, late or out of order.
 //!
-//! The exchange: each hello names the sender's queue pair and the one of the receiver's that it has *heard* (set its
-//! own to). A hello that has heard ours confirms us: we may send. A hello that is not marked confirmed gets an answer;
-//! whoever is not confirmed repeats. Data on the connection confirms as well: only a peer that heard us can send it.
+//! The exchange: each hello names the sender's queue pair, and the receiver's queue pair that the sender has *heard*,
+//! that is, has set its own to. A hello that has heard ours confirms us: we may send. A hello that is not marked
+//! confirmed gets an answer; a side that is not confirmed repeats its hello. Data on the connection confirms as well,
+//! because only a peer that heard us can send it.
 //!
-//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces what we knew; an older one
-//! is late. A connection in use is not given up for a hello with a newer epoch: that begins a *successor*, another
-//! machine beside this one, which takes over once the peer has confirmed it, and comes to nothing where the hello was a
-//! recording.
+//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces our data of the peer; an
+//! older one is late. A connection in use is not given up for a hello with a newer epoch. Such a hello begins a
+//! *successor*, another machine beside this one, which takes over once the peer has confirmed it; if the hello was a
+//! recording, it is never confirmed.
 //!
-//! The time from our first hello to the confirmation is the path's round trip and whatever the peer did meanwhile:
-//! never less than the round trip, so time-outs may be chosen from it.
+//! The time from our first hello to the confirmation is the path's round trip plus the peer's delay. It is never less
+//! than the round trip, so time-outs may be derived from it.
 //!
-//! What is said when no connection comes about: `handshake/failure.rs`. Where the peer has several ports that may be
-//! the one to ask: `handshake/port_attempt.rs`. What the port is told to do: `handshake/step.rs`. Path: setup
-//! (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small. Times: since
-//! any fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
+//! The failure of a handshake is in `handshake/failure.rs`, the attempts at several ports of a peer in
+//! `handshake/port_attempt.rs`, the instructions to the port in `handshake/step.rs`. Path: setup (`on_data` pending).
+//! Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small. Times: since any fixed moment, the
+//! same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
 
@@ -37,39 +38,39 @@ mod tests;
 pub use failure::{Failure, FailureReason};
 pub use step::{Ignored, Program, Step};
 
-/// The pause after a first try, which doubles with each: longer than a peer in MPI takes to answer, short beside the
-/// start of a job.
+/// The pause after the first try, which doubles with each try: longer than a peer in MPI takes to answer, short beside
+/// the start of a job.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause between two tries: a peer that computes hears one hello a second.
+/// The longest pause between two tries: a computing peer gets one hello a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After so many unanswered datagrams (750 ms) TCP is tried as well: sooner, it would open connections to peers that are
-/// merely slow.
+/// After this many unanswered datagrams (750 ms) TCP is tried as well: earlier, it would open connections to peers that
+/// are merely slow.
 const DATAGRAMS_ALONE: u32 = 4;
 
-/// One side of one connection being made.
+/// One side of the making of one connection.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     local: QpInfo,
     peer_instance: u64,
-    /// The peer's queue pair number, sequence number and epoch, once ours is set to it.
+    /// The peer's queue pair number, sequence number and epoch, once our queue pair is set to it.
     peer: Option<(u32, u32, u32)>,
     peer_port: u8,
     paths: Paths,
     state: State,
-    /// What brought the last hello.
+    /// The carrier of the last hello.
     heard_by: Option<Carrier>,
-    /// When the next try is due.
+    /// Time of the next try.
     due: Duration,
-    /// How long to wait after that.
+    /// Pause after the next try.
     pause: Duration,
-    /// When the peer was last heard, or the beginning.
+    /// Time at which the peer was last heard, or of the beginning.
     alive: Duration,
     timeout: Duration,
     attempt: PortAttempt,
     ud_sent: u32,
     tcp_sent: u32,
     heard: u32,
-    /// When our first hello left.
+    /// Time of our first hello.
     first_sent: Option<Duration>,
     round_trip: Option<Duration>,
 }
@@ -81,30 +82,30 @@ enum State {
     Failed,
 }
 
-/// What came of asking one port of the peer, since it is being asked.
+/// The result of asking one port of the peer so far.
 #[derive(Copy, Clone, Debug, Default)]
 struct PortAttempt {
-    /// See [`Handshake::require_datagram`].
+    /// Set by [`Handshake::require_datagram`].
     needs_datagram: bool,
-    /// How often it had been asked when it last spoke, or when it began.
+    /// Number of hellos sent to it when it last answered, or at the beginning.
     heard_at: u32,
-    /// How often it spoke over TCP, without a datagram of either side having come through that was sent before.
+    /// Number of its answers over TCP, each after a new datagram of ours that did not arrive.
     answers: u8,
-    /// How many datagrams had been sent when that was last counted.
+    /// Number of datagrams sent when such an answer was last counted.
     counted_at: u32,
 }
 
 impl Handshake {
-    /// The number of the peer's queue pair; 0 while it has not said.
+    /// Number of the peer's queue pair; 0 if it is unknown yet.
     #[must_use]
     pub fn remote_queue_pair(&self) -> u32 {
         self.peer.map_or(0, |(qpn, ..)| qpn)
     }
 
-    /// Begins a connection with a queue pair that is made but not yet set to a peer's.
+    /// Begins a connection with a queue pair that is not yet set to a peer's.
     ///
-    /// `peer_instance` and `peer_port` are from the peer's modex or from the hello that made us begin. The first try is
-    /// due at once: a side that begins calls [`Handshake::on_timer`], a side that was spoken to
+    /// `peer_instance` and `peer_port` are from the peer's modex, or from the hello that made us begin. The first try
+    /// is due at once: a side that begins calls [`Handshake::on_timer`], a side that got a hello calls
     /// [`Handshake::on_hello`].
     #[must_use]
     pub fn new(
@@ -136,13 +137,13 @@ impl Handshake {
         }
     }
 
-    /// How long the path and the peer took to answer, at most; `None` until confirmed.
+    /// Upper bound of the path's round trip; `None` until confirmed.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// The hello to send now. `me` is the port's own identity.
+    /// Makes the hello to send now. `me` is the port's own identity.
     #[must_use]
     pub fn hello(&self, me: &Identity) -> Hello {
         let (heard_qpn, _, heard_epoch) = self.peer.unwrap_or((0, 0, 0));
@@ -158,7 +159,7 @@ impl Handshake {
         }
     }
 
-    /// A hello of this peer arrived, brought by `carrier`.
+    /// Handles a hello of this peer, brought by `carrier`.
     pub fn on_hello(&mut self, me: &Identity, hello: &Hello, carrier: Carrier, now: Duration) -> Step {
         if let Err(ignored) = self.is_for_this_connection(me, hello) {
             return Step { ignored: Some(ignored), ..Step::default() };
@@ -194,21 +195,21 @@ impl Handshake {
         step
     }
 
-    /// Whether a hello is of a later connection of the peer than this one: what a successor of this one is to be given.
+    /// Whether a hello belongs to a later connection of the peer than this one, and thus to a successor.
     #[must_use]
     pub fn is_earlier_than(&self, hello: &Hello) -> bool {
         let same_life = hello.source.address.instance == self.peer_instance;
         same_life && self.peer.is_some_and(|(_, _, epoch)| hello.qp.epoch > epoch)
     }
 
-    /// Data arrived on the connection's queue pair: the peer has set its own to ours.
+    /// Handles data on the connection's queue pair: the peer has set its own to ours.
     ///
-    /// True once, when this is what confirms.
+    /// True once, if the data is what confirms.
     pub fn on_data(&mut self, now: Duration) -> bool {
         self.peer.is_some() && self.confirm(now)
     }
 
-    /// Time has passed. Call it when [`Handshake::due`] has come; `reach` is how far TCP gets to this peer.
+    /// Handles the passing of time. Called when [`Handshake::due`] has come; `reach` is how far TCP reaches this peer.
     pub fn on_timer(&mut self, reach: Reach, now: Duration) -> Step {
         if self.state != State::Asking || now < self.due {
             return Step::default();
@@ -223,20 +224,20 @@ impl Handshake {
         Step { send: Some(via), ..Step::default() }
     }
 
-    /// How often the peer was sent a hello.
+    /// Number of hellos sent to the peer.
     #[must_use]
     pub fn times_asked(&self) -> u32 {
         self.ud_sent + self.tcp_sent
     }
 
-    /// Goes on after a failure that matters to nobody yet, as if the peer had been heard now.
+    /// Continues after a failure while no request waits, as if the peer had been heard now.
     pub fn ask_on(&mut self, now: Duration) {
         if self.state == State::Failed {
             (self.state, self.alive, self.due) = (State::Asking, now, now + self.pause);
         }
     }
 
-    /// When [`Handshake::on_timer`] wants to be called; `None`: never again.
+    /// Time at which to call [`Handshake::on_timer`]; `None`: never again.
     #[must_use]
     pub fn due(&self) -> Option<Duration> {
         (self.state == State::Asking).then_some(self.due)
@@ -260,7 +261,7 @@ impl Handshake {
         self.local
     }
 
-    /// Whether this hello speaks of this connection, or why not.
+    /// Whether this hello belongs to this connection; the reason if not.
     fn is_for_this_connection(&self, me: &Identity, hello: &Hello) -> Result<(), Ignored> {
         if self.state == State::Failed {
             return Err(Ignored::Failed);
@@ -271,7 +272,7 @@ impl Handshake {
         if hello.source.address.instance != self.peer_instance {
             return Err(Ignored::OtherInstance);
         }
-        // The sender has set its queue pair to one that we gave up: it will see our newer epoch and begin anew.
+        // The sender has set its queue pair to one that we gave up: it will see our newer epoch and start again.
         let heard = (hello.heard_qpn, hello.heard_epoch);
         if heard != (0, 0) && heard != (self.local.qpn, self.local.epoch) {
             return Err(Ignored::Late);
@@ -285,7 +286,7 @@ impl Handshake {
         }
     }
 
-    /// Takes the hello's queue pair as the peer's.
+    /// Adopts the hello's queue pair as the peer's.
     fn program(&mut self, me: &Identity, hello: &Hello, reset: bool) -> Program {
         self.peer = Some((hello.qp.qpn, hello.qp.psn, hello.qp.epoch));
         self.peer_port = hello.source.port;
@@ -309,8 +310,7 @@ impl Handshake {
         first
     }
 
-    /// By what to try next: datagrams; TCP as well where they stay unanswered, or where TCP is what the peer was heard
-    /// by.
+    /// The carriers of the next try: datagrams; also TCP if they stay unanswered, or if the peer was heard by TCP.
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {
@@ -329,8 +329,8 @@ impl Handshake {
         via
     }
 
-    /// Whether to give up. While a TCP connection stands, the peer's process lives and merely computes: no time is too
-    /// long.
+    /// Whether to give up. While a TCP connection is open, the peer's process lives and merely computes, for as long as
+    /// it likes.
     fn hopeless(&self, reach: Reach, now: Duration) -> Option<FailureReason> {
         if !self.paths.ud && !self.paths.tcp && self.heard_by.is_none() {
             return Some(FailureReason::NoCarrier);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one message of the handshake: here I am, this is my queue pair, and this is what I have heard of yours.
+//! The one message of the handshake: names the sender, its queue pair, and the receiver's queue pair that it has heard.
 //!
 //! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and
 //! [`super::tcp`].
 //!
-//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the port
-//! it is for, because anybody may write to a listening port: nothing but the seal is looked at before it is found
-//! right. It fits a datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A hello that was
-//! decoded comes from the job, is for the life of the port that has the key, and has every field in its range; whether
-//! it is of now, the handshake decides.
+//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the
+//! receiving port. As anybody may write to a listening port, the seal is checked before any field. A hello fits a
+//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A decoded hello comes from the job,
+//! is for the instance of the port that has the key, and has every field in its range; the handshake decides whether it
+//! is late.
 //!
-//! Path: setup. Threads: plain data. Tests: at the end of the file.
+//! Path: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
 use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
-/// The version of these bytes.
+/// The version of this layout.
 const VERSION: u8 = 3;
-/// Flag: the sender knows that its queue pair is in use by the receiver, and needs no answer.
+/// Flag: the sender knows that the receiver uses its queue pair, and needs no answer.
 const CONFIRMED: u8 = 1;
 /// Flag: [`Declined::ForNow`].
 const DECLINED: u8 = 2;
@@ -27,53 +27,53 @@ const DECLINED: u8 = 2;
 const TAKEN: u8 = 4;
 /// Flag: [`Declined::Unmet`].
 const UNMET: u8 = 8;
-/// Where the port address begins.
+/// Offset of the port address.
 const ADDRESS: usize = 52;
-/// Where the seal stands: over all bytes before it.
+/// Offset of the seal, which covers all bytes before it.
 const SEAL: usize = ADDRESS + PortAddress::SIZE;
 
-/// Who we are, in every hello that leaves a port.
+/// The identity of a port, in every hello that it sends.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Identity {
     /// This process.
     pub name: PeerName,
-    /// Which of this process's published ports: its index in the modex.
+    /// Index of the port in this process's modex.
     pub port: u8,
-    /// What this process published about it.
+    /// The address that this process published for it.
     pub address: PortAddress,
 }
 
-/// A queue pair as the handshake speaks of it.
+/// A queue pair in a hello.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct QpInfo {
-    /// Its number: 24 bits, not 0.
+    /// Number of the queue pair: 24 bits, not 0.
     pub qpn: u32,
-    /// The packet sequence number its sends begin with: 24 bits.
+    /// First packet sequence number of its sends: 24 bits.
     pub psn: u32,
-    /// Which connection of its process this is: a count that only grows (never 0), so that an old hello is known by it,
-    /// even when the adapter uses a queue pair number again.
+    /// Number of the connection among those of its process, increasing (never 0). It identifies an old hello even if
+    /// the adapter reuses a queue pair number.
     pub epoch: u32,
-    /// How many reads and atomics it may have in flight (`max_rd_atomic`).
+    /// Reads and atomics that it may have in flight (`max_rd_atomic`).
     pub initiator_depth: u8,
-    /// How many reads and atomics of the peer it can serve at once (`max_dest_rd_atomic`).
+    /// Reads and atomics of the peer that it can serve at once (`max_dest_rd_atomic`).
     pub responder_resources: u8,
-    /// The sender's own name for the receiver: 24 bits that the receiver's messages shall carry.
+    /// The sender's name for the receiver: 24 bits that the receiver's messages carry.
     pub endpoint: u32,
 }
 
-/// A port will not be connected with the one that asks, but with another of the same process.
+/// Why a port refuses to connect with the asking port: it prefers another one of the same process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Declined {
-    /// It is being connected with another one, which may come to nothing.
+    /// It is being connected with another one, which may still fail.
     ForNow,
-    /// It is connected with another one, or has been given up.
+    /// It is connected with another one, or was given up.
     Taken,
-    /// No datagram comes through between the two.
+    /// Datagrams do not arrive between the two.
     Unmet,
 }
 
 impl Declined {
-    /// The flags of a hello that says so, or does not.
+    /// The flags of a hello for this refusal.
     fn flag(this: Option<Self>) -> u8 {
         match this {
             None => 0,
@@ -83,7 +83,7 @@ impl Declined {
         }
     }
 
-    /// What the flags of a hello say.
+    /// The refusal in a hello's flags.
     fn of(flags: u8) -> Result<Option<Self>, HelloError> {
         match flags & !CONFIRMED {
             0 => Ok(None),
@@ -98,22 +98,22 @@ impl Declined {
 /// One message of the handshake.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Hello {
-    /// Who sends it, from which port, reached how.
+    /// Process, port and address of the sender.
     pub source: Identity,
-    /// The instance nonce of the port it is for ([`PortAddress::instance`]).
+    /// The instance nonce of the receiving port ([`PortAddress::instance`]).
     pub destination_instance: u64,
-    /// The index of the port it is for in the receiver's modex.
+    /// Index of the receiving port in the receiver's modex.
     pub destination_port: u8,
     /// The sender's queue pair.
     pub qp: QpInfo,
-    /// The number of the receiver's queue pair to which the sender has set its own; 0: none yet.
+    /// Number of the receiver's queue pair to which the sender has set its own; 0: none yet.
     pub heard_qpn: u32,
-    /// The epoch of that queue pair; 0: none yet.
+    /// Epoch of that queue pair; 0: none yet.
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
-    /// The sender declines what the receiver has asked for with the queue pair that is named as heard, and asks for
-    /// nothing; its own queue pair is none that the receiver is to use.
+    /// The sender declines the receiver's request for the queue pair that is named as heard, and requests nothing
+    /// itself; the receiver must not use the sender's queue pair.
     pub declined: Option<Declined>,
 }
 
@@ -123,7 +123,7 @@ pub enum HelloError {
     /// Too short or too long.
     #[error("a handshake packet has {got} bytes instead of {}: it was cut, or is not ibex's", Hello::SIZE)]
     Length {
-        /// Bytes that were there.
+        /// Number of bytes.
         got: usize,
     },
     /// Not ibex's.
@@ -134,37 +134,37 @@ pub enum HelloError {
         "a peer's handshake has version {got}, this ibex understands {VERSION}: install the same ibex on all nodes"
     )]
     Version {
-        /// The peer's.
+        /// The peer's version.
         got: u8,
     },
-    /// Made by somebody who does not know the port's key, or damaged on the way.
+    /// Made without the port's key, or damaged on the way.
     #[error(
         "a handshake packet that says to come from rank {} ({named}) is not sealed with this port's key: whoever sent it is not of \
          this job, or means an earlier process here, or it was damaged on its way",
         named.rank
     )]
     Unsealed {
-        /// Whom it names as its sender; not to be believed.
+        /// The sender that it names, unverified.
         named: PeerName,
     },
-    /// A field holds what it cannot.
+    /// A field is out of its range.
     #[error("a handshake packet has {value:#x} as {field}: the peer's ibex is faulty")]
     Field {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
-    /// The sender's address does not hold.
+    /// The sender's address is invalid.
     #[error("a handshake packet's sender: {0}")]
     Address(#[from] AddressError),
 }
 
 impl Hello {
-    /// Bytes of a hello.
+    /// Number of bytes of a hello.
     pub const SIZE: usize = SEAL + Key::SIZE;
 
-    /// The bytes of this hello, sealed with the key of the port it is for; see the layout test for their places.
+    /// Encodes this hello, sealed with the key of the receiving port; the layout test shows the offsets.
     #[must_use]
     pub fn encode(&self, key: &Key) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -196,11 +196,11 @@ impl Hello {
         bytes
     }
 
-    /// Reads and checks the bytes of a hello that came to the port that has `key`.
+    /// Decodes and checks a hello that came to the port that has `key`.
     ///
     /// # Errors
-    /// [`HelloError`] when they are not a hello of this version, whole, sealed with the key, and with every field in
-    /// its range.
+    /// [`HelloError`] unless the bytes are a whole hello of this version, sealed with the key, with every field in its
+    /// range.
     pub fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
         if bytes[..4] != MAGIC {
@@ -237,7 +237,7 @@ impl Hello {
         Ok(hello)
     }
 
-    /// Whether every field holds what it may.
+    /// Whether every field is in its range.
     fn check(&self) -> Result<(), HelloError> {
         let qp = &self.qp;
         check("queue pair number", (1..=MAX_24_BIT).contains(&qp.qpn), qp.qpn.into())?;

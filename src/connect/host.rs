@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this host is, as other processes need to know it: its IP addresses, and a number by which processes of one host
-//! know each other.
+//! This host as other processes need to know it: its IP addresses, and a number by which processes of one host
+//! recognise each other.
 //!
-//! Owns the reading of the kernel's identifiers, and addresses as they are published and tried. Called when a port's
-//! address is made, and by [`super::tcp`]; which addresses are taken is [`crate::interfaces`]'s. Path: setup (reads a
-//! few files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
+//! Owns the reading of the kernel's identifiers, and the lists of addresses that are published and tried. Called when a
+//! port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Path: setup (reads a few
+//! files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ use crate::interfaces::TCP_ADDRESSES;
 /// A random number that is not 0, for [`crate::select::address::PortAddress::instance`].
 ///
 /// # Errors
-/// When the kernel gives no random bytes, which Linux does once it has booted.
+/// If the kernel gives no random bytes; Linux gives them once it has booted.
 pub fn new_instance() -> io::Result<u64> {
     loop {
         let number = getrandom::u64()?;
@@ -43,7 +43,7 @@ fn fnv1a(parts: &[Vec<u8>]) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Addresses as they are published.
+/// The addresses in their published form.
 #[must_use]
 pub fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
     let mut published = [[0; 16]; TCP_ADDRESSES];
@@ -53,7 +53,7 @@ pub fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
     published
 }
 
-/// IPv4 mapped into IPv6, as addresses are published.
+/// The published form of an address: IPv4 is mapped into IPv6.
 fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -61,9 +61,9 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Under which addresses to try a peer that published `published`, in order: all of them on the same host. On another
-/// host an address that is also one of ours cannot be the peer's: private networks of containers and virtual machines
-/// have the same addresses on every host.
+/// The addresses under which to try a peer that published `published`, in order: all of them on the same host. On
+/// another host an address that is also one of ours cannot be the peer's, because private networks of containers and
+/// virtual machines have the same addresses on every host.
 #[must_use]
 pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
     let published = published.map(|address| address.to_canonical());

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connecting two processes: one message type, repeated until both sides know that the other side's queue pair is set.
+//! Connects two processes by one message, the hello, repeated until both know that the other's queue pair is set.
 //!
-//! - [`hello`]: the message, its bytes and its checks; it proves to come from the job ([`crate::select::key`]).
-//! - [`handshake`]: what one side does with it, per peer: a state machine without clock, network or adapter.
-//! - `ud` and [`tcp`]: what carries it; [`host`] and [`crate::interfaces`]: what TCP needs to know of this host.
+//! - [`hello`]: the message, its bytes and its checks; its seal proves that it comes from the job
+//!   ([`crate::select::key`]).
+//! - [`handshake`]: one side's state machine per peer, without clock, network or adapter.
+//! - `ud` and [`tcp`]: the carriers of hellos; [`host`] and [`crate::interfaces`]: this host's data for TCP.
 //!
-//! This file owns the words they share: what carries hellos, and how far. The port drives it all: it gives a hello
-//! that a carrier delivered to the handshake of its sender, does the [`handshake::Step`] that comes back, and asks
-//! again when the handshake is due. Path: setup. Threads: the port's. Times: since any fixed moment, the same for all
-//! calls. Tests: in each file; [`handshake`] has a simulation of both sides over a bad network.
+//! This file owns the shared types: the carriers and how far they reach. The port drives it all: it passes each hello
+//! to its sender's handshake, executes the resulting [`handshake::Step`], and calls the handshake when it is due. Path:
+//! setup. Threads: the port's. Times: since any fixed moment, the same for all calls. Tests: in each file;
+//! [`handshake`] has a simulation of both sides over a bad network.
 
 pub mod carriers;
 pub mod handshake;
@@ -24,7 +25,7 @@ use crate::select::address::PortAddress;
 use crate::tunables::{ConnectVia, Tunables};
 use std::net::SocketAddr;
 
-/// What brought a hello.
+/// The carrier that brought a hello.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Carrier {
     /// The datagram queue pair.
@@ -33,34 +34,34 @@ pub enum Carrier {
     Tcp,
 }
 
-/// What a carrier brought that is no hello for this port.
+/// Bytes from a carrier that are no hello for this port.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// From where, as far as the carrier knows.
+    /// Their sender, as far as the carrier knows.
     pub from: Option<SocketAddr>,
-    /// Why.
+    /// The reason.
     pub why: HelloError,
 }
 
-/// What shall carry a hello.
+/// The carriers for a hello.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Via {
     /// The datagram queue pair.
     Ud,
     /// A TCP connection.
     Tcp,
-    /// Both: whichever gets through.
+    /// Both, whichever gets through.
     Both,
 }
 
 impl Via {
-    /// Whether the datagram queue pair is part of it.
+    /// Whether it includes the datagram queue pair.
     #[must_use]
     pub fn ud(self) -> bool {
         self != Via::Tcp
     }
 
-    /// Whether TCP is part of it.
+    /// Whether it includes TCP.
     #[must_use]
     pub fn tcp(self) -> bool {
         self != Via::Ud
@@ -76,7 +77,7 @@ impl From<Carrier> for Via {
     }
 }
 
-/// How far TCP gets to a peer.
+/// How far TCP reaches a peer.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Reach {
     /// Nothing was sent to it over TCP yet.
@@ -84,16 +85,15 @@ pub enum Reach {
     Unused,
     /// A connection is being made.
     Trying,
-    /// A connection stands: the peer's process lives, even if it does not answer.
+    /// A connection is open: the peer's process lives, even if it does not answer.
     Open,
-    /// The peer's host says that nobody listens, or the connection was reset: the process has ended, or a firewall says
-    /// so.
+    /// The connection was refused or reset: the process has ended, or a firewall pretends so.
     Refused,
     /// No address of the peer answers.
     Unreachable,
 }
 
-/// Which carriers two ports have in common.
+/// The carriers that two ports have in common.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Paths {
     /// Both have a datagram queue pair, and it is permitted.
@@ -103,7 +103,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// What `local` and `remote` have in common and `btl_ibex_connect_via` permits.
+    /// The carriers that `local` and `remote` have and `btl_ibex_connect_via` permits.
     ///
     /// `has_tcp`: this process could open its own TCP carrier.
     #[must_use]
@@ -121,7 +121,7 @@ impl Paths {
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A separate sequence for each seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         Random(seed)

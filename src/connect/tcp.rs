@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carrier of handshakes over TCP: for adapters without datagrams, and networks that do not let them through.
 //!
-//! Owns the connections to and from peers of one port; `listeners` owns the sockets they come in by, `link` what is on
-//! one connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and
-//! [`TcpCarrier::close`]; nothing blocks and nothing sleeps. A connection that stands also says that the peer's process
-//! lives ([`TcpCarrier::reach`]).
+//! Owns the connections to and from peers of one port; `listeners` owns the listening sockets, `link` a single
+//! connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and
+//! [`TcpCarrier::close`]; nothing blocks or sleeps. An open connection also shows that the peer's process lives
+//! ([`TcpCarrier::reach`]).
 //!
-//! Anyone on the network can connect, so every connection is bounded in time and number. It carries nothing but hellos
-//! of fixed size that are sealed with this port's key; the first that is not one ends it. Until the first it has
-//! `STRANGER_PATIENCE`, however it uses it, and no more than `STRANGERS` wait at a time. After it the connection stands
-//! while a handshake with the peer it names is under way, `LINKS` of one peer at a time: a recorded hello that is sent
-//! again may bring an answer, but holds nothing. Where files run out, those who have said nothing yet go first.
+//! Anyone on the network can connect, so connections are bounded in time and number. A connection carries only hellos
+//! of fixed size, sealed with this port's key; anything else ends it. Its first hello must arrive within
+//! `STRANGER_PATIENCE`, and at most `STRANGERS` connections wait for theirs. After that it stays open while a handshake
+//! with the peer that it names is in progress, at most `LINKS` connections per peer. So a recorded hello that is sent
+//! again may cause an answer, but holds no resources. If files run out, connections without a hello are closed first.
 //!
-//! Path: setup. Threads: the port's. `poll` costs one system call for each address listened at while there is no
-//! connection. Tests: `tcp/tests.rs`.
+//! Path: setup. Threads: the port's. `poll` costs one system call per listening address while there is no connection.
+//! Tests: `tcp/tests.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -33,27 +33,27 @@ mod listeners;
 #[cfg(test)]
 mod tests;
 
-/// How many connections may wait to say who they are.
+/// Most connections that wait for their first hello.
 const STRANGERS: usize = 64;
-/// How many connections that one peer has made may stand.
+/// Most open connections made by one peer.
 const LINKS: usize = 4;
-/// How many connections one poll accepts at most.
+/// Most connections that one poll accepts.
 const ACCEPTS: usize = 64;
 
-/// What a carrier has seen; for the port's performance variables and verbose output.
+/// Counts of a carrier, for the port's performance variables and verbose output.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct TcpCounters {
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections of ours that came to stand.
+    /// Own connections that were opened.
     pub connected: u64,
-    /// Connections ended because what came was no hello, or not for us.
+    /// Connections ended because they brought no hello, or one that was not for us.
     pub garbage: u64,
-    /// Connections ended because nothing came in time, or too many waited.
+    /// Connections ended because no hello came in time, or too many waited.
     pub silent: u64,
-    /// Connections ended because no handshake with the peer they name is under way, or it has made too many.
+    /// Connections ended because the peer that they name has no handshake in progress, or too many connections.
     pub needless: u64,
-    /// Times the kernel did not give us a connection or a socket (too many open files, for one).
+    /// Times that the kernel gave no connection or socket (for example because of too many open files).
     pub refused_by_kernel: u64,
 }
 
@@ -65,19 +65,19 @@ pub struct TcpCarrier {
     host: u64,
     ours: Vec<IpAddr>,
     links: Vec<Link>,
-    /// The peers, by instance, with whom a handshake is under way.
+    /// The peers, by instance, with a handshake in progress.
     expected: HashSet<u64>,
-    /// How the last attempt to reach a peer (by instance) without a standing connection ended.
+    /// Result of the last attempt to reach a peer (by instance) without an open connection.
     outcomes: HashMap<u64, Reach>,
     counters: TcpCounters,
 }
 
 impl TcpCarrier {
-    /// Listens at `addresses`, on a port the kernel chooses. `key` and `host` are the port's own: hellos that are not
-    /// sealed with the key are not taken. A peer of another host is not looked for at an address that is one of `ours`.
+    /// Listens at `addresses`, on a port that the kernel chooses. `key` and `host` are the port's own: hellos without
+    /// the key's seal are refused. A peer of another host is not tried at an address that is one of `ours`.
     ///
     /// # Errors
-    /// What the kernel says where it cannot listen at any of the addresses.
+    /// The kernel's error if it cannot listen at any of the addresses.
     pub fn open(key: Key, host: u64, addresses: &[IpAddr], ours: Vec<IpAddr>) -> io::Result<TcpCarrier> {
         let listeners = Listeners::open(addresses)?;
         let (links, expected, outcomes, counters) = Default::default();
@@ -90,31 +90,31 @@ impl TcpCarrier {
         self.listeners.port
     }
 
-    /// The IP addresses to publish: those it listens at.
+    /// The IP addresses to publish: the listening ones.
     #[must_use]
     pub fn addresses(&self) -> [[u8; 16]; TCP_ADDRESSES] {
         host::published(&self.listeners.addresses)
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     #[must_use]
     pub fn counters(&self) -> TcpCounters {
         self.counters
     }
 
-    /// Whether there is no connection, so that only new ones of others are to be waited for.
+    /// Whether there is no connection, so that only new ones of others can come.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// A handshake with this peer begins: connections that it makes are kept until [`TcpCarrier::close`].
+    /// Notes that a handshake with this peer begins: its connections stay open until [`TcpCarrier::close`].
     pub fn expect(&mut self, peer: &PortAddress) {
         self.expected.insert(peer.instance);
     }
 
-    /// Sends a hello to `peer`, on the connections there are or a new one. Best effort, like a datagram: whoever needs
-    /// an answer sends again. While an earlier hello is still waiting, this one takes its place.
+    /// Sends a hello to `peer`, on existing connections or a new one. Best effort, like a datagram: the caller sends
+    /// again if it needs an answer. A hello replaces an earlier one that still waits.
     pub fn send(&mut self, peer: &PortAddress, frame: &Frame) {
         let now = Instant::now();
         if self.send_on_links(peer.instance, frame) {
@@ -139,8 +139,8 @@ impl TcpCarrier {
         }
     }
 
-    /// Accepts, connects, writes and reads as far as it goes without waiting; hands over every hello that came for this
-    /// port, and why a connection was ended for what it brought.
+    /// Accepts, connects, writes and reads as far as possible without waiting. Passes on every hello for this port, and
+    /// the reason of every connection that was ended for its content.
     pub fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         self.accept();
         if self.links.is_empty() {
@@ -163,13 +163,13 @@ impl TcpCarrier {
                 }
             }
         }
-        // A connection that stands outdates what an earlier attempt said.
+        // An open connection outdates the result of an earlier attempt.
         for peer in self.links.iter().filter(|link| link.is_open()).filter_map(Link::peer) {
             self.outcomes.remove(&peer);
         }
     }
 
-    /// How far TCP gets to this peer, as of the last poll.
+    /// How far TCP reaches this peer, as of the last poll.
     #[must_use]
     pub fn reach(&self, peer: &PortAddress) -> Reach {
         let mut links = self.links.iter().filter(|link| link.peer() == Some(peer.instance)).peekable();
@@ -177,12 +177,12 @@ impl TcpCarrier {
         if links.any(Link::is_open) {
             return Reach::Open;
         }
-        // A repeated attempt does not hide how the last one ended.
+        // A repeated attempt does not hide the result of the last one.
         let otherwise = if trying { Reach::Trying } else { Reach::Unused };
         self.outcomes.get(&peer.instance).copied().unwrap_or(otherwise)
     }
 
-    /// Ends the connections to this peer, once what is written has left; the handshake needs them no more.
+    /// Ends the connections to this peer, after pending hellos are written; the handshake needs them no more.
     pub fn close(&mut self, peer: &PortAddress) {
         let now = Instant::now();
         for link in self.links.iter_mut().filter(|link| link.peer() == Some(peer.instance)) {
@@ -192,14 +192,14 @@ impl TcpCarrier {
         self.expected.remove(&peer.instance);
     }
 
-    /// Sends on the connection we made, if it stands; else on all that the peer made, since one of them may be somebody
-    /// else's who sent a recorded hello; else on the one being made. False where there is none.
+    /// Sends on our own connection if it is open; else on all connections that the peer made, since one of them may
+    /// belong to a stranger with a recorded hello; else on the one being made. False if there is none.
     fn send_on_links(&mut self, instance: u64, frame: &Frame) -> bool {
         let links = || self.links.iter().filter(|link| link.peer() == Some(instance) && link.takes_hellos());
         let Some(best) = links().map(Link::rank).max() else { return false };
         let chosen = |link: &&mut Link| link.peer() == Some(instance) && link.takes_hellos() && link.rank() == best;
         for link in self.links.iter_mut().filter(chosen) {
-            // An error shows at the next poll, which reads the connection.
+            // The next poll, which reads the connection, finds an error.
             let _ = link.send(*frame);
         }
         true
@@ -218,7 +218,7 @@ impl TcpCarrier {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    // Too many open files, most likely: tried again at the next poll, with some given back.
+                    // Most likely too many open files: the next poll tries again, with some files closed.
                     self.counters.refused_by_kernel += 1;
                     self.show_out_strangers(STRANGERS / 2);
                     break;
@@ -228,12 +228,12 @@ impl TcpCarrier {
         self.show_out_strangers(STRANGERS);
     }
 
-    /// Ends the connections that have waited longest, when more than `most` have not said who they are.
+    /// Ends the oldest connections without a hello, if there are more than `most`.
     fn show_out_strangers(&mut self, most: usize) {
         let strangers = self.links.iter().filter(|link| link.peer().is_none()).count();
         let mut surplus = strangers.saturating_sub(most);
         self.counters.silent += surplus as u64;
-        // Newer ones are at the end, but for the few that `swap_remove` moved forward.
+        // Newer ones are at the end, except a few that `swap_remove` moved forward.
         self.links.retain(|link| {
             let shown_out = surplus > 0 && link.peer().is_none();
             surplus -= usize::from(shown_out);
@@ -241,8 +241,8 @@ impl TcpCarrier {
         });
     }
 
-    /// Ends the connections whose peer, as they say, has no handshake with us under way. The port has seen since the
-    /// last poll what they brought.
+    /// Ends the connections whose peer, as they claim, has no handshake with us in progress. The port has handled their
+    /// hellos since the last poll.
     fn end_needless(&mut self, now: Instant) {
         let expected = &self.expected;
         let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));
@@ -252,8 +252,8 @@ impl TcpCarrier {
         }
     }
 
-    /// Whether the connection at `index`, which has just said whose it is, is one too many of that peer; then the one
-    /// that has stood longest has been ended.
+    /// Whether the connection at `index`, which has just named its peer, is one too many of that peer. Then it ends the
+    /// oldest of them.
     fn displaces(&mut self, index: usize) -> bool {
         let peer = self.links[index].peer();
         let same = |link: &Link| link.peer() == peer && !link.is_ours();
@@ -264,7 +264,7 @@ impl TcpCarrier {
             .filter(|other| same(&self.links[*other]))
             .min_by_key(|other| self.links[*other].since());
         if let Some(oldest) = oldest {
-            // One that is being closed was counted when that began.
+            // A connection that is being closed was counted when the closing began.
             self.counters.needless += u64::from(self.links.swap_remove(oldest).is_settled());
         }
         oldest.is_some()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hellos as datagrams of the fabric: needs neither an IP address nor a connection manager.
 //!
-//! Owns the port's UD queue pair and the ways to the peers being connected to. Driven by `carriers.rs`. Setup grade;
-//! a poll that finds nothing is one look at a completion queue of its own. Datagrams may be lost: the handshake
-//! repeats. Tests: of the path at the end of the file; else the device tests in `hw-tests`.
+//! Owns the port's UD queue pair and the paths to the peers being connected to. Driven by `carriers.rs`. Setup grade; a
+//! poll without datagrams is one look at the queue pair's own completion queue. Datagrams may be lost: the handshake
+//! repeats them. Tests: of the path at the end of the file; else the device tests in `hw-tests`.
 
 use super::hello::Hello;
 use crate::select::address::PortAddress;
@@ -14,15 +14,15 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// The queue key of all ibex ports. Its high bit is clear: keys with it are the kernel's to give.
+/// The queue key of all ibex ports. Its high bit is clear: the kernel reserves the other keys.
 const QUEUE_KEY: u32 = 0x1be5_0001;
-/// Datagrams that may wait to be looked at, and that may be on their way out.
+/// Datagrams that may wait to be read, and datagrams that may be in flight.
 const DEPTH: u32 = 256;
 
 /// The datagram carrier of a port.
 #[derive(Debug)]
 pub struct UdCarrier {
-    /// The way to each port, by the port's instance.
+    /// The path to each port, by the port's instance.
     ways: HashMap<u64, Arc<AddressHandle>>,
     qp: UdQueuePair,
     context: Arc<Context>,
@@ -50,7 +50,7 @@ pub(crate) fn path(choice: &PortChoice, tunables: &Tunables, remote: &PortAddres
 
 fn new_queue_pair(context: &Arc<Context>, domain: &Arc<ProtectionDomain>, place: (u8, u16)) -> io::Result<UdQueuePair> {
     let limits = context.attributes()?;
-    // Its completion queue is for as many sends and receives.
+    // Its completion queue holds as many sends and receives.
     let depth = DEPTH.min(limits.max_qp_wr).min(limits.max_cqe / 2);
     UdQueuePair::new(context, domain, place, (Hello::SIZE, depth), QUEUE_KEY)
 }
@@ -59,7 +59,7 @@ impl UdCarrier {
     /// Makes the queue pair and posts its receives.
     ///
     /// # Errors
-    /// What the adapter says; `EOPNOTSUPP` or `EINVAL` where it has no UD.
+    /// The adapter's error; `EOPNOTSUPP` or `EINVAL` if it has no UD.
     pub fn open(
         context: &Arc<Context>,
         domain: &Arc<ProtectionDomain>,
@@ -71,14 +71,14 @@ impl UdCarrier {
         Ok(Self { ways: HashMap::new(), qp, context: Arc::clone(context), domain: Arc::clone(domain), place })
     }
 
-    /// Has a queue pair that works again, after an error of [`Self::poll`].
+    /// Repairs the queue pair after an error of [`Self::poll`].
     ///
-    /// The queue pair is set anew, and keeps the number that the modex has told the peers. Where the adapter sets none
-    /// twice (`irdma`), or the completion queue is broken, a new one takes its place. Its number only our hellos tell:
-    /// a peer that has heard none of them goes on to send to the old one, in vain, and reaches us by TCP.
+    /// It is reset and keeps the number that the peers have from the modex. If the adapter cannot reset it (`irdma`),
+    /// or the completion queue is broken, a new queue pair replaces it, whose number only our hellos carry: a peer that
+    /// has got none of them still sends to the old one, in vain, and reaches us by TCP.
     ///
     /// # Errors
-    /// There is none to be had: nothing will come or go by datagrams any more.
+    /// No queue pair can be made: datagrams cannot be used any more.
     pub fn restart(&mut self) -> io::Result<()> {
         if self.qp.restart().is_err() {
             self.qp = new_queue_pair(&self.context, &self.domain, self.place)?;
@@ -86,16 +86,16 @@ impl UdCarrier {
         Ok(())
     }
 
-    /// The number of the queue pair, which the modex tells the peers, or after [`Self::restart`] our hellos alone.
+    /// Number of the queue pair. The modex has it; after [`Self::restart`] perhaps only our hellos.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.qp.number()
     }
 
-    /// Sends a sealed hello to the port at `remote`, `path` leading there.
+    /// Sends a sealed hello to the port at `remote`, along `path`.
     ///
     /// # Errors
-    /// The way could not be resolved, or the datagram not posted. The next try may work.
+    /// The path could not be resolved, or the datagram not posted. The next try may succeed.
     pub fn send(&mut self, remote: &PortAddress, path: &Path, frame: &[u8; Hello::SIZE]) -> io::Result<()> {
         let way = match self.ways.entry(remote.instance) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
@@ -104,17 +104,17 @@ impl UdCarrier {
         self.qp.send(way, remote.ud_qpn, frame)
     }
 
-    /// Gives the bytes of each datagram that came in to `take`.
+    /// Passes the bytes of each received datagram to `take`.
     ///
     /// # Errors
-    /// The queue pair is broken: nothing will come any more until [`Self::restart`].
+    /// The queue pair is broken: no datagram arrives until [`Self::restart`].
     pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         self.qp.receive(|datagram| take(&datagram.0))
     }
 
-    /// Forgets the way to the port that lives as `instance`: it is connected, or given up.
+    /// Forgets the path to the port with this `instance`: it is connected, or given up.
     pub fn forget(&mut self, instance: u64) {
-        // The handshake's last word may still be on its way out: the queue pair keeps the way for so long.
+        // The last hello may still be in flight; the queue pair keeps its path until then.
         self.ways.remove(&instance);
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::select::address::tests::{ethernet, infiniband};
 
-    /// Whether the path between the two has a global header.
+    /// Whether the path between two ports has a global header.
     fn is_global(here: &PortAddress, there: &PortAddress) -> bool {
         let PortAddress { link_layer, lid, gid, gid_type, mtu, .. } = *here;
         let choice = PortChoice {

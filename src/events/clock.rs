@@ -24,13 +24,13 @@ pub struct HostClock {
     refusal: Option<String>,
 }
 
-/// How long the counter is measured.
+/// Duration of the measurement of the counter.
 const MEASURED: Duration = Duration::from_millis(10);
 
 /// Number of parts of the measurement, whose rates must agree within [`TOLERANCE`].
 const PARTS: u32 = 5;
 
-/// A reading of the monotonic clock takes well under a microsecond, of 2 ms; a processor may be taken away in between.
+/// Well above the error of a part: under a microsecond per reading, of 2 ms. The rest allows for preemption.
 const TOLERANCE: f64 = 2e-3;
 
 impl HostClock {
@@ -48,24 +48,24 @@ impl HostClock {
         if self.counter { counter() } else { monotonic() - self.start }
     }
 
-    /// Whether it is the processor's counter, unscaled.
+    /// Whether this is the processor's counter, unscaled.
     pub(super) fn is_counter(&self) -> bool {
         self.counter
     }
 
-    /// Its rate.
+    /// Rate of the clock.
     #[must_use]
     pub fn ticks_per_second(&self) -> u64 {
         self.ticks_per_second
     }
 
-    /// So many nanoseconds in its ticks.
+    /// Converts nanoseconds to ticks.
     #[must_use]
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         (nanoseconds as f64 * self.ticks_per_second as f64 / 1e9) as u64
     }
 
-    /// What it is, and why.
+    /// Name of the clock, with the reason if it is not the counter.
     #[must_use]
     pub fn description(&self) -> String {
         match &self.refusal {
@@ -89,7 +89,7 @@ impl HostClock {
 #[derive(Debug, Clone, Copy)]
 pub struct HostTimestamp(pub(super) u64);
 
-/// The host's current time: read before an operation is posted, for an event that is raised after it.
+/// Reads the host's clock. Called before an operation is posted, for an event that is raised after it.
 #[must_use]
 #[inline]
 pub fn host_timestamp() -> HostTimestamp {
@@ -113,9 +113,9 @@ fn kernel_goes_by_counter() -> Result<(), String> {
     if source.trim() == "tsc" { Ok(()) } else { Err(format!("the kernel goes by {}", source.trim())) }
 }
 
-/// The counter, and the monotonic time in the middle of whose two readings it was read.
+/// Reads the counter between two readings of the monotonic clock; returns it with the middle of the two.
 fn read_both() -> (u64, Instant) {
-    // The closest of a few: a thread may lose its processor in between.
+    // The narrowest of several, as the thread may be preempted between two readings.
     let read = || {
         let before = Instant::now();
         let ticks = counter();
@@ -126,7 +126,7 @@ fn read_both() -> (u64, Instant) {
     (ticks, at)
 }
 
-/// The counter's rate, if it is the same throughout.
+/// Measures the counter's rate; fails if it varies.
 fn measure(read: impl Fn() -> (u64, Instant), duration: Duration) -> Result<u64, String> {
     let first = read();
     let rate = |from: (u64, Instant), to: (u64, Instant)| {
@@ -137,7 +137,7 @@ fn measure(read: impl Fn() -> (u64, Instant), duration: Duration) -> Result<u64,
     };
     let (mut last, mut slowest, mut fastest) = (first, f64::INFINITY, 0.0_f64);
     for _ in 0..PARTS {
-        // From the last reading on: a thread that lost its processor would make the next part too short to tell.
+        // From the last reading on: after a preemption the next part would otherwise be too short to measure.
         while last.1.elapsed() < duration / PARTS {
             std::hint::spin_loop();
         }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn the_clock_advances_at_its_own_rate_and_says_what_it_is() {
         let clock = HostClock::get();
-        // A thread may lose its processor between any two readings.
+        // The thread may be preempted between two readings.
         let reading = || (Instant::now(), clock.now(), Instant::now());
         let begin = reading();
         while begin.2.elapsed() < Duration::from_millis(20) {

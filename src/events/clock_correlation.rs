@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relation of an adapter's clock to the host's: converts a timestamp, with an error bound.
 //!
-//! Owns a window of [`ClockSample`]s: answers of the adapter, between two readings of the host's clock. Each sample
-//! confines every other time to a cone, because the rates differ by at most a known bound; all cones together confine
-//! it to an interval. Its middle is the result, half its width the error bound. There is no line fit that an outlier
-//! could tilt.
+//! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's clock. Each
+//! sample confines every other time to a cone, because the rates differ by at most a known bound; all cones together
+//! confine it to an interval. Its middle is the result, half its width the error bound. There is no line fit that an
+//! outlier could tilt.
 //!
 //! The slopes of the cones: the samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for
 //! changes within the window. If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is
@@ -16,24 +16,24 @@
 
 use super::unwrap::DRIFT;
 
-/// How much the rate between the clocks may change within the window, as a fraction.
+/// Largest change of the clocks' rate within the window, as a fraction.
 const WANDER: f64 = 5e-6;
 
-/// How many samples are kept.
+/// Number of samples in the window.
 const KEPT: usize = 32;
 
 /// A reading `ticks` of the adapter's clock at a time from `before` to `after` (host's ticks, both included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
-    /// A reading of the host's clock that was before the moment.
+    /// A reading of the host's clock before the adapter's.
     pub before: u64,
-    /// What the adapter's clock showed, carried past its mask.
+    /// The reading of the adapter's clock, extended beyond its mask.
     pub ticks: u64,
-    /// A reading of the host's clock that was after it.
+    /// A reading of the host's clock after the adapter's.
     pub after: u64,
 }
 
-/// A moment on another clock.
+/// A time converted to another clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvertedTimestamp {
     /// The best estimate, in ticks of the clock converted to.
@@ -45,28 +45,28 @@ pub struct ConvertedTimestamp {
 /// The running relation of two clocks.
 #[derive(Debug, Clone)]
 pub(super) struct ClockCorrelation {
-    /// Host's ticks per adapter's tick, nominal.
+    /// Nominal rate, in host's ticks per adapter's tick.
     nominal: f64,
-    /// The oldest first.
+    /// The samples, oldest first.
     samples: Vec<ClockSample>,
-    /// How far samples are apart at least, host's ticks.
+    /// Least distance of two samples, in host's ticks.
     spacing: u64,
-    /// The bounds of the rate, host's ticks per adapter's tick.
+    /// Bounds of the rate, in host's ticks per adapter's tick.
     rate: (f64, f64),
 }
 
 impl ClockCorrelation {
-    /// With `nominal` host's ticks per adapter's tick, and samples kept that are `spacing` host's ticks apart.
+    /// Starts without samples. `nominal` is in host's ticks per adapter's tick; `spacing` in host's ticks.
     pub(super) fn new(nominal: f64, spacing: u64) -> ClockCorrelation {
         ClockCorrelation { nominal, samples: Vec::with_capacity(KEPT), spacing, rate: drift(nominal) }
     }
 
-    /// Whether a sample at `host` would be kept whatever its width.
+    /// Whether a sample at `host` is so far from the last that it is added whatever its width.
     pub(super) fn wants(&self, host: u64) -> bool {
         self.samples.last().is_none_or(|last| host.saturating_sub(last.after) >= self.spacing)
     }
 
-    /// Takes a sample. One that is close to the last replaces it if it is narrower, or is ignored.
+    /// Adds a sample. One that is close to the last replaces it if it is narrower, and is ignored otherwise.
     pub(super) fn add(&mut self, sample: ClockSample) {
         if sample.after < sample.before {
             return;
@@ -87,7 +87,7 @@ impl ClockCorrelation {
         }
         self.samples.push(sample);
         if !self.is_consistent() {
-            // The clock was stepped: what was before says nothing about what comes.
+            // The clock was stepped: the older samples are void.
             self.samples.drain(..self.samples.len() - 1);
         }
         self.rate = self.measured();
@@ -105,8 +105,7 @@ impl ClockCorrelation {
     /// What the adapter's clock showed at `host`; `None` without samples.
     pub(super) fn to_adapter(&self, host: u64) -> Option<ConvertedTimestamp> {
         let nearest = *self.samples.iter().min_by_key(|sample| sample.before.abs_diff(host))?;
-        // From the nearest sample by the nominal rate, then corrected by what `to_host` says of that: it is off by
-        // little.
+        // Extrapolates from the nearest sample at the mean rate, and corrects the result by its conversion back.
         let away = host as f64 - f64::midpoint(nearest.before as f64, nearest.after as f64);
         let rate = f64::midpoint(self.rate.0, self.rate.1);
         let guess = nearest.ticks.saturating_add_signed((away / rate) as i64);
@@ -116,18 +115,18 @@ impl ClockCorrelation {
         Some(ConvertedTimestamp { ticks: guess.saturating_add_signed(correction as i64), error })
     }
 
-    /// The interval, relative to `origin`, in which all cones put the moment; `None` where they contradict each other.
+    /// The interval, relative to `origin`, that all cones share; `None` if they contradict each other.
     fn interval(&self, ticks: u64, origin: u64, rate: (f64, f64)) -> Option<(f64, f64)> {
         let mut all = (f64::NEG_INFINITY, f64::INFINITY);
         for sample in &self.samples {
             let (low, high) = cone(sample, ticks, origin, rate);
             all = (all.0.max(low), all.1.min(high));
         }
-        // A fraction of a tick is the arithmetic's.
+        // Half a tick allows for rounding.
         (all.0 <= all.1 + 0.5).then_some((all.0, all.1.max(all.0)))
     }
 
-    /// The bounds of the rate by the samples, else by drift.
+    /// Bounds of the rate from the samples, or from [`DRIFT`] if the samples are too few or contradict it.
     fn measured(&self) -> (f64, f64) {
         let (lowest, highest) = drift(self.nominal);
         let [first, .., last] = self.samples[..] else { return (lowest, highest) };
@@ -142,7 +141,7 @@ impl ClockCorrelation {
         if both.0 <= both.1 { both } else { (lowest, highest) }
     }
 
-    /// Whether the newest sample is where drift allows it after the one before.
+    /// Whether [`DRIFT`] permits the newest sample, given the one before.
     fn is_consistent(&self) -> bool {
         let [.., before, last] = self.samples[..] else { return true };
         let (low, high) = cone(&before, last.ticks, before.before, drift(self.nominal));
@@ -155,7 +154,7 @@ fn drift(nominal: f64) -> (f64, f64) {
     (nominal * (1.0 - DRIFT), nominal * (1.0 + DRIFT))
 }
 
-/// Where, relative to `origin`, a sample and the bounds of the rate put the moment at which the adapter shows `ticks`.
+/// The interval, relative to `origin`, in which one sample places the time when the adapter's clock shows `ticks`.
 fn cone(sample: &ClockSample, ticks: u64, origin: u64, (slow, fast): (f64, f64)) -> (f64, f64) {
     let before = i128::from(sample.before) - i128::from(origin);
     let after = i128::from(sample.after) - i128::from(origin);

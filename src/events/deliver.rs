@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deferred delivery: events that wait in this thread and in ports' sources, then buffers (`drain.rs`) and freed
-//! registrations (`free.rs`).
+//! Deferred delivery: of events that this thread has staged and that ports' sources hold, then of buffers (`drain.rs`);
+//! and the end of freed registrations (`free.rs`).
 //!
 //! Called from progress, where no lock is held ([`progress`]): one load and one branch while there is nothing to do.
 //!
@@ -26,20 +26,20 @@ use super::tracked_clocks;
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
 
-/// How long a port's events are held at most, and some more: [`super::reorder_buffer`] lets them go after 200 windows
-/// (10 ms), even if earlier ones are known to come.
+/// Longest time for which a port's events are held, with a margin: [`super::reorder_buffer`] releases them after 200
+/// windows (10 ms), even if earlier ones are known to come.
 const LONGEST_HELD_NS: u64 = 50_000_000;
 
-/// How long [`catch_up`] takes at most: longer than events are held where no earlier one is known to come.
+/// Longest time that [`catch_up`] takes: longer than events are held where no earlier one is known to come.
 const CATCH_UP_NS: u64 = 200_000;
 
-/// See [`is_sampling_call`].
+/// Interval of the calls for which [`is_sampling_call`] is true.
 const SAMPLING_INTERVAL: usize = 16;
 
-/// How often [`progress`] was called, after polls of all ports; of several threads that do at once not all are counted.
+/// Number of calls of [`progress`] with pending work, each after polls of all ports; concurrent calls may count as one.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// How many events [`progress`] delivers at most from buffers.
+/// Most events that [`progress`] delivers from buffers.
 const BUDGET: usize = 1024;
 
 #[inline]
@@ -51,8 +51,8 @@ pub(super) fn set_port_pending(source: SourceId, is_nearly_full: bool) {
     }
 }
 
-/// Delivers the waiting events, if any. Callbacks run here, so the caller must hold no lock that a call of ibex within
-/// a callback could need. `safety` is the level that callbacks must have.
+/// Delivers the waiting events, if any. Callbacks run here, so the caller must hold no lock that an ibex call within a
+/// callback could need. `safety` is the level that callbacks must have.
 #[inline]
 pub fn progress(safety: Safety) {
     if interest_mask::has_pending() && (is_sampling_call() || interest_mask::is_urgent()) {
@@ -60,9 +60,9 @@ pub fn progress(safety: Safety) {
     }
 }
 
-/// Delivers the due events of threads and ports, and leaves buffers and dropped events to [`progress`]. Called before a
-/// poll, so that events of the previous poll are delivered neither before the waiting caller continues nor much later.
-/// Otherwise as [`progress`].
+/// Delivers staged events and the due events of ports, and leaves buffers and dropped events to [`progress`]. Called
+/// before a poll, so that the events of the previous poll are delivered neither before the waiting caller continues nor
+/// much later. Otherwise like [`progress`].
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
@@ -91,15 +91,15 @@ fn deliver_due_now(safety: Safety) {
     });
 }
 
-/// Whether this call, one in [`SAMPLING_INTERVAL`], samples the ports' clocks even though nothing else is to do.
+/// Whether this call, one in [`SAMPLING_INTERVAL`], samples the ports' clocks even if there is nothing else to do.
 fn is_sampling_call() -> bool {
     let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
     CALLS.store(calls, Ordering::Relaxed);
     calls.is_multiple_of(SAMPLING_INTERVAL)
 }
 
-/// Delivers all waiting events of this thread and of the ports, and up to `budget` events from buffers. Does nothing
-/// within a callback. Otherwise as [`progress`].
+/// Delivers all staged events, the due events of the ports, and up to `budget` events from buffers. Does nothing within
+/// a callback. Otherwise like [`progress`].
 #[cold]
 pub fn deliver(budget: usize, safety: Safety) {
     deliver_counted(budget, safety);
@@ -122,15 +122,15 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
     })
 }
 
-/// This thread has polled completions of a port and has yet to raise their events: later events wait until
-/// [`end_batch`]. Call it before another thread polls the same queue. `None` if `source` is no port's.
+/// Begins a batch: this thread has polled completions of a port and has yet to raise their events. Later events wait
+/// until [`end_batch`]. Call it before another thread polls the same queue. `None` if `source` is not a port's.
 #[inline]
 #[must_use]
 pub fn begin_batch(source: SourceId) -> Option<PolledBatch> {
     source.source().port().map(PortSource::begin_batch)
 }
 
-/// All events of a batch are raised.
+/// Ends a batch: all its events are raised.
 #[inline]
 pub fn end_batch(source: SourceId, batch: PolledBatch) {
     if let Some(port) = source.source().port() {
@@ -138,14 +138,14 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
     }
 }
 
-/// Delivers the waiting events of this thread and of the ports, waiting until they are due, for a caller that is about
-/// to stop listening; also waits for events that another thread is delivering. Takes at most a fifth of a millisecond
-/// while more events arrive. Does nothing within a callback.
+/// Delivers the staged events and those of the ports, waiting until they are due, for a caller that is about to stop
+/// listening. Also waits for events that another thread is delivering. Takes at most a fifth of a millisecond while
+/// more events arrive. Does nothing within a callback.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }
 
-/// As [`catch_up`], for all earlier events, however long they are held.
+/// Like [`catch_up`], for all earlier events, however long they are held.
 pub(super) fn catch_up_wholly(safety: Safety) {
     catch_up_within(safety, LONGEST_HELD_NS);
 }
@@ -160,7 +160,7 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(nanoseconds);
     loop {
-        // Looked at before: a thread that had to wait for a processor delivers what has become due.
+        // Read before the delivery, so that a thread that waited for a processor still delivers what has become due.
         let is_last = clock.now() >= limit;
         deliver(0, safety);
         let more_is_held = interest_mask::is_pending(PORTS) || ports().any(PortSource::is_delivered);
@@ -171,13 +171,13 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
     }
 }
 
-/// As [`catch_up`], and also delivers what other threads have polled: all earlier events, unless new ones arrive
-/// without end. Waits for callbacks in other threads, so the caller must hold no lock that one of them may take.
+/// Like [`catch_up`], and also delivers the events that other threads polled: all earlier events, unless new ones
+/// arrive without end. Waits for callbacks in other threads, so the caller must hold no lock that one of them may take.
 #[cold]
 pub fn catch_up_all(safety: Safety) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
-    // After the limit once more: another thread may have been at it since before, and have looked too early.
+    // Once more after the limit: another thread may have been delivering since before, and have looked too early.
     let mut rounds = 0;
     while rounds < 2 && !thread::is_delivering() {
         let is_held = ended_threads::is_any() || ports().any(PortSource::holds_events);
@@ -192,7 +192,7 @@ pub fn catch_up_all(safety: Safety) {
     }
 }
 
-/// Waits until each thread that is delivering now has finished. Does nothing within a callback. As [`catch_up_all`].
+/// Waits until each thread that is delivering now has finished. Does nothing within a callback. Like [`catch_up_all`].
 #[cold]
 pub fn wait_for_callbacks() {
     if !thread::is_delivering() {
@@ -203,8 +203,8 @@ pub fn wait_for_callbacks() {
     }
 }
 
-/// Delivers the due events of the ports' sources. Those for callbacks that may do anything go into buffers even where such
-/// a callback could run now, as earlier events may wait there.
+/// Delivers the due events of the ports' sources. Events for callbacks of the level [`Safety::None`] go into buffers
+/// even where such a callback could run now, as earlier events may wait there.
 pub(super) fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     let safety = safety.max(Safety::MpiRestricted);
     if !interest_mask::is_pending(PORTS | CLOCKS) {

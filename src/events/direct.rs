@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matching events: the PML, which raises them, calls the tool's function itself.
+//! Matching events: the PML, which raises them, calls the tool's callback itself.
 //!
 //! The PML knows its listeners and is entered by one thread at a time, so an event whose callback may run in place
 //! needs no delivery (`thread.rs`): no list, no clock, only the call, inside [`call`]. [`call`] marks this thread as
-//! within a callback, so that no other event is delivered to it meanwhile, and no freed registration finished. An event
-//! whose callback may not run there goes to its registration's buffer ([`keep`]) and is delivered from there. These
+//! within a callback; meanwhile the engine delivers no other event in it and finishes no freed registration. An event
+//! whose callback may not run in place goes to its registration's buffer ([`keep`]) and is delivered from there. These
 //! events have their own source ([`matching_source`]), which is ordered because they occur one after the other.
 //!
-//! Path: hot, behind the branch of a site; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
+//! Path: hot while a tool listens; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
 //! time; else any. Tests: `tests/direct.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -24,16 +24,16 @@ use super::ring::Head;
 use super::source::{self, MATCHING};
 use super::source_info::SourceId;
 
-/// The thread that is within a callback now; 0: none.
+/// Number of the thread that is in a callback now; 0: none.
 static WITHIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a callback may run beside another: several threads raise events.
+/// 1 once several threads raise events, so that callbacks may overlap.
 static THREADS: AtomicU8 = AtomicU8::new(0);
 
-/// The last timestamp.
+/// Timestamp of the last matching event.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// The source of these events.
+/// The source of the matching events.
 #[must_use]
 pub fn matching_source() -> SourceId {
     source::of_matching()
@@ -42,18 +42,18 @@ pub fn matching_source() -> SourceId {
 /// Whether the host's clock is known to be the processor's counter, in one load.
 static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
 
-/// What the host's clock shows, for an event of the source. Never less than the last.
+/// Reads the host's clock for a matching event. Never less than the last timestamp.
 #[must_use]
 #[inline(always)]
 pub fn stamp() -> u64 {
     let now = if HAS_COUNTER.load(Ordering::Relaxed) { counter() } else { ask_clock() };
     let now = now.max(LAST.load(Ordering::Relaxed));
-    // Release: who sees this sees what was put into buffers before.
+    // Release: a thread that sees this timestamp sees the earlier events in their buffers.
     LAST.store(now, Ordering::Release);
     now
 }
 
-/// The last timestamp of the source.
+/// Timestamp of the last matching event.
 pub(super) fn last_stamp() -> u64 {
     LAST.load(Ordering::Acquire)
 }
@@ -66,12 +66,12 @@ fn ask_clock() -> u64 {
     clock.now()
 }
 
-/// From now on several threads raise events.
+/// Notes that several threads raise events from now on.
 pub fn set_threads() {
     THREADS.store(1, Ordering::Relaxed);
 }
 
-/// Whether several threads raise events, so that callbacks must be thread-safe where events happen.
+/// Whether several threads raise events, so that a callback that runs in place must be thread-safe.
 #[must_use]
 #[inline]
 pub fn has_threads() -> bool {
@@ -97,17 +97,17 @@ pub fn count_told_again() {
     add(&MATCHING[1]);
 }
 
-/// Runs a callback.
+/// Runs a callback, and marks this thread as within it.
 #[inline(always)]
 pub fn call(callback: impl FnOnce()) {
     add(&MATCHING[0]);
-    // Release: who finds nobody within sees what the callback has done.
+    // Release: a thread that finds none within a callback sees the effects of the last one.
     WITHIN.store(thread::number(), Ordering::Release);
     callback();
     WITHIN.store(0, Ordering::Release);
 }
 
-/// Whether this thread is within such a callback.
+/// Whether this thread is within a callback that [`call`] runs.
 #[must_use]
 #[inline]
 pub fn is_within() -> bool {
@@ -115,12 +115,12 @@ pub fn is_within() -> bool {
     within != 0 && within == thread::number()
 }
 
-/// Whether any is.
+/// Whether any thread is within such a callback.
 pub(super) fn is_any_within() -> bool {
     WITHIN.load(Ordering::Acquire) != 0
 }
 
-/// Puts an event into the buffer of a registration, to be delivered where a callback of it may run.
+/// Puts an event into a registration's buffer, for a place where one of its callbacks may run.
 #[inline]
 pub fn keep(registration: &Registration, instance: &EventInstance) {
     if !registration.is_live() {
@@ -136,8 +136,8 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
     interest_mask::set_pending(interest_mask::BUFFERS);
 }
 
-/// As [`keep`], of an event that happened at `timestamp`, where there is room by the last look
-/// ([`Registration::look_for_room`]): the event is put there at once, and asked for then. False: it is not kept.
+/// Like [`keep`], for an event at `timestamp`, if the last look found room ([`Registration::look_for_room`]): claims
+/// the room and then calls `event`. Returns false if the event was not kept.
 #[inline(always)]
 #[must_use]
 pub fn keep_quickly(registration: &Registration, timestamp: u64, event: impl FnOnce() -> MatchingEvent) -> bool {
@@ -150,12 +150,12 @@ pub fn keep_quickly(registration: &Registration, timestamp: u64, event: impl FnO
 }
 
 impl Registration {
-    /// Looks how much room there is for [`keep_quickly`]. True: half of the buffer, or more, is in use.
+    /// Looks how much room there is for [`keep_quickly`]. Returns true if half of the buffer, or more, is in use.
     pub fn look_for_room(&self) -> bool {
         self.ring.look_for_room(Head::new(self.event_type, matching_source()))
     }
 
-    /// Whether the next event need not wait behind others in its buffer, nor behind word of losses.
+    /// Whether the next event has nothing to wait for: no events in the buffer and no unreported losses.
     #[must_use]
     #[inline]
     pub fn is_direct(&self) -> bool {

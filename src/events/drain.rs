@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers events from registrations' buffers in the order of their sources, and reports dropped events.
 //!
-//! Each registration has a buffer of its own, so several have events of one source. They are merged: of all buffers with a
-//! callback that may run here the one with the earliest event is next. How events compare, [`Order`] says. A buffer
-//! whose callbacks may not run here does not hold back the others.
+//! Each registration has its own buffer, so several buffers may have events of one source. They are merged: of all
+//! buffers with a callback that may run here, the one with the earliest event is next; [`Order`] defines which is
+//! earliest. A buffer without such a callback does not hold back the others.
 //!
 //! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //! Called by `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot
-//! where events flow: no allocation once it has seen as many buffers; no lock that others wait for is held while a
-//! callback runs. Threads: any. Tests: `tests/buffers.rs`, `tests/order.rs`.
+//! where events flow: allocates only when there are more buffers than ever before; while a callback runs it holds one
+//! lock, which no thread waits for. Threads: any. Tests: `tests/buffers.rs`, `tests/order.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,39 +25,39 @@ use super::ring::First;
 use super::source::BufferedDeliveries;
 use super::thread::{self, Delivery};
 
-/// The thread that empties buffers holds this lock. What it needs for that stays here, so that it allocates nothing anew.
+/// Locked by the thread that empties buffers. Its working memory stays here, so that it is allocated once.
 static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new() });
 
-/// The right to empty buffers; given back also when a callback panics.
+/// The right to empty buffers, given back also if a callback panics.
 pub(super) struct Emptying(MutexGuard<'static, Buffers>);
 
-/// Of each buffer that has events: where its first stands in the order, its place in the list of registrations, and the
-/// version of its callbacks.
+/// Per buffer with events: position of its first event in the order, place in the list of registrations, and revision
+/// of its callbacks.
 type Heads = BinaryHeap<Reverse<(u64, usize, u64)>>;
 
-/// The buffers that are merged.
+/// The buffers of a merge.
 struct Buffers {
     earliest: Heads,
-    /// Places of all that are merged.
+    /// Places of all registrations in the merge.
     members: Vec<usize>,
 }
 
-/// In which order events of different buffers are delivered. Each buffer has events of one kind alone, and each source
-/// is of one kind.
+/// The order in which events of different buffers are delivered. Each buffer has events of one kind alone, and so has
+/// each source.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Matching events: they have one source, by whose timestamps they are ordered.
     Matching,
-    /// All others: by the numbers that they have got when they were put into buffers (`thread.rs`), as timestamps of
+    /// All others: by the numbers that they got when they were put into buffers (`thread.rs`), as timestamps of
     /// different clocks do not compare.
     Others,
 }
 
-/// Until where buffers are emptied: of what comes meanwhile a part could be missed, and the rest delivered before it.
+/// The limit up to which buffers are emptied. Of the events that arrive during a merge it could miss some and deliver
+/// others before them.
 ///
-/// What is at or below this was put into its buffer before this was read, or its source has put nothing into any buffer
-/// since: a source is one control flow, which numbers an event, or stamps it, before it puts it into a buffer, and only
-/// then goes on to the next.
+/// An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing since: a
+/// source is one control flow, which numbers or stamps an event, then buffers it, and only then begins the next.
 #[derive(Clone, Copy)]
 pub(super) struct Until {
     matching: u64,
@@ -70,14 +70,14 @@ impl Until {
     }
 }
 
-/// How an attempt to empty buffers has ended.
+/// How an attempt to empty buffers ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// All that was to be delivered is.
+    /// All events up to the limit are delivered.
     Done,
-    /// A callback has changed what a registration calls: its new callbacks are for what is left.
+    /// A callback has changed a registration's callbacks: the new ones get the remaining events.
     Changed,
-    /// A thread has yet to finish putting in the first event of a buffer, and where that stands is not known.
+    /// A thread has not finished adding the first event of a buffer, so the position of that event is unknown.
     Unfinished,
 }
 
@@ -85,14 +85,14 @@ impl Emptying {
     pub(super) fn try_new() -> Option<Emptying> {
         match EMPTYING.try_lock() {
             Ok(buffers) => Some(Emptying(buffers)),
-            // What a callback's panic has left is taken away before it is used.
+            // State that a panicked callback left is cleared before use.
             Err(TryLockError::Poisoned(poisoned)) => Some(Emptying(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    /// Delivers what the buffers hold up to `until`, at most `budget` events, those of `leaving`, a freed registration,
-    /// among them. Returns how many, and whether a thread has to finish before there is more.
+    /// Delivers the events in the buffers up to `until`, at most `budget`, including those of `leaving`, a freed
+    /// registration. Returns their number, and whether a thread must finish adding an event before there are more.
     pub(super) fn empty(
         &mut self,
         delivery: &mut Delivery<'_>,
@@ -115,7 +115,7 @@ impl Emptying {
                 }
             }
         }
-        // Here no callback may be fit for it; elsewhere one may.
+        // A callback that is not fit here may be fit elsewhere.
         let waits = |entry: &Entry| !entry.registration.ring.is_empty() && !entry.calls.is_empty();
         if registry::all_entries().iter().any(waits) {
             interest_mask::set_pending(BUFFERS);
@@ -124,7 +124,7 @@ impl Emptying {
     }
 }
 
-/// Registrations whose buffers are emptied.
+/// The registrations whose buffers are emptied.
 #[derive(Clone, Copy)]
 struct List<'a> {
     all: &'a [Entry],
@@ -142,7 +142,7 @@ impl<'a> List<'a> {
     }
 }
 
-/// The right to take from the members' buffers.
+/// The right to take events from the members' buffers.
 struct Draining<'a> {
     list: List<'a>,
     members: &'a [usize],
@@ -162,7 +162,7 @@ impl Drop for Draining<'_> {
 }
 
 impl Buffers {
-    /// Takes those that have something of this kind, and a callback for here, into the merge.
+    /// Starts a merge of the buffers that have events or losses of this kind and a callback that may run here.
     fn join<'a>(&'a mut self, list: List<'a>, order: Order, safety: Safety) -> (Draining<'a>, &'a mut Heads, Ended) {
         self.members.clear();
         self.earliest.clear();
@@ -189,7 +189,7 @@ impl Buffers {
         (draining, &mut self.earliest, ended)
     }
 
-    /// Delivers the events of one kind, up to `until`, and tells what was lost.
+    /// Delivers the events of one kind up to `until`, and reports losses.
     fn merge(
         &mut self,
         list: List<'_>,
@@ -225,14 +225,14 @@ impl Buffers {
                     ended = Ended::Unfinished;
                 }
             }
-            // A loss is told before what its source raised after it.
+            // A loss is reported before the later events of its source.
             if entry.calls.must_report_drops(registration) {
                 entry.calls.report_drops(registration, safety);
             }
             run.count(instance.source);
             count += 1;
             callback(&instance, registration, safety);
-            // What the callback raised; for a member it waits behind what is in the buffer.
+            // Deliver what the callback raised. For a member of the merge it goes behind the events in the buffer.
             delivery.deliver_staged();
         }
         drop(run);
@@ -251,7 +251,7 @@ impl Order {
         registration.event_type.place_in_matching().is_some() == (self == Order::Matching)
     }
 
-    /// Where the first event of a buffer stands; `None` where there is none, or it is not finished.
+    /// Position of the first event of a buffer; `None` if there is none, or it is unfinished.
     #[inline]
     fn first(self, registration: &Registration) -> Option<u64> {
         let First { number, timestamp } = registration.ring.first()?;
@@ -263,7 +263,7 @@ impl Order {
     }
 }
 
-/// Empties buffers, up to so many events, unless another thread does.
+/// Empties buffers, up to `budget` events, unless another thread does.
 pub(super) fn empty(delivery: &mut Delivery<'_>, budget: usize, safety: Safety) -> usize {
     let Some(mut emptying) = Emptying::try_new() else { return 0 };
     if !interest_mask::is_pending(BUFFERS) || thread::is_first_thread_in_callback() {

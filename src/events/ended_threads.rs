@@ -17,21 +17,21 @@ use super::thread::Staged;
 
 static ENDED: Mutex<VecDeque<EndedThread>> = Mutex::new(VecDeque::new());
 
-/// What a thread has left.
+/// The events that a thread left when it ended.
 pub(super) struct EndedThread {
-    /// At least one.
+    /// At least one event.
     pub(super) staged: VecDeque<Staged>,
-    /// Its source and its last timestamp, to be given back after the events; `None` if it shared the source.
+    /// Source and last timestamp of the thread, freed after the events; `None` if it shared its source.
     pub(super) source: Option<(SourceId, u64)>,
 }
 
 impl EndedThread {
-    /// Leaves it to whoever delivers next.
+    /// Leaves the events to the next thread that delivers.
     pub(super) fn leave(self) {
         ENDED.lock().unwrap_or_else(PoisonError::into_inner).push_back(self);
     }
 
-    /// The one that ended first. Its events are the caller's to deliver; when it is dropped its source is free.
+    /// Takes the events of the thread that ended first. The caller delivers them; dropping the result frees the source.
     pub(super) fn take() -> Option<EndedThread> {
         ENDED.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
@@ -45,7 +45,7 @@ impl Drop for EndedThread {
     }
 }
 
-/// Whether any has left events.
+/// Whether a thread that ended has left events.
 pub(super) fn is_any() -> bool {
     !ENDED.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
 }

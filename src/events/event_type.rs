@@ -5,18 +5,18 @@
 //! [`StampedBy`], and [`Safety`], MPI's callback safety requirements. Nothing here runs when an event is raised. Path:
 //! setup. Threads: plain data. Tests: `tests/table.rs`.
 
-/// How many words of 8 bytes the elements of an event may take.
+/// Number of 8-byte words that the elements of an event may fill.
 pub const WORDS: usize = 12;
 
 /// The elements, at their displacements: an element at byte `d` is in word `d / 8`, from bit `d % 8 * 8`.
 pub type Words = [u64; WORDS];
 
-/// The place of a type in the table (`table.rs`).
+/// Position of a type in the table (`table.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(super) u16);
 
 impl TypeId {
-    /// Its place in the table.
+    /// Position in the table.
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
@@ -24,7 +24,7 @@ impl TypeId {
     }
 }
 
-/// What an element is. All are integers in the host's byte order.
+/// Type of an element. All are integers in the host's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementType {
     /// A signed number of 32 bits: C's `int`.
@@ -36,7 +36,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Its size, and its alignment, in bytes.
+    /// Size and alignment in bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {
@@ -49,11 +49,11 @@ impl ElementType {
 /// The value of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// Of a [`ElementType::I32`].
+    /// Value of a [`ElementType::I32`].
     I32(i32),
-    /// Of a [`ElementType::U32`].
+    /// Value of a [`ElementType::U32`].
     U32(u32),
-    /// Of a [`ElementType::U64`].
+    /// Value of a [`ElementType::U64`].
     U64(u64),
 }
 
@@ -70,55 +70,53 @@ impl std::fmt::Display for Value {
 /// One element of an event type.
 #[derive(Debug, Clone, Copy)]
 pub struct Element {
-    /// Its name.
+    /// Name of the element.
     pub name: &'static str,
-    /// What it is.
+    /// Type of the element.
     pub element_type: ElementType,
-    /// What it says, units included.
+    /// Meaning, with units.
     pub help: &'static str,
 }
 
-/// Whose clock stamps an event.
+/// The clock that stamps an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampedBy {
-    /// The host's, on the source of the thread in which it happened.
+    /// The host's clock, on the source of the thread in which the event happened.
     Host,
-    /// The adapter's, on the source of the port, where the adapter stamps completions; else the host's, on the
-    /// thread's.
+    /// The adapter's clock, on the source of the port, if the adapter stamps completions; else as `Host`.
     Adapter,
-    /// The host's, on the source of the matching, when a callback asks for it or the event is put into a buffer.
+    /// The host's clock, on the source of the matching, when a callback asks for it or the event is put into a buffer.
     Raiser,
 }
 
 /// An event type.
 #[derive(Debug, Clone, Copy)]
 pub struct EventType {
-    /// Its name, without the prefix `ibex_`.
+    /// Name, without the prefix `ibex_`.
     pub name: &'static str,
-    /// What it tells, and when it fires.
+    /// What the event reports, and when it fires.
     pub description: &'static str,
-    /// Who needs it: the verbosity level of `MPI_T` (MPI 4.1 section 15.3.1), 1 = every user ... 9 = developers of
-    /// ibex.
+    /// Audience: the verbosity level of `MPI_T` (MPI 4.1 section 15.3.1), 1 = every user ... 9 = developers of ibex.
     pub level: u8,
-    /// Its elements.
+    /// The elements.
     pub elements: &'static [Element],
-    /// Where each element begins in the event's data, bytes; as C would lay out a structure of them.
+    /// Offset of each element in the event's data, bytes, as C lays out a structure of them.
     pub displacements: &'static [usize],
-    /// Where the last element ends, bytes: what a copy of the data takes.
+    /// Offset behind the last element, bytes: the size of a copy of the data.
     pub extent: usize,
     /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no
     /// object.
     pub bound: Option<usize>,
-    /// Whose clock stamps it.
+    /// The clock that stamps it.
     pub stamp: StampedBy,
 }
 
-/// What a callback must be fit for; a higher level includes the lower ones (MPI 4.1 section 15.3.8, callback safety).
+/// Safety level of a callback, or required by a place; each includes the lower ones (MPI 4.1 section 15.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Safety {
-    /// Nothing: it may do anything.
+    /// No promise: the callback may do anything.
     None,
-    /// It calls of MPI only the tool interface's own functions.
+    /// Of MPI, the callback calls only the tool interface's own functions.
     MpiRestricted,
     /// Also, it may run at the same time as itself and other callbacks.
     ThreadSafe,
@@ -127,10 +125,10 @@ pub enum Safety {
 }
 
 impl Safety {
-    /// All, from the least to the most.
+    /// All levels, from the lowest to the highest.
     pub const ALL: [Safety; 4] = [Safety::None, Safety::MpiRestricted, Safety::ThreadSafe, Safety::AsyncSignalSafe];
 
-    /// Its place among [`Safety::ALL`].
+    /// Position in [`Safety::ALL`].
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
@@ -138,7 +136,7 @@ impl Safety {
     }
 }
 
-/// Where elements of these kinds begin, laid out as C does.
+/// Offsets of elements of these types, laid out as in C.
 pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [usize; N] {
     let mut at = [0; N];
     let mut next = 0_usize;
@@ -152,8 +150,8 @@ pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [u
     at
 }
 
-/// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure
-/// behind it; such padding is nobody's.
+/// Offset behind the last element. C would pad a structure after it; tools know displacements and types, and need no
+/// padding.
 pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
     if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }

@@ -3,8 +3,7 @@
 //! callbacks of the level [`Safety::None`](super::Safety).
 //!
 //! Only the events that are in a buffer at the beginning are delivered: a callback that communicates raises new events,
-//! which wait for the next time. Grade: setup. Threads: any; buffers are emptied by one at a time. Tests:
-//! `tests/flush.rs`.
+//! which wait for the next call. Grade: setup. Threads: any; one at a time empties buffers. Tests: `tests/flush.rs`.
 
 use super::deliver;
 use super::drain::{Emptying, Until};
@@ -19,7 +18,7 @@ pub fn is_delivering() -> bool {
     thread::with(&mut (), |thread, ()| thread.is_delivering())
 }
 
-/// Delivers the waiting events of this thread, the due events of the ports, and all buffers, unless another thread is
+/// Delivers the staged events of this thread, the due events of the ports, and all buffers, unless another thread is
 /// emptying them. Does nothing within a callback. `safety` is the level that callbacks must have here.
 pub fn deliver_pending(safety: Safety) {
     if interest_mask::has_pending() {
@@ -27,7 +26,7 @@ pub fn deliver_pending(safety: Safety) {
     }
 }
 
-/// As [`deliver_pending`], for all earlier events: waits until the ports' events are due (some milliseconds) and for
+/// Like [`deliver_pending`], for all earlier events: waits until the ports' events are due (some milliseconds) and for
 /// delivering threads, so the caller must hold no lock that a callback may take. Within a callback it does nothing and
 /// returns false.
 #[must_use]
@@ -36,7 +35,7 @@ pub fn flush(safety: Safety) -> bool {
         return false;
     }
     deliver::catch_up_wholly(safety);
-    // What they have taken from a port is delivered then.
+    // Then the events that these threads have taken from a port are delivered.
     deliver::wait_for_callbacks();
     while !deliver_now(safety) {
         std::thread::yield_now();
@@ -44,7 +43,7 @@ pub fn flush(safety: Safety) -> bool {
     true
 }
 
-/// Returns whether no other thread was emptying buffers, nor in the way.
+/// Returns false if another thread was emptying buffers, or had not finished adding an event.
 #[cold]
 fn deliver_now(safety: Safety) -> bool {
     thread::with(&mut (), |thread, ()| {
@@ -62,7 +61,7 @@ fn deliver_now(safety: Safety) -> bool {
     })
 }
 
-/// Empties all buffers of what is in them now; false where another thread is at it, or is putting in what comes next.
+/// Delivers the events that are in buffers now. False if another thread does, or has not finished adding one.
 fn empty_all(delivery: &mut Delivery<'_>, safety: Safety) -> bool {
     let Some(mut emptying) = Emptying::try_new() else { return false };
     if !interest_mask::is_pending(BUFFERS) {

@@ -14,9 +14,9 @@ use super::registry::{self, AlreadyFreed, PendingFree};
 use super::thread::{self, Delivery, Thread};
 
 /// Frees a registration. It gets no more events; the events in its buffer are delivered; then, when no thread can be
-/// within one of its callbacks, `on_free` is called once: before this function returns if possible, otherwise from a
+/// within one of its callbacks, `on_free` is called once: before this function returns if possible, otherwise by a
 /// later delivery that permits the callbacks of the waiting events. May be called within one of its own callbacks.
-/// `safety` is the level that callbacks must have here. What no callback of that level waits for is lost, and counted.
+/// `safety` is the level that callbacks must have here. Events without a callback of that level are lost, and counted.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -26,8 +26,8 @@ pub fn free(registration: &Registration, safety: Safety, on_free: Option<FreeCal
     Ok(())
 }
 
-/// As [`free`], but what waits for callbacks that may do anything is not lost: where they may not be called here,
-/// it and `on_free` wait for a place where they may.
+/// Like [`free`], but events for callbacks that may do anything are not lost: if those may not be called here, the
+/// events and `on_free` wait for a place where they may.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -50,7 +50,7 @@ fn finish_freed(safety: Safety) {
     });
 }
 
-/// Finishes those that no thread can be in a callback of any more. Not from within a callback.
+/// Finishes the freed registrations in whose callbacks no thread can be any more. Not to be called within a callback.
 pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
     while interest_mask::is_pending(FREES) && !direct::is_any_within() {
         let Some(mut emptying) = Emptying::try_new() else { return };
@@ -64,8 +64,8 @@ pub(super) fn finish_freed_in(thread: &Thread, safety: Safety) {
     }
 }
 
-/// Delivers the rest of a freed registration's buffer, and what others' buffers have of before, and says that it is gone;
-/// gives it back where something waits for a callback that may be called where it was freed, and not here, or now.
+/// Finishes a freed registration: delivers the rest of its buffer, with the earlier events of other buffers, and calls
+/// its free callback. Returns it if its events wait for a callback that may run elsewhere, or later.
 fn finish(thread: &Thread, emptying: &mut Emptying, mut pending: PendingFree, safety: Safety) -> Option<PendingFree> {
     let registration = std::sync::Arc::clone(&pending.entry.registration);
     {
@@ -78,7 +78,7 @@ fn finish(thread: &Thread, emptying: &mut Emptying, mut pending: PendingFree, sa
         if is_for_later && !registration.ring.is_empty() {
             return Some(pending);
         }
-        // No callback is fit for this place: nobody will have the rest.
+        // No callback is fit here or where it was freed: the rest is lost.
         while let Some(instance) = registration.ring.pop(|_| registration.used) {
             instance.source.source().count_dropped_later(1);
             registration.count_dropped(instance.source, 1);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One event: type, source, timestamp, elements, in a fixed number of words.
 //!
-//! Made where the event is raised, copied into buffers, shown to callbacks by reference. Nothing in it is on the heap.
-//! Path: hot, behind the branch of a site. Threads: plain data. Timestamps in ticks of the instance's source.
-//! Tests: `tests/table.rs`.
+//! Made where the event is raised, copied into buffers, passed to callbacks by reference. Nothing in it is on the heap.
+//! Path: hot while a tool listens. Threads: plain data. Timestamps in ticks of the instance's source. Tests:
+//! `tests/table.rs`.
 
 use super::event_type::{ElementType, TypeId, Value, Words};
 use super::source_info::SourceId;
 
-/// How many events one completion or one call may raise with one timestamp.
+/// Most events that one completion or one call raises with one timestamp.
 pub(super) const GROUP_MAX: usize = 3;
 
 /// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventInstance {
-    /// Its type.
+    /// Type of the event.
     pub event_type: TypeId,
-    /// Its source, whose clock stamped it.
+    /// Source of the event, whose clock stamped it.
     pub source: SourceId,
-    /// When it happened, in ticks of the source.
+    /// Time of the event, in ticks of the source.
     pub timestamp: u64,
     pub(super) words: Words,
 }
@@ -37,8 +37,8 @@ impl EventInstance {
         })
     }
 
-    /// Copies all elements, as C lays them out, to the first [`super::EventType::extent`] bytes of `to`; what lies
-    /// between them is zero. False, and nothing is written, where `to` is shorter than that.
+    /// Copies all elements in C's layout to the first [`super::EventType::extent`] bytes of `to`, with zeros between
+    /// them. Returns false and writes nothing if `to` is shorter.
     #[must_use]
     pub fn copy_to(&self, to: &mut [u8]) -> bool {
         let row = self.event_type.row();
@@ -55,7 +55,7 @@ impl EventInstance {
         true
     }
 
-    /// Whether it belongs to the object of this number. An event of a type that is bound to none belongs to all.
+    /// Whether the event belongs to the object with this number. An event of an unbound type belongs to every object.
     #[inline]
     pub(super) fn belongs_to(&self, object: u64) -> bool {
         let Some(index) = self.event_type.row().bound else { return true };

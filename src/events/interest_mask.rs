@@ -2,9 +2,9 @@
 //! The word that every site and every call of progress tests: which types have listeners, and which deliveries are
 //! pending.
 //!
-//! Owns [`MASK`]: below [`BUFFERS`] a bit for each type of the engine with a listener (set by
-//! `registry.rs`), from there on the pending work (set and cleared by `deliver.rs` and `thread.rs`). Progress
-//! tests the whole word at once ([`is_idle`]), and then knows that none of its sites has a listener.
+//! Owns [`MASK`]: below [`BUFFERS`] one bit per type of the engine that has a listener (set by `registry.rs`), from
+//! there on the bits of pending work, which the delivering files set and clear. Progress tests the whole word at once
+//! ([`is_idle`]), and then knows that none of its sites has a listener.
 //!
 //! Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch; nothing in a build without the
 //! feature `events`. Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::event_type::TypeId;
 use super::table::{GetComplete, GetStarted, MsgArrived, Payload, RAISED, XferBegin, XferContinue, XferEnd};
 
-/// Something is in a buffer, or was lost.
+/// A buffer has events, or losses to report.
 pub(super) const BUFFERS: u64 = 1 << 31;
 /// A port's source holds events.
 pub(super) const PORTS: u64 = BUFFERS << 1;
-/// A freed registration is to be finished.
+/// A freed registration has yet to be finished.
 pub(super) const FREES: u64 = BUFFERS << 2;
 /// A port's clock wraps so fast that every poll samples it while a tool listens.
 pub(super) const CLOCKS: u64 = BUFFERS << 3;
 /// A port's source is nearly full.
 pub(super) const NEARLY_FULL: u64 = BUFFERS << 4;
-/// A thread in which events wait; the bits from here up count them.
+/// The bits from here up count the threads with staged events.
 const STAGING_THREAD: u64 = BUFFERS << 5;
 
-/// The bits that sites test, of the types; the others concern delivery.
+/// The bits of the types, which sites test; the others concern delivery.
 const INTEREST: u64 = BUFFERS - 1;
 
 const _: () = assert!(1 << RAISED <= BUFFERS, "a bit for each type that the engine raises");
@@ -40,11 +40,11 @@ const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferEnd::TYPE.index()
     | 1 << MsgArrived::TYPE.index();
 
-/// The types of messages, and of what a receiver reads of them.
+/// The types of messages, and of the RDMA reads by which a receiver reads them.
 const TRANSFER_TYPES: u64 = MESSAGE_TYPES | 1 << GetStarted::TYPE.index() | 1 << GetComplete::TYPE.index();
 
-/// Of the types with a listener: those with a registration for immediate delivery of adapter-stamped events, and those
-/// with one for delivery by timestamp.
+/// The types with a registration for immediate delivery of adapter-stamped events, and the types with a registration
+/// for delivery by timestamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
 
@@ -104,14 +104,14 @@ pub fn has_interest() -> bool {
     mask() & INTEREST != 0
 }
 
-/// The types with a listener for immediate delivery of adapter-stamped events. Behind the branch of a site.
+/// The types with a listener for immediate delivery of adapter-stamped events. Read only while a tool listens.
 #[must_use]
 #[inline]
 pub(crate) fn immediate_interest() -> InterestMask {
     InterestMask(IMMEDIATE.load(Ordering::Relaxed))
 }
 
-/// The types with a listener for adapter-stamped events by timestamp. Behind the branch of a site.
+/// The types with a listener for adapter-stamped events by timestamp. Read only while a tool listens.
 #[must_use]
 #[inline]
 pub(crate) fn ordered_interest() -> InterestMask {
@@ -125,15 +125,15 @@ pub fn is_idle() -> bool {
     mask() == 0
 }
 
-/// Whether so many events wait that more would be lost before the next call of [`super::progress`]. Hot, behind the
-/// branch of a site.
+/// Whether a port holds so many events that further ones could be lost before the next call of [`super::progress`].
+/// Hot while a tool listens.
 #[must_use]
 #[inline]
 pub fn is_nearly_full() -> bool {
     mask() & NEARLY_FULL != 0
 }
 
-/// Sets whether a type has listeners, for immediate delivery or by timestamp. By one thread at a time, under the
+/// Sets whether a type has listeners, for immediate delivery or by timestamp. Called by one thread at a time, under the
 /// registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     if event_type.place_in_matching().is_some() {
@@ -155,8 +155,8 @@ pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     MASK.fetch_or(bit, Ordering::SeqCst);
 }
 
-/// Marks pending work, after the work itself was stored; sequentially consistent with the thread that clears the bit
-/// and then looks for work.
+/// Marks work as pending, after the work was stored. Sequentially consistent with a thread that clears the bit and then
+/// looks for work.
 #[inline]
 pub(super) fn set_pending(work: u64) {
     if MASK.load(Ordering::SeqCst) & work == 0 {
@@ -186,29 +186,29 @@ pub(super) fn holds_events() -> bool {
     mask() & (!(STAGING_THREAD - 1) | PORTS) != 0
 }
 
-/// Whether any work except that of ports is pending. Hot, behind the branch of a site.
+/// Whether any work except that of ports is pending. Hot while a tool listens.
 #[inline]
 pub(super) fn is_urgent() -> bool {
     mask() & !(INTEREST | PORTS | CLOCKS) != 0
 }
 
-/// Whether a freed registration is to be finished. Hot, behind the branch of a site.
+/// Whether a freed registration has yet to be finished. Hot while a tool listens.
 #[inline]
 pub(super) fn has_pending_frees() -> bool {
     mask() & FREES != 0
 }
 
-/// Whether events wait in any thread, or in one that has ended.
+/// Whether a thread has staged events, or has left some when it ended.
 pub(super) fn has_staging_thread() -> bool {
     MASK.load(Ordering::SeqCst) >= STAGING_THREAD
 }
 
-/// A thread now has waiting events.
+/// Counts a thread that now has staged events.
 pub(super) fn add_staging_thread() {
     MASK.fetch_add(STAGING_THREAD, Ordering::SeqCst);
 }
 
-/// A thread no longer has waiting events.
+/// Counts a thread that has no staged events any more.
 pub(super) fn remove_staging_thread() {
     MASK.fetch_sub(STAGING_THREAD, Ordering::SeqCst);
 }

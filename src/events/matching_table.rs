@@ -2,23 +2,23 @@
 //! The matching events, which the PML raises: requests, messages and searches.
 //!
 //! They are the last rows of the table (`table.rs`), after those that the engine raises. They have the names of
-//! PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`, and the same elements
-//! ([`MatchingEvent`]), as in PERUSE's specification; the last one, which PERUSE lacks, has others ([`ProtocolEvent`]).
-//! No site of the engine tests for their listeners, so they have no bit in the mask; the PML delivers them itself
-//! (`direct.rs`). Path: setup, but for [`MatchingEvent::instance`], which is made when a callback reads. Threads: plain
-//! data. Tests: `tests/table.rs`.
+//! PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`, and share elements
+//! ([`MatchingEvent`]), as in PERUSE's specification; only the last one, which PERUSE lacks, has others
+//! ([`ProtocolEvent`]). No site of the engine tests for their listeners, so they have no bit in the mask; the PML
+//! delivers them itself (`direct.rs`). Path: setup, but [`MatchingEvent::instance`] runs when a callback reads.
+//! Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, Words, displacements, extent};
 use super::instance::EventInstance;
 use super::source_info::SourceId;
 
-/// How many words the elements of most of them fill.
+/// Number of words that the elements of a [`MatchingEvent`] fill.
 pub(super) const USED: usize = extent(KINDS).div_ceil(8);
 
-/// How many there are.
+/// Number of matching types.
 pub const MATCHING_TYPES: usize = NAMES.len();
 
-/// The place among them of the one whose elements are a [`ProtocolEvent`].
+/// Position of the type whose elements are a [`ProtocolEvent`].
 pub const PROTOCOL: usize = MATCHING_TYPES - 1;
 
 const KINDS: [ElementType; 10] = {
@@ -26,7 +26,7 @@ const KINDS: [ElementType; 10] = {
     [U64, U64, U64, I32, I32, U32, U32, U32, U32, I32]
 };
 
-/// In the order in which the raiser has most of them in its memory, so that two are copied at once.
+/// In the order of most of these values in the raiser's memory, so that two are copied at once.
 static ELEMENTS: [Element; KINDS.len()] = [
     element(
         KINDS[0],
@@ -113,7 +113,7 @@ const fn element(element_type: ElementType, name: &'static str, help: &'static s
     Element { name, element_type, help }
 }
 
-/// Name, level, and what it tells.
+/// Name, level and description of each type.
 static NAMES: [(&str, u8, &str); 20] = [
     ("comm_req_activate", 2, "A call begins a send or a receive."),
     ("comm_req_match_unex", 2, "A receive matches an unexpected message."),
@@ -176,7 +176,7 @@ static NAMES: [(&str, u8, &str); 20] = [
 static DISPLACEMENTS: [usize; KINDS.len()] = displacements(KINDS);
 static PROTOCOL_DISPLACEMENTS: [usize; PROTOCOL_KINDS.len()] = displacements(PROTOCOL_KINDS);
 
-/// The row of the type at a place among these.
+/// The row of the type at this position.
 pub(super) const fn row(place: usize) -> EventType {
     let (name, level, description) = NAMES[place];
     let stamp = StampedBy::Raiser;
@@ -188,13 +188,13 @@ pub(super) const fn row(place: usize) -> EventType {
     EventType { name, description, level, elements, displacements, extent, bound: Some(6), stamp }
 }
 
-/// Two elements of 32 bits in a word.
+/// Packs two elements of 32 bits into a word.
 #[inline(always)]
 fn both(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// The elements of such an event, but for the last.
+/// The elements of every matching event but the last type's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is an element of the table, which says what it is")]
 pub struct MatchingEvent {
@@ -229,7 +229,7 @@ impl MatchingEvent {
         ]
     }
 
-    /// As an instance.
+    /// Makes the event.
     #[must_use]
     #[inline]
     pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
@@ -237,7 +237,7 @@ impl MatchingEvent {
     }
 }
 
-/// The elements of the event that says how the bytes of a message go.
+/// The elements of `comm_req_protocol`, the protocol by which a message is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is an element of the table, which says what it is")]
 pub struct ProtocolEvent {
@@ -259,7 +259,7 @@ impl ProtocolEvent {
         [self.id, self.message, self.bytes, context, port, queue_pair, 0, 0, 0, 0, 0, 0]
     }
 
-    /// As an instance.
+    /// Makes the event.
     #[must_use]
     pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
         EventInstance { event_type, source, timestamp, words: self.words() }

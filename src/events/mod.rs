@@ -3,18 +3,18 @@
 //! it.
 //!
 //! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
-//!   flow with one clock: a thread's ([`HostClock`]), or a port's (the adapter's ticks). Ordered means that
-//!   callbacks get its events by timestamp (`reorder_buffer.rs`, `drain.rs`).
-//! - A *registration* ([`Registration`]) gets the events of one type by callbacks of up to four levels ([`Safety`]), or
-//!   by a buffer.
-//! - A *site* tests one word ([`has_interest`], [`interest`]; progress tests all of it, [`is_idle`]:
-//!   `interest_mask.rs`). Behind the test: stamp, enter (`quiescence.rs`), walk the list (`registry.rs`), call or
-//!   buffer (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself, too), read, or raise;
-//!   the events it raises are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
-//!   delivers, and so do [`deliver_pending`] and [`flush`] where a tool itself has called.
-//! - The PML raises the matching events (`matching_table.rs`) without all this, because it knows its listeners
+//!   flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. An *ordered* source
+//!   delivers its events by timestamp (`reorder_buffer.rs`, `drain.rs`).
+//! - A *registration* ([`Registration`]) gets the events of one type by up to four callbacks, one per level
+//!   ([`Safety`]), called where the event happens or later from a buffer.
+//! - A *site* is a place in ibex that may raise an event. It tests one word ([`has_interest`], [`interest`]; progress
+//!   [`is_idle`]; `interest_mask.rs`). Behind that branch, so only while a tool listens, ibex stamps the event, enters
+//!   a delivery (`quiescence.rs`), walks the registrations (`registry.rs`), and calls or buffers (`ring.rs`). No lock
+//!   is held while a callback runs, so it may register, free (itself too), read, or raise; the events that it raises
+//!   are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`] delivers such events, as
+//!   do [`deliver_pending`] and [`flush`] in a tool's own call.
+//! - The PML raises the matching events (`matching_table.rs`) without these steps, as it knows its listeners
 //!   (`direct.rs`).
-//! - Buffers are bounded: losses are counted per source and per registration, and reported.
 //!
 //! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under
 //! loom.
@@ -76,14 +76,14 @@ pub use source_info::{SOURCES, SourceId, SourceInfo};
 pub use table::*;
 pub use thread::this_thread;
 
-/// The type of this name, without the prefix `ibex_`.
+/// Finds a type by its name without the prefix `ibex_`.
 #[must_use]
 pub fn type_named(name: &str) -> Option<TypeId> {
     TypeId::from_index(TABLE.iter().position(|row| row.name == name)?)
 }
 
-/// The source of a port whose adapter stamps completions; the same again for a port that is opened again. `None` where
-/// there are too many (its events are then to be raised on the host's clock). Setup.
+/// Opens the source of a port whose adapter stamps completions; a reopened port gets its former source. `None` if there
+/// are too many: the caller then raises the port's events on the host's clock. Setup.
 #[must_use]
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
     let source = source::open(Box::new(port_source::PortSource::new(clock)))?;
@@ -93,14 +93,14 @@ pub fn open_port(clock: PortClock) -> Option<SourceId> {
     Some(source)
 }
 
-/// The source of a port whose adapter does not stamp completions: of no event, but it says which port that is. The same
-/// again for a port that is opened again. Setup.
+/// Opens the source of a port whose adapter does not stamp completions. It has no events and only identifies the port;
+/// a reopened port gets its former source. Setup.
 pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
     source::open_unstamped(name, gid.into());
 }
 
-/// The port is closed: what its source still holds is delivered, and its adapter not asked any more. Not from within a
-/// callback.
+/// Closes a port: delivers the events that its source holds, and reads its adapter's clock no more. Not to be called
+/// within a callback.
 pub fn close_port(source: SourceId, safety: Safety) {
     deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {
@@ -109,8 +109,8 @@ pub fn close_port(source: SourceId, safety: Safety) {
     }
 }
 
-/// When, by the host's clock ([`HostClock`]), a source's clock showed `ticks`, and how wrong that may be; `None` where
-/// too little is known. Only on demand: no event is converted.
+/// Converts `ticks` of a source's clock to the host's clock ([`HostClock`]), with an error bound; `None` if too little
+/// is known. Events keep their timestamps; only a tool's request converts one.
 #[must_use]
 pub fn to_host(source: SourceId, ticks: u64) -> Option<ConvertedTimestamp> {
     match source.source().port() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out. A completion's
-//! timestamp is extended beyond the adapter's mask (`unwrap.rs`). Its event is held until it is due
-//! (`reorder_buffer.rs`), and then delivered by one thread at a time, the first that calls [`PortSource::deliver`]; the
-//! others leave their events to it. An event is due once no thread has polled completions whose events are yet to be
-//! raised ([`PortSource::begin_batch`]). Also correlates the adapter's clock with the host's (`clock_correlation.rs`).
-//! Timestamps are never converted.
+//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out. Extends each
+//! completion's timestamp beyond the adapter's mask (`unwrap.rs`), holds its event until it is due
+//! (`reorder_buffer.rs`), and delivers due events in one thread at a time, the first that calls
+//! [`PortSource::deliver`]; other threads leave their events to it. An event is due once no thread has polled
+//! completions whose events are yet to be raised ([`PortSource::begin_batch`]). Also correlates the adapter's clock
+//! with the host's (`clock_correlation.rs`). Timestamps are never converted.
 //!
-//! Path: [`PortSource::submit`] hot, behind the branch of a site: a lock that is never held while a callback runs.
+//! Path: [`PortSource::submit`] hot while a tool listens: a lock that is never held while a callback runs.
 //! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
 
 use std::net::Ipv6Addr;
@@ -25,31 +25,31 @@ use super::unwrap::Unwrap;
 /// The events that were refused, by their index in the group, and why.
 type Refusals = ArrayVec<(usize, Refused), GROUP_MAX>;
 
-/// Asks the adapter what its clock shows: raw ticks; `None` where it does not say.
+/// Reads the adapter's clock: raw ticks, or `None` if it cannot be read.
 pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// A port's description of its clock.
+/// A port's clock.
 pub struct PortClock {
     /// Device and port, as `mlx5_0:1`.
     pub name: String,
     /// The GID in use, in network order.
     pub gid: [u8; 16],
-    /// The rate of the adapter's core clock.
+    /// Rate of the adapter's core clock.
     pub ticks_per_second: u64,
-    /// How many bits of a stamp count; it wraps after 2 to the power of these.
+    /// Number of bits of a stamp; it wraps after 2 to the power of these.
     pub bits: u32,
-    /// For how long an event may be held back so that earlier ones get before it, nanoseconds.
+    /// Longest time for which an event is held back so that earlier ones go before it, nanoseconds.
     pub window: u64,
-    /// How many events may be held back.
+    /// Number of events that can be held back.
     pub room: usize,
-    /// Asks the adapter, where it can be asked. May be called from any thread until [`super::close_port`].
+    /// Reads the adapter's clock, if it can be read. May be called from any thread until [`super::close_port`].
     pub read_clock: Option<ReadClock>,
 }
 
 /// Host time between two samples of the relation of the clocks.
 const SPACING_NS: u64 = 100_000_000;
 
-/// A clock whose period is shorter is sampled at every poll; others wrap so seldom that a sample now and then will do.
+/// A clock with a shorter period is sampled at every poll; the others need a sample only now and then.
 const SHORT_PERIOD_SECONDS: u64 = 3600;
 
 pub(super) struct PortSource {
@@ -57,16 +57,16 @@ pub(super) struct PortSource {
     ticks_per_second: u64,
     bits: u32,
     guarded: Mutex<Guarded>,
-    /// Whether a thread delivers.
+    /// Whether a thread is delivering.
     delivering: AtomicBool,
 }
 
-/// Completions that were read from a port's queue, of which events are yet to come: since when (host).
+/// Completions that a thread has polled and whose events are yet to be raised: the host's time just after the poll.
 #[derive(Debug)]
 #[must_use = "to be given back once all events are raised"]
 pub struct PolledBatch(u64);
 
-/// For so many there is room from the start.
+/// Number of open batches for which there is room from the start.
 const OPEN_BATCHES: usize = 128;
 
 /// What the lock of a [`PortSource`] guards.
@@ -76,7 +76,7 @@ struct Guarded {
     reorder: ReorderBuffer,
     correlation: ClockCorrelation,
     read_clock: Option<ReadClock>,
-    /// When the batches began that have not ended yet, the oldest first.
+    /// Times at which the open batches began, oldest first.
     open_batches: Vec<u64>,
 }
 
@@ -101,7 +101,7 @@ impl PortSource {
             guarded: Mutex::new(guarded),
             delivering: AtomicBool::new(false),
         };
-        // From here on it is known how often the clock wrapped.
+        // From here on the number of wraps of the clock is known.
         source.locked().sample();
         source
     }
@@ -111,12 +111,12 @@ impl PortSource {
         u64::MAX.checked_shr(64 - self.bits).is_some_and(|mask| mask / self.ticks_per_second < SHORT_PERIOD_SECONDS)
     }
 
-    /// Whether both are of one port and count alike.
+    /// Whether both are sources of the same port with the same clock.
     pub(super) fn is_same_as(&self, other: &PortSource) -> bool {
         self.name == other.name && self.ticks_per_second == other.ticks_per_second && self.bits == other.bits
     }
 
-    /// The port is opened again: its clock can be asked again, and goes on where it was.
+    /// Reopens the port's source: its clock can be read again, and timestamps continue.
     pub(super) fn reopen(&self, again: PortSource) {
         let Guarded { gid, read_clock, .. } =
             again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -125,7 +125,7 @@ impl PortSource {
         guarded.sample();
     }
 
-    /// The port is closed: nobody asks its adapter any more.
+    /// Stops reading the adapter's clock, because the port is closed.
     pub(super) fn close(&self) {
         let read_clock = self.locked().read_clock.take();
         drop(read_clock);
@@ -150,8 +150,8 @@ impl PortSource {
         }
     }
 
-    /// Takes events stamped `raw`, polled just now. Returns which of them it could not hold, and whether it holds so many
-    /// that they should be delivered soon; `None`, and holds none, where their time is not known.
+    /// Takes events stamped `raw`, polled just now. Returns the events that it could not hold, and whether it holds so
+    /// many that they should be delivered soon. `None`, and holds none, if their time is not known.
     #[inline]
     pub(super) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
         let host = HostClock::get().now();
@@ -170,7 +170,7 @@ impl PortSource {
         Some((refusals, guarded.reorder.is_quarter_full()))
     }
 
-    /// Completions were read of which events are yet to be submitted; until [`PortSource::end_batch`].
+    /// Begins a batch: a thread has polled completions, and submits their events until [`PortSource::end_batch`].
     #[inline]
     pub(super) fn begin_batch(&self) -> PolledBatch {
         let mut guarded = self.locked();
@@ -179,8 +179,8 @@ impl PortSource {
         PolledBatch(host)
     }
 
-    /// All events of what was [taken](PortSource::begin_batch) are submitted. What was submitted before the oldest of
-    /// what is still in hand was taken is later than none of that.
+    /// Ends a [batch](PortSource::begin_batch): all its events are submitted. So no event can still come that is
+    /// earlier than one submitted before the oldest open batch began.
     #[inline]
     pub(super) fn end_batch(&self, PolledBatch(since): PolledBatch) {
         let mut guarded = self.locked();
@@ -191,18 +191,18 @@ impl PortSource {
         guarded.reorder.set_complete_until(until);
     }
 
-    /// Whether it holds events that are yet to be delivered.
+    /// Whether it holds events.
     pub(super) fn holds_events(&self) -> bool {
         self.locked().reorder.len() > 0
     }
 
-    /// Whether a thread delivers what it has held.
+    /// Whether a thread is delivering events that it held.
     pub(super) fn is_delivered(&self) -> bool {
         self.delivering.load(Ordering::SeqCst)
     }
 
-    /// Delivers those that are due, through `deliver`, unless another thread is at it, which then delivers them. With
-    /// `all`, those too that are not due. Returns whether some are still held. No lock is held while `deliver` runs.
+    /// Passes the due events to `deliver`, or all events with `all`, unless another thread is doing so, which then
+    /// takes these too. Returns whether events are still held. No lock is held while `deliver` runs.
     pub(super) fn deliver(&self, all: bool, mut deliver: impl FnMut(&EventInstance)) -> bool {
         loop {
             if self.delivering.swap(true, Ordering::SeqCst) {
@@ -219,7 +219,8 @@ impl PortSource {
                 deliver(&instance);
             }
             drop(delivering);
-            // What came between the last look and the end of the delivery would wait for the next call: look again.
+            // An event that came between the last look and the end of the delivery would wait for the next call: look
+            // again.
             let guarded = self.locked();
             let more = if all {
                 guarded.reorder.len() > 0
@@ -233,7 +234,7 @@ impl PortSource {
         }
     }
 
-    /// What the adapter's clock shows now.
+    /// The present time of the adapter's clock, read or else estimated.
     pub(super) fn timestamp(&self) -> Option<u64> {
         let mut guarded = self.locked();
         if let Some(ticks) = guarded.sample() {
@@ -242,8 +243,8 @@ impl PortSource {
         guarded.correlation.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called by progress, which was called so often in all: where the clock
-    /// [is short](PortSource::is_short) all the time.
+    /// Keeps the relation of the clocks fresh. Called by progress with the number of its calls so far; at every poll if
+    /// the clock [is short](PortSource::is_short).
     pub(super) fn maintain(&self, calls: usize) {
         let mut guarded = self.locked();
         let host = HostClock::get().now();
@@ -253,14 +254,14 @@ impl PortSource {
         }
     }
 
-    /// The host's time of a timestamp of this source.
+    /// Converts a timestamp of this source to the host's clock.
     pub(super) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
         self.locked().correlation.to_host(ticks)
     }
 }
 
 impl Guarded {
-    /// Asks the adapter, if it can be asked.
+    /// Samples the adapter's clock, if it can be read.
     fn sample(&mut self) -> Option<u64> {
         let clock = HostClock::get();
         let before = clock.now();
@@ -272,7 +273,7 @@ impl Guarded {
     }
 }
 
-/// The right to deliver; given back also when a callback panics.
+/// The right to deliver, given back also if a callback panics.
 struct Delivering<'a>(&'a AtomicBool);
 
 impl Drop for Delivering<'_> {

@@ -3,13 +3,13 @@
 //! (`port_source.rs`).
 //!
 //! Use [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
-//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`]. [`EventGroup`] is for several events of one
-//! [`HostTimestamp`], which share a clock reading and an entry into the delivery.
+//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`]. An [`EventGroup`] has several events with one
+//! [`HostTimestamp`]; they share a clock reading and an entry into the delivery.
 //!
 //! An adapter-stamped event is delivered twice: immediately, in the polling thread, to registrations for immediate
 //! delivery, and in the order of the port's source to all others.
 //!
-//! Path: hot, behind the branch of a site: no allocation, no lock but the port's. Threads: any. Tests:
+//! Path: hot while a tool listens: no allocation, no lock but the port's. Threads: any. Tests:
 //! `tests/raise.rs`, `tests/ports.rs`.
 
 use arrayvec::ArrayVec;
@@ -26,7 +26,7 @@ use super::source_info::SourceId;
 use super::table::Payload;
 use super::thread::{Thread, drop_instance, with};
 
-/// Events with one timestamp: one reading of a clock, delivered one after the other. Made and raised at once.
+/// Events with one timestamp: one clock reading, delivered one after the other. Made and raised at once.
 #[derive(Debug)]
 pub struct EventGroup {
     interest: InterestMask,
@@ -34,14 +34,14 @@ pub struct EventGroup {
 }
 
 impl EventGroup {
-    /// None yet, of the types somebody listens to by this look.
+    /// An empty group that takes events of the types in `interest`.
     #[must_use]
     #[inline]
     pub fn new(interest: InterestMask) -> EventGroup {
         EventGroup { interest, instances: ArrayVec::new_const() }
     }
 
-    /// One more, the third at most. `make` is called only if somebody listens.
+    /// Adds an event, the third at most. Calls `make` only if its type has a listener.
     #[inline]
     pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
         if self.interest.has(P::TYPE) {
@@ -52,8 +52,8 @@ impl EventGroup {
         }
     }
 
-    /// As [`raise`], as of this moment, or the thread's last event's if that is later. `timestamp` is called only if
-    /// there is any.
+    /// Like [`raise`], stamped `timestamp`, or with the thread's last timestamp if that is later. Calls `timestamp`
+    /// only if the group has events.
     #[inline]
     pub fn raise(mut self, timestamp: impl FnOnce() -> HostTimestamp, safety: Safety) {
         if !self.instances.is_empty() {
@@ -61,7 +61,7 @@ impl EventGroup {
         }
     }
 
-    /// As [`stage`].
+    /// Like [`stage`].
     #[inline]
     pub fn stage(mut self, safety: Safety) {
         if !self.instances.is_empty() {
@@ -69,10 +69,10 @@ impl EventGroup {
         }
     }
 
-    /// On a port's source, stamped `raw` by the adapter and seen just now, where callbacks may run: delivered here to
-    /// who takes it as it happens, and to all others in order by [`super::progress`], of this thread or another. Where
-    /// the stamp is so old that its adapter's clock may have gone round since, it is the host's instead, as of now, and
-    /// the source this thread's.
+    /// Raises the group on a port's source, stamped `raw` by the adapter and polled just now, where callbacks may run.
+    /// Registrations for immediate delivery get it here; [`super::progress`], in any thread, delivers it to the others
+    /// in order. If the stamp is so old that the adapter's clock may have wrapped since, the host stamps the events
+    /// now, on this thread's source.
     #[inline]
     pub fn raise_stamped(mut self, source: SourceId, raw: u64, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {
@@ -83,7 +83,7 @@ impl EventGroup {
         }
     }
 
-    /// As [`Self::raise_stamped`], where callbacks may not run.
+    /// Like [`Self::raise_stamped`], where callbacks may not run.
     pub fn stage_seen(mut self, source: SourceId, raw: u64, safety: Safety) {
         let mut mine = immediate_of(&self.instances);
         if !mine.is_empty() {
@@ -95,7 +95,7 @@ impl EventGroup {
     }
 }
 
-/// Delivers instances now, or after what waits; and finishes registrations that their callbacks have freed.
+/// Delivers events now, or after the staged ones; then finishes the registrations that their callbacks freed.
 #[inline]
 fn raise_in(thread: &Thread, instances: &[EventInstance], safety: Safety, recipients: Recipients) {
     if thread.raise(instances, safety, recipients) && interest_mask::has_pending_frees() {
@@ -115,13 +115,13 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
     });
 }
 
-/// Those events that somebody takes as they happen, though the adapter has stamped them.
+/// Copies of the events whose types have a registration for immediate delivery.
 fn immediate_of(instances: &[EventInstance]) -> ArrayVec<EventInstance, GROUP_MAX> {
     let wanted = interest_mask::immediate_interest();
     instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect()
 }
 
-/// What somebody takes as it happens of events that the adapter has stamped.
+/// Delivers adapter-stamped events to the registrations for immediate delivery.
 #[cold]
 #[inline(never)]
 fn raise_immediate(instances: &[EventInstance], safety: Safety) {
@@ -151,7 +151,7 @@ fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipi
     });
 }
 
-/// Hands events to the port, to be delivered in order.
+/// Hands events to the port's source, which delivers them in order.
 #[cold]
 #[inline(never)]
 fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64) {
@@ -166,7 +166,7 @@ fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId,
         instance.source = id;
     }
     let Some((refusals, is_nearly_full)) = port.submit(instances, raw) else {
-        // When the adapter did it is not known; that it has is, now.
+        // The time of the event is unknown; the host stamps the time at which it was polled.
         return stage_now(instances, Safety::MpiRestricted, Recipients::Ordered);
     };
     for (index, refused) in refusals {
@@ -179,7 +179,7 @@ fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId,
     deliver::set_port_pending(id, is_nearly_full);
 }
 
-/// One event, of the types somebody listens to now.
+/// A group of one event, if its type has a listener now.
 #[inline]
 fn group_of_one<P: Payload>(make: impl FnOnce() -> P) -> EventGroup {
     let mut group = EventGroup::new(interest());
@@ -187,16 +187,15 @@ fn group_of_one<P: Payload>(make: impl FnOnce() -> P) -> EventGroup {
     group
 }
 
-/// Raises an event on the thread's source, stamped with the host's clock. Callbacks run here: the caller holds no lock
-/// that a call of ibex from within one could need. `safety` says what they must be fit for. `make` is called only if
-/// somebody listens.
+/// Raises an event on the thread's source, stamped with the host's clock. Callbacks of the level `safety` run here, so
+/// the caller holds no lock that an ibex call within one could need. Calls `make` only if the type has a listener.
 #[inline]
 pub fn raise<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).raise(host_timestamp, safety);
 }
 
-/// As [`raise`], where callbacks may not run: the event is stamped now and waits in the thread until it calls
-/// [`super::progress`] or raises again, or ends.
+/// Like [`raise`], where callbacks may not run: stamps the event now and stages it in the thread, until the thread
+/// calls [`super::progress`], raises again, or ends.
 #[inline]
 pub fn stage<P: Payload>(safety: Safety, make: impl FnOnce() -> P) {
     group_of_one(make).stage(safety);

@@ -5,7 +5,7 @@
 //! that delivering threads read them without a lock. `registry.rs` creates and frees registrations; `thread.rs` fills
 //! their buffers, `drain.rs` empties them.
 //!
-//! Path: hot, behind the branch of a site. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
+//! Path: hot while a tool listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -15,33 +15,32 @@ use super::instance::EventInstance;
 use super::ring::Ring;
 use super::source_info::{SOURCES, SourceId};
 
-/// Names a registration; never given twice in a process.
+/// Name of a registration; never given twice in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationId(pub u64);
 
-/// What is called for an event: the event, the registration, what the callback must be fit for here (at most its
-/// level).
+/// Callback for an event. It gets the event, the registration, and the level that the place requires (at most its own).
 pub type Callback = Arc<dyn Fn(&EventInstance, &Registration, Safety) + Send + Sync>;
 
-/// What is called when events were lost: how many of which source since it was last called, the registration, what it
-/// must be fit for here. Where no callback of the registration is fit it is not called, unless the registration ends.
+/// Callback for lost events. It gets their number since its last call, their source, the registration, and the level
+/// that the place requires. Called where a callback of the registration is fit, or when the registration ends.
 pub type DroppedCallback = Arc<dyn Fn(u64, SourceId, &Registration, Safety) + Send + Sync>;
 
-/// What is called once a freed registration calls nothing any more: the registration, what it must be fit for here.
+/// Callback after the last one of a freed registration. It gets the registration and the level that the place requires.
 pub type FreeCallback = Box<dyn FnOnce(&Registration, Safety) + Send>;
 
-/// How a registration is to be.
+/// The properties of a new registration.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Only events of the object of this number; `None`: all.
+    /// Number of the object whose events it gets; `None`: all events.
     pub object: Option<u64>,
     /// Whether events wait in the buffer until progress delivers them, rather than being delivered where they happen.
     pub buffered: bool,
-    /// Whether what the adapter stamps is taken too where this process sees it, on the thread's source and by the
-    /// host's clock, in the order in which it is seen; else by the adapter's stamp, in the order of the port's source.
+    /// Whether it gets adapter-stamped events when this process polls them, stamped by the host's clock on the polling
+    /// thread's source. Otherwise they have the adapter's stamp, in the order of the port's source.
     pub immediate: bool,
-    /// How many events the buffer holds; rounded up to a power of two. One that is delivered at once has a buffer, too:
-    /// for what happens where no callback of it may run.
+    /// Number of events that the buffer holds, rounded up to a power of two. An unbuffered registration needs it too,
+    /// for events that happen where none of its callbacks may run.
     pub room: usize,
 }
 
@@ -51,15 +50,14 @@ impl Default for Options {
     }
 }
 
-/// Which of the registrations of its type an event is for.
+/// The registrations of an event's type that get the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recipients {
-    /// It happened in a thread and has that thread's stamp: for all.
+    /// All: the event happened in a thread and has that thread's stamp.
     All,
-    /// The adapter has stamped it, and this is its telling in the thread that sees it: for those that take it as it
-    /// happens.
+    /// Those for immediate delivery: the adapter stamped the event, but here it has the stamp of the polling thread.
     Immediate,
-    /// The same by the adapter's stamp: for all others.
+    /// The others: the same event with the adapter's stamp.
     Ordered,
 }
 
@@ -78,7 +76,7 @@ const LIVE: u8 = 0;
 const CLOSING: u8 = 1;
 const FREED: u8 = 2;
 
-/// What a registration has lost of each source, and how much of that its callback was told.
+/// The numbers of lost events per source, and how many of them were reported.
 struct DropCounts {
     lost: [AtomicU64; SOURCES],
     told: [AtomicU64; SOURCES],
@@ -86,22 +84,22 @@ struct DropCounts {
 
 /// A registration.
 pub struct Registration {
-    /// Its name.
+    /// Name of the registration.
     pub id: RegistrationId,
     /// The type of its events.
     pub event_type: TypeId,
-    /// The object of its events; `None`: all.
+    /// Number of the object whose events it gets; `None`: all events.
     pub object: Option<u64>,
     pub(super) immediate: bool,
     pub(super) ring: Ring,
     pub(super) used: usize,
     buffered: AtomicBool,
     state: AtomicU8,
-    /// Whether a thread takes from the buffer now.
+    /// Whether a thread is taking events from the buffer.
     pub(super) draining: AtomicBool,
-    /// Changes with its callbacks.
+    /// Incremented when its callbacks change.
     pub(super) revision: AtomicU64,
-    /// Whether there may be losses nobody was told of.
+    /// Whether there may be unreported losses.
     pub(super) unreported_drops: AtomicBool,
     drop_counts: Box<DropCounts>,
 }
@@ -125,43 +123,43 @@ impl Registration {
         }
     }
 
-    /// Whether events wait in its buffer until progress delivers them.
+    /// Whether events wait in the buffer until progress delivers them.
     #[must_use]
     #[inline]
     pub fn is_buffered(&self) -> bool {
         self.buffered.load(Ordering::Relaxed)
     }
 
-    /// From now on events wait, or do not. Those that wait already are delivered first.
+    /// Switches buffering on or off. Events in the buffer are delivered first.
     pub fn set_buffered(&self, buffered: bool) {
         self.buffered.store(buffered, Ordering::Relaxed);
     }
 
-    /// How many events its buffer holds.
+    /// Capacity of the buffer, in events.
     #[must_use]
     pub fn room(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// How many events wait in its buffer.
+    /// Number of events in the buffer.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.ring.len()
     }
 
-    /// How many events it has lost so far, of all sources.
+    /// Number of events lost so far, of all sources.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.drop_counts.lost.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Whether it takes events. Sequentially consistent with `quiescence.rs`.
+    /// Whether it accepts events. Sequentially consistent with `quiescence.rs`.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         self.state.load(Ordering::SeqCst) == LIVE
     }
 
-    /// It is freed: takes no events from now on. False where it was already.
+    /// Stops accepting events, because it is freed. Returns false if it was freed already.
     pub(super) fn begin_closing(&self) -> bool {
         self.state.compare_exchange(LIVE, CLOSING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -170,34 +168,34 @@ impl Registration {
         self.state.store(FREED, Ordering::SeqCst);
     }
 
-    /// Whether an event is this registration's.
+    /// Whether this registration gets the event.
     #[inline]
     pub(super) fn wants(&self, instance: &EventInstance, recipients: Recipients) -> bool {
         recipients.has(self) && self.is_live() && self.object.is_none_or(|object| instance.belongs_to(object))
     }
 
-    /// Whether something waits in its buffer, or is being delivered from there: what comes now must wait behind it. The
-    /// buffer is looked at first: who empties it has said so before (`draining`) and says so until its last callback
-    /// has returned.
+    /// Whether the next event must be buffered: buffering is on, events are in the buffer, or a thread is delivering
+    /// from it. The buffer is checked first: a thread sets `draining` before it empties the buffer, and clears it after
+    /// the last callback has returned.
     #[inline]
     pub(super) fn must_buffer(&self) -> bool {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether there may be losses nobody was told of.
+    /// Whether there may be unreported losses.
     #[inline]
     pub(super) fn has_unreported_drops(&self) -> bool {
         self.unreported_drops.load(Ordering::SeqCst)
     }
 
-    /// It loses events of a source. From any thread.
+    /// Counts lost events of a source, from any thread.
     #[cold]
     pub(super) fn count_dropped(&self, source: SourceId, events: u64) {
         self.drop_counts.lost[source.index() % SOURCES].fetch_add(events, Ordering::Relaxed);
         self.unreported_drops.store(true, Ordering::SeqCst);
     }
 
-    /// Takes what was lost and nobody was told of, per source. By who drains it.
+    /// Passes the unreported losses per source to `tell`. Called by the thread that drains the registration.
     fn take_unreported(&self, mut tell: impl FnMut(SourceId, u64)) {
         if !self.unreported_drops.swap(false, Ordering::SeqCst) {
             return;
@@ -218,17 +216,17 @@ impl std::fmt::Debug for Registration {
     }
 }
 
-/// What a registration calls.
+/// The callbacks of a registration.
 #[derive(Clone, Default)]
 pub(super) struct Callbacks {
     events: [Option<Callback>; 4],
-    /// For each level that a place asks: the least level that is fit for it and has a callback.
+    /// For each level that a place may require: the lowest sufficient level with a callback.
     least: [Option<Safety>; 4],
     pub(super) dropped: Option<DroppedCallback>,
 }
 
 impl Callbacks {
-    /// Sets the callback of a level; returns the former.
+    /// Sets the callback of a level; returns the former one.
     pub(super) fn set(&mut self, level: Safety, callback: Option<Callback>) -> Option<Callback> {
         let old = std::mem::replace(&mut self.events[level.index()], callback);
         for needed in Safety::ALL {
@@ -238,31 +236,31 @@ impl Callbacks {
         old
     }
 
-    /// Whether there is one of exactly this level.
+    /// Whether there is a callback of exactly this level.
     pub(super) fn has(&self, level: Safety) -> bool {
         self.events[level.index()].is_some()
     }
 
-    /// The callback of the least level that is fit for a place that asks `needed`.
+    /// The callback of the lowest level that suffices at a place that requires `needed`.
     #[inline]
     pub(super) fn fit(&self, needed: Safety) -> Option<&Callback> {
         self.events[self.least[needed.index()]?.index()].as_ref()
     }
 
-    /// Whether a loss is to be told before anything else is.
+    /// Whether losses must be reported before the next event.
     #[inline]
     pub(super) fn must_report_drops(&self, registration: &Registration) -> bool {
         registration.has_unreported_drops() && self.dropped.is_some()
     }
 
-    /// Tells losses, where a callback is fit for the place: elsewhere one may be. By who drains the registration.
+    /// Reports losses if a callback is fit here, else leaves them. Called by the thread that drains the registration.
     pub(super) fn report_drops(&self, registration: &Registration, safety: Safety) {
         if self.fit(safety).is_some() {
             self.report_drops_finally(registration, safety);
         }
     }
 
-    /// Tells losses; there will be no other place.
+    /// Reports losses for the last time, whether a callback is fit here or not.
     pub(super) fn report_drops_finally(&self, registration: &Registration, safety: Safety) {
         if let Some(dropped) = &self.dropped {
             registration.take_unreported(|source, lost| dropped(lost, source, registration, safety));

@@ -23,13 +23,13 @@ use super::tracked_clocks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AlreadyFreed;
 
-/// Per type: 0, or the version of the list of its registrations.
+/// Per type the version of its list of registrations; 0 if the list is empty.
 pub(super) static LIST_VERSIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
 /// The threads that may deliver.
 pub(super) static DELIVERING: LazyLock<DeliveringThreads> = LazyLock::new(DeliveringThreads::new);
 
-/// A registration, and what it calls in this version.
+/// A registration, and its callbacks in this version.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) registration: Arc<Registration>,
@@ -44,15 +44,15 @@ pub(super) struct Snapshot {
     pub(super) list: Arc<[Entry]>,
 }
 
-/// What a change has put out of use. Dropped after the lock: a tool's callback goes with it, and may do anything.
+/// The lists that a change replaced. Dropped without the lock: a tool's callback may go with them, and do anything.
 type Replaced = (Option<Arc<[Entry]>>, Option<Arc<[Entry]>>);
 
-/// A freed registration that somebody may still see.
+/// A freed registration that a thread may still see.
 pub(super) struct PendingFree {
     pub(super) entry: Entry,
     pub(super) grace_period: GracePeriod,
     pub(super) on_free: Option<FreeCallback>,
-    /// What callbacks must be fit for where it was freed.
+    /// The level that callbacks had to have where it was freed.
     pub(super) safety: Safety,
 }
 
@@ -60,13 +60,13 @@ struct Registry {
     version: u64,
     /// All registrations that are not freed.
     all: Vec<Entry>,
-    /// The same and the leaving ones, for who empties buffers.
+    /// The same as a list, for the thread that empties buffers; `None` after a change.
     all_entries: Option<Arc<[Entry]>>,
     lists: [Option<Arc<[Entry]>>; COUNT],
     pending_frees: Vec<PendingFree>,
 }
 
-/// The next registration's name.
+/// Name of the next registration.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
@@ -82,7 +82,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
-    /// Makes the list of a type anew.
+    /// Makes a new list of a type.
     fn renew(&mut self, event_type: TypeId) -> Replaced {
         let listens =
             |entry: &&Entry| entry.registration.event_type == event_type && entry.active && !entry.calls.is_empty();
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-/// Changes what a registration calls.
+/// Changes the callbacks of a registration.
 fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
     let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
@@ -112,14 +112,14 @@ fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> R
     let old = registry.renew(registration.event_type);
     drop(registry);
     if registration.waiting() > 0 || registration.has_unreported_drops() {
-        // It may be for the new ones.
+        // The new callbacks may be fit for the waiting events.
         interest_mask::set_pending(interest_mask::BUFFERS);
     }
     drop((before, old));
     Ok(())
 }
 
-/// A new registration for events of a type; without callbacks it does nothing.
+/// Makes a registration for events of a type; without callbacks it does nothing.
 #[must_use]
 pub fn register(event_type: TypeId, options: Options) -> Arc<Registration> {
     // The clock is chosen before the first event needs it.
@@ -135,7 +135,7 @@ pub fn register(event_type: TypeId, options: Options) -> Arc<Registration> {
     registration
 }
 
-/// The registration of this name, unless it was freed.
+/// Finds a registration by its name, unless it was freed.
 #[must_use]
 pub fn find(id: RegistrationId) -> Option<Arc<Registration>> {
     registry().all.iter().find(|entry| entry.registration.id == id).map(|entry| Arc::clone(&entry.registration))
@@ -147,8 +147,8 @@ pub fn all() -> Vec<Arc<Registration>> {
     registry().all.iter().map(|entry| Arc::clone(&entry.registration)).collect()
 }
 
-/// Sets, replaces or takes away the callback for one level. Every event goes to that of the least level that is fit for
-/// where it happens; others of the same registration do not get it.
+/// Sets, replaces or removes the callback for one level. Of a registration's callbacks each event calls one: that of
+/// the lowest level that is fit where the event happens.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -163,7 +163,7 @@ pub fn set_callback(
     changed
 }
 
-/// Sets, replaces or takes away what is called when events were lost.
+/// Sets, replaces or removes the callback for lost events.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -174,7 +174,7 @@ pub fn set_dropped(registration: &Registration, callback: Option<DroppedCallback
     changed
 }
 
-/// Lets a registration take events, or not, without losing what it is.
+/// Activates or deactivates a registration, which keeps its callbacks and its buffer.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -188,8 +188,7 @@ pub fn set_active(registration: &Registration, active: bool) -> Result<(), Alrea
     Ok(())
 }
 
-/// Takes a registration out: it takes no event from now on, and is finished once no thread can see it any more
-/// (`free.rs`).
+/// Removes a registration: it gets no event from now on, and `free.rs` finishes it once no thread can see it any more.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -216,7 +215,7 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// The list of a type; `None` when nobody listens.
+/// The list of a type; `None` if it has no listener.
 #[cold]
 pub(super) fn snapshot(event_type: TypeId) -> Option<Snapshot> {
     let registry = registry();
@@ -225,7 +224,7 @@ pub(super) fn snapshot(event_type: TypeId) -> Option<Snapshot> {
     (version != 0).then_some(Snapshot { version, list })
 }
 
-/// All registrations, for who empties buffers. Those on their way out are emptied by `free.rs`.
+/// All registrations, for the thread that empties buffers; `free.rs` empties the freed ones.
 pub(super) fn all_entries() -> Arc<[Entry]> {
     let mut registry = registry();
     if let Some(list) = &registry.all_entries {
@@ -236,19 +235,19 @@ pub(super) fn all_entries() -> Arc<[Entry]> {
     list
 }
 
-/// One that is on its way out and that nobody can see any more; `None` where there is none.
+/// Takes a freed registration that no thread can see any more; `None` if there is none.
 pub(super) fn take_pending_free() -> Option<PendingFree> {
     let mut registry = registry();
     let index = registry.pending_frees.iter_mut().position(|pending| pending.grace_period.is_over());
     let taken = index.map(|index| registry.pending_frees.remove(index));
     if registry.pending_frees.is_empty() {
-        // Under the lock, as the flag is raised under it.
+        // Under the lock, as the bit is set under it.
         interest_mask::clear_pending(interest_mask::FREES);
     }
     taken
 }
 
-/// It could not be finished now.
+/// Puts back a registration that could not be finished now.
 pub(super) fn put_pending_free_back(pending: PendingFree) {
     let mut registry = registry();
     registry.pending_frees.push(pending);

@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Orders the events of a source: holds instances until no earlier one can follow, and releases them by timestamp.
 //!
-//! Completions are polled in the order in which the adapter wrote them, which is nearly that of their timestamps; but
-//! several threads may submit theirs in another order, and so may one that polls again before it has submitted
+//! Completions are polled in the order in which the adapter wrote them, which is nearly that of their timestamps. But
+//! several threads may submit theirs in another order, and so may a thread that polls again before it has submitted
 //! everything. An instance is due when everything polled with or before it is submitted
 //! ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when an instance later by the window has
 //! arrived, when it has been held for the length of the window, or when half of the room is in use. If an adapter has
 //! written a timestamp after a later one, instances are held for that delay from then on. An instance earlier than a
 //! released one is refused ([`Refused`]) and counted by the caller.
 //!
-//! Path: hot, behind the branch of a site; allocates once, in [`ReorderBuffer::new`]. Threads: one at a time. Units:
+//! Path: hot while a tool listens; allocates once, in [`ReorderBuffer::new`]. Threads: one at a time. Units:
 //! ticks of the source; holding times in ticks of the host. Tests: `tests/reorder_buffer.rs`.
 
 use std::collections::VecDeque;
 
 use super::instance::EventInstance;
 
-/// For how many windows an instance is held while earlier ones are known to come: a thread may lose its processor with
-/// them.
+/// Number of windows for which an instance is held while earlier ones are known to come: the thread that has them may
+/// have been preempted.
 const MAX_WINDOWS: u64 = 200;
 
-/// The instance cannot be held; it is lost.
+/// The instance cannot be held, and is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is earlier than one that is out already.
+    /// It is earlier than a released one.
     Late,
     /// There is no room.
     Full,
 }
 
-/// An instance that is held, and since when (host).
+/// A held instance, and the host's time since when.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     instance: EventInstance,
     since: u64,
 }
 
-/// The instances of one source that are held.
+/// The held instances of one source.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer {
-    /// By timestamp; of equal ones the first that came is first. Most come in this order.
+    /// By timestamp, and equal ones by arrival. Most arrive in this order.
     held: VecDeque<Held>,
     room: usize,
-    /// In ticks of the source, and of the host.
+    /// In ticks of the source, and in ticks of the host.
     window: (u64, u64),
-    /// The timestamp of the last instance that is out.
+    /// Timestamp of the last released instance.
     last_out: u64,
-    /// What was held before this moment (host) was handed in with all that was read before it; and the greatest
-    /// timestamp of that.
+    /// Host's time up to which instances are complete: for those held before it, everything polled earlier was
+    /// submitted. And the greatest timestamp of those.
     complete_until: (u64, u64),
-    /// For how long an instance is held though all is handed in: how far the adapter has been seen to write behind. As
-    /// `window`.
+    /// How long an instance is held after everything was submitted: the longest delay with which the adapter has
+    /// written a timestamp. Units as `window`.
     writing_lag: (u64, u64),
 }
 
@@ -68,7 +68,7 @@ impl ReorderBuffer {
         }
     }
 
-    /// Of what was handed in before `host` it is known that all that was read before is handed in, too.
+    /// Notes that for the instances submitted before `host` everything polled earlier was submitted, too.
     #[inline]
     pub(super) fn set_complete_until(&mut self, host: u64) {
         if host <= self.complete_until.0 {
@@ -78,7 +78,7 @@ impl ReorderBuffer {
         self.complete_until = (host, self.complete_until.1.max(newest));
     }
 
-    /// An instance came that is earlier than one of those known to be complete: the adapter has written it late.
+    /// Learns the delay of an adapter that wrote a timestamp earlier than one of the complete instances.
     #[cold]
     fn learn_writing_lag(&mut self, timestamp: u64) {
         let behind = (self.complete_until.1 - timestamp).min(self.window.0);
@@ -88,19 +88,19 @@ impl ReorderBuffer {
         }
     }
 
-    /// Whether so many are held that the earliest goes out before it is due.
+    /// Whether so many are held that the earliest is released before it is due.
     #[inline]
     fn is_half_full(&self) -> bool {
         self.held.len() > self.room / 2
     }
 
-    /// Whether a good part of the room is used up.
+    /// Whether more than a quarter of the room is in use.
     #[inline]
     pub(super) fn is_quarter_full(&self) -> bool {
         self.held.len() > self.room / 4
     }
 
-    /// How many are held.
+    /// Number of held instances.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
@@ -108,7 +108,7 @@ impl ReorderBuffer {
     /// Holds an instance that came at `host`.
     ///
     /// # Errors
-    /// [`Refused`]: an earlier one may not follow what is out, and room is fixed.
+    /// [`Refused`]: the instance is earlier than a released one, or there is no room.
     #[inline]
     pub(super) fn hold(&mut self, instance: &EventInstance, host: u64) -> Result<(), Refused> {
         if instance.timestamp < self.complete_until.1 {
@@ -135,7 +135,7 @@ impl ReorderBuffer {
         self.held.back().map(|held| held.instance.timestamp)
     }
 
-    /// Whether the earliest instance is due at `host`. `more`: instances are known to come that may be earlier.
+    /// Whether the earliest instance is due at `host`. `more`: earlier instances are known to come.
     #[inline]
     pub(super) fn is_due(&self, host: u64, more: bool) -> bool {
         let (Some(first), Some(newest)) = (self.held.front(), self.newest()) else { return false };
@@ -149,13 +149,13 @@ impl ReorderBuffer {
         self.is_half_full() || newest - first.instance.timestamp >= ticks || host.saturating_sub(first.since) >= time
     }
 
-    /// The earliest instance, if it is due at `host`.
+    /// Releases the earliest instance, if it is due at `host`.
     #[inline]
     pub(super) fn pop_due(&mut self, host: u64, more: bool) -> Option<EventInstance> {
         if self.is_due(host, more) { self.pop_earliest() } else { None }
     }
 
-    /// The earliest instance, due or not.
+    /// Releases the earliest instance, due or not.
     #[inline]
     pub(super) fn pop_earliest(&mut self) -> Option<EventInstance> {
         let Held { instance, .. } = self.held.pop_front()?;

@@ -2,13 +2,13 @@
 //! A bounded buffer of instances with many producers and one consumer at a time.
 //!
 //! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence number, then the
-//! instance's number and words. So no access is unsafe: a word is at worst outdated, and the sequence number tells when it is
-//! current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it is `p + 1`;
-//! the taker makes it `p + capacity`, the next lap's.
+//! instance's number and words. So no access is unsafe: a word is at worst outdated, and the sequence number tells
+//! whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it
+//! is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
 //!
-//! Path: hot. Neither side allocates or waits; a buffer that is full says so at once. Events of one thread keep their
-//! order. Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or
-//! repeats instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
+//! Path: hot. Neither side allocates or waits; a full buffer refuses at once. Events of one thread keep their order.
+//! Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or repeats
+//! instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
 
 use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
@@ -40,15 +40,15 @@ impl Head {
     }
 }
 
-/// Where the oldest instance stands among those of other buffers.
+/// Position of the oldest instance among those of other buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct First {
-    /// What [`Ring::push`] was told; none of [`Ring::push_alone`].
+    /// The number given to [`Ring::push`]; stale after [`Ring::push_alone`].
     pub(super) number: u64,
     pub(super) timestamp: u64,
 }
 
-/// Two lines of the cache; fills them, so that two slots share none.
+/// Two cache lines, which it fills, so that no two slots share one.
 #[repr(align(128))]
 struct Slot {
     sequence: AtomicU64,
@@ -99,7 +99,7 @@ impl Ring {
         }
     }
 
-    /// How many instances it has room for.
+    /// Number of instances that it has room for.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -109,12 +109,11 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Adds an instance, of which the first `used` words matter. `number`: its place among all that are put into
-    /// buffers.
+    /// Adds an instance, whose first `used` words matter. `number` is its number among all buffered instances.
     ///
     /// # Errors
-    /// [`Full`] when no slot is free; one that is being read is not free yet.
-    // Inline, the caller would keep the instance's words in its own frame, whether they are needed or not.
+    /// [`Full`] if no slot is free; a slot that is being read is not free yet.
+    // Inlined, this would keep the instance's words in the caller's frame, whether they are needed or not.
     #[inline(never)]
     pub(super) fn push(&self, instance: &EventInstance, number: u64, used: usize) -> Result<(), Full> {
         let mut position = self.tail.next.load(Ordering::Relaxed);
@@ -122,9 +121,9 @@ impl Ring {
             let slot = self.slot(position);
             let sequence = slot.sequence.load(Ordering::Acquire);
             match sequence.cmp(&position) {
-                // Claims the position; nothing is published by it, the slot's sequence does that. Sequentially
-                // consistent with who takes back the flag that there is work and then looks whether this is empty
-                // (`deliver.rs`).
+                // Claims the position, and publishes nothing: the slot's sequence does that. Sequentially consistent
+                // with the thread that clears the bit of pending work and then looks whether this is empty
+                // (`drain.rs`).
                 std::cmp::Ordering::Equal => {
                     let claimed = self.tail.next.compare_exchange_weak(
                         position,
@@ -145,20 +144,21 @@ impl Ring {
         slot.number.store(number, Ordering::Relaxed);
         slot.timestamp.store(instance.timestamp, Ordering::Relaxed);
         each_used(used, |index| slot.words[index].store(instance.words[index], Ordering::Relaxed));
-        // Pairs with the acquire in `pop`: who sees this sequence sees the words.
+        // Pairs with the acquire in `pop`: a thread that sees this sequence sees the words.
         slot.sequence.store(position + 1, Ordering::Release);
         Ok(())
     }
 
-    /// As [`Self::push`], for a single producer, if the last [`Self::look_for_room`] has found room: one comparison.
-    /// Requests the words once the position is claimed, and stores the first `used`. False: the instance is not taken.
+    /// Like [`Self::push`], for a single producer, in one comparison: succeeds if the last [`Self::look_for_room`]
+    /// found room. Calls `words` once the position is claimed, and stores the first `USED`. False: the instance was not
+    /// added.
     #[inline(always)]
     pub(super) fn push_alone<const USED: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
         let position = self.tail.next.load(Ordering::Relaxed);
         if position >= self.tail.free.load(Ordering::Relaxed) {
             return false;
         }
-        // As where it is claimed in `push`. Nobody else adds; this is one instruction.
+        // Claimed as in `push`. There is no other producer; this is one instruction.
         self.tail.next.fetch_add(1, Ordering::SeqCst);
         let slot = self.slot(position);
         slot.timestamp.store(timestamp, Ordering::Relaxed);
@@ -171,20 +171,20 @@ impl Ring {
         true
     }
 
-    /// Notes how many positions are free for [`Self::push_alone`]: until half of the room is used. True: it is. All
-    /// instances have the same type and source; so each slot has them once and for all.
+    /// Notes how many positions are free for [`Self::push_alone`]: until half of the room is used. Returns true if half
+    /// is used already. All instances have the same type and source, so each slot stores these once and for all.
     #[inline(never)]
     pub(super) fn look_for_room(&self, head: Head) -> bool {
         if self.tail.free.load(Ordering::Relaxed) == 0 {
             self.slots.iter().for_each(|slot| slot.head.store(head.0, Ordering::Relaxed));
         }
-        // Acquire: what is below was read, and its slots say that they are free.
+        // Acquire: the positions below were read, and their slots are marked free.
         let half = self.head.0.load(Ordering::Acquire) + self.slots.len() as u64 / 2;
         self.tail.free.store(half, Ordering::Relaxed);
         self.tail.next.load(Ordering::Relaxed) >= half
     }
 
-    /// Where the oldest instance stands; `None` if there is none, or its producer has not finished.
+    /// Position of the oldest instance; `None` if there is none, or its producer has not finished.
     #[inline]
     pub(super) fn first(&self) -> Option<First> {
         let position = self.head.0.load(Ordering::Relaxed);
@@ -213,14 +213,14 @@ impl Ring {
             words: [0; WORDS],
         };
         each_used(used(event_type), |index| instance.words[index] = slot.words[index].load(Ordering::Relaxed));
-        // Pairs with the acquire in `push`: who fills the slot again does so after it was read. Then the head, with
-        // which a reader of `is_empty` may conclude that the instance is out.
+        // Pairs with the acquire in `push`: a producer fills the slot again only after this read. The head comes last,
+        // as `is_empty` concludes from it that the instance is out.
         slot.sequence.store(position + self.mask + 1, Ordering::Release);
         self.head.0.store(position + 1, Ordering::Release);
         Some(instance)
     }
 
-    /// How many instances are in it, those being put in or taken out included.
+    /// Number of instances in it, those being added or removed included.
     #[inline]
     pub(super) fn len(&self) -> u64 {
         let head = self.head.0.load(Ordering::Acquire);
@@ -234,8 +234,8 @@ impl Ring {
     }
 }
 
-/// Does something with each of the first `used` words, and perhaps with a few more: in straight lines of four, as a
-/// loop costs more than what it does.
+/// Calls `with` for each of the first `used` words, and for up to three more: four at a time, as a loop costs more than
+/// its body.
 #[inline]
 fn each_used(used: usize, mut with: impl FnMut(usize)) {
     for first in [0, 4, 8] {
@@ -294,7 +294,7 @@ mod tests {
                 assert!(put(lap * 4 + number));
             }
             assert!(!put(99) && look() && !put(99));
-            // Another way in takes the other half.
+            // `push` takes the other half.
             assert_eq!(ring.push(&instance(100), 0, WORDS), Ok(()));
             for number in 0..4 {
                 let out = ring.pop(|_| 3).expect("one is in");

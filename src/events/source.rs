@@ -7,7 +7,7 @@
 //! numbers for threads are in use, further threads share one more source, which is marked as unordered.
 //! `port_source.rs` handles the timestamps of a port's source.
 //!
-//! Path: counting is hot, behind the branch of a site; the rest setup. Threads: any. Tests: `tests/sources.rs`.
+//! Path: counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ use super::clock::HostClock;
 use super::port_source::PortSource;
 use super::source_info::{SOURCES, SourceId, SourceInfo};
 
-/// How many of them are for a thread each.
+/// Number of sources for one thread each.
 const THREADS: usize = 40;
 
 impl SourceId {
-    /// The source of this number; `None` where there is none yet.
+    /// The source with this number; `None` if there is none yet.
     #[must_use]
     pub fn from_index(index: usize) -> Option<SourceId> {
         (index < count()).then_some(SourceId(index as u16))
@@ -33,7 +33,7 @@ impl SourceId {
     }
 }
 
-/// What is counted of a source. An event that no registration wants is not raised.
+/// Counts of a source's events. An event that no registration wants is not raised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events raised.
@@ -42,22 +42,22 @@ pub struct Counts {
     pub delivered: u64,
     /// Events put into a registration's buffer, to be delivered later.
     pub buffered: u64,
-    /// Events a registration lost: its buffer was full, or no callback of it was fit for where it happened.
+    /// Events that a registration lost: its buffer was full, or none of its callbacks was fit for the place.
     pub dropped: u64,
-    /// Events that came after a later one of an ordered source had been delivered; they are dropped for all.
+    /// Events that came after a later event of an ordered source had been delivered; no registration gets them.
     pub late: u64,
 }
 
 pub(super) enum SourceKind {
-    /// Of one thread at a time.
+    /// Events of one thread at a time.
     Thread,
-    /// Of all threads for which there is no other.
+    /// Events of all threads that have no source of their own.
     Shared,
-    /// Of who does the matching, one thread at a time (`direct.rs`).
+    /// Events of the matching, which one thread at a time raises (`direct.rs`).
     Matching,
-    /// Of an adapter's port.
+    /// Events of a port whose adapter stamps completions.
     Port(Box<PortSource>),
-    /// Of a port whose adapter does not stamp completions: its name and its GID. No event is of it.
+    /// No events: name and GID of a port whose adapter does not stamp completions.
     Unstamped(String, Mutex<Ipv6Addr>),
 }
 
@@ -70,11 +70,11 @@ impl SourceKind {
 /// One source.
 pub(super) struct Source {
     kind: OnceLock<SourceKind>,
-    /// Whether a thread has it.
+    /// Whether a thread owns it.
     assigned: AtomicBool,
-    /// The last timestamp of a thread that had it: the next goes on from there.
+    /// Last timestamp of the thread that owned it; the next owner continues from there.
     last: AtomicU64,
-    // Written by the one control flow that delivers at the moment, without a locked instruction.
+    // Written by the one control flow that is delivering, without a locked instruction.
     pub(super) raised: AtomicU64,
     pub(super) delivered: AtomicU64,
     pub(super) buffered: AtomicU64,
@@ -86,8 +86,8 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
-/// Of the source of who does the matching: callbacks called where events happened; how often another had been told of
-/// the event already; events put into a buffer, or lost for want of room (`direct.rs`).
+/// Counts of the matching source: callbacks called in place; calls for a further listener of the same event; events put
+/// into a buffer, or lost because it was full (`direct.rs`).
 pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -117,7 +117,7 @@ impl Source {
         }
     }
 
-    /// Counts by the source's own control flow; the shared source has several.
+    /// Increments a count from the source's own control flow; the shared source has several.
     #[inline]
     pub(super) fn count(&self, count: &AtomicU64) {
         if matches!(self.kind.get(), Some(SourceKind::Shared)) {
@@ -127,26 +127,26 @@ impl Source {
         }
     }
 
-    /// Counts events of a port, which any thread may bring.
+    /// Counts raised events of a port, from any thread.
     #[inline]
     pub(super) fn count_raised_by_any(&self, events: u64) {
         self.raised.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// Counts one that came too late, by any thread.
+    /// Counts an event that came too late, from any thread.
     #[cold]
     pub(super) fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what was dropped by another control flow than the source's own.
+    /// Counts events dropped by another control flow than the source's own.
     #[cold]
     pub(super) fn count_dropped_later(&self, events: u64) {
         self.dropped_later.fetch_add(events, Ordering::Relaxed);
     }
 }
 
-/// Counts what is delivered from a buffer, a run of one source at a time; the last when it is dropped.
+/// Counts deliveries from buffers: adds up a run of one source at a time, and stores the last run when it is dropped.
 pub(super) struct BufferedDeliveries {
     source: SourceId,
     events: u64,
@@ -177,20 +177,20 @@ impl Drop for BufferedDeliveries {
     }
 }
 
-/// How many sources there are; only grows. There is always one, a thread's.
+/// Number of sources; it only grows. There is always at least one, a thread's.
 #[must_use]
 pub fn count() -> usize {
     COUNT.load(Ordering::Acquire).max(1)
 }
 
-/// What is counted of a source so far.
+/// The counts of a source so far.
 #[must_use]
 pub fn counts(source: SourceId) -> Counts {
     let source = source.source();
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let is_of_matching = matches!(source.kind.get(), Some(SourceKind::Matching));
     let [called, again, kept] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 3] };
-    // Read one after the other while they grow.
+    // The counts grow while they are read, one after the other.
     let (raised, delivered) = ((called + kept).saturating_sub(again), called);
     let dropped = of(&source.dropped);
     Counts {
@@ -202,7 +202,7 @@ pub fn counts(source: SourceId) -> Counts {
     }
 }
 
-/// What a source is.
+/// Describes a source.
 #[must_use]
 pub fn info(source: SourceId) -> SourceInfo {
     let clock = HostClock::get();
@@ -246,7 +246,7 @@ pub fn timestamp(source: SourceId) -> Option<u64> {
     }
 }
 
-/// A source for a thread, and the timestamp after which it goes on. Setup.
+/// Assigns a source to a thread. Returns it, and the timestamp after which it continues. Setup.
 pub(super) fn assign_to_thread() -> (SourceId, u64) {
     let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let is_thread = |source: &Source| matches!(source.kind.get(), Some(SourceKind::Thread));
@@ -266,23 +266,23 @@ pub(super) fn assign_to_thread() -> (SourceId, u64) {
     }
     let shared = TABLE.iter().take(known).position(|source| matches!(source.kind.get(), Some(SourceKind::Shared)));
     let id = shared.map(|index| SourceId(index as u16)).or_else(|| add(SourceKind::Shared));
-    // Ports leave room for it: see `open`.
+    // `add_port` leaves room for the shared source.
     (id.unwrap_or(SourceId(0)), 0)
 }
 
-/// The thread that had the source ends; `last` was its last timestamp.
+/// Takes the source back from a thread that ends; `last` was its last timestamp.
 pub(super) fn release(id: SourceId, last: u64) {
     let source = id.source();
     source.last.store(last, Ordering::Relaxed);
     source.assigned.store(false, Ordering::Release);
 }
 
-/// Whether several threads raise on it.
+/// Whether several threads raise events on it.
 pub(super) fn is_shared(id: SourceId) -> bool {
     matches!(id.source().kind.get(), Some(SourceKind::Shared))
 }
 
-/// The source of a port: a new one, or the one a port of this name had; `None` where there are too many. Setup.
+/// Opens the source of a port: a new one, or the former one of the same port; `None` if there are too many. Setup.
 pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
     let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let known = COUNT.load(Ordering::Acquire);
@@ -294,14 +294,14 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
             return Some(SourceId(index as u16));
         }
     }
-    // The first is a thread's, as tools may have been told before there was any.
+    // Source 0 is a thread's: tools may have asked for it before there was any.
     if known == 0 {
         add(SourceKind::Thread);
     }
     add_port(SourceKind::Port(port))
 }
 
-/// There is a port of this name whose adapter does not stamp completions: it has a source, of no event. Setup.
+/// Opens the source of a port whose adapter does not stamp completions. It has no events. Setup.
 pub(super) fn open_unstamped(name: &str, of: Ipv6Addr) {
     let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for source in TABLE.iter().take(COUNT.load(Ordering::Acquire)) {
@@ -318,7 +318,7 @@ pub(super) fn open_unstamped(name: &str, of: Ipv6Addr) {
     let _ = add_port(SourceKind::Unstamped(name.to_owned(), Mutex::new(of)));
 }
 
-/// With `TABLE_LOCK` held.
+/// Called with `TABLE_LOCK` held.
 fn add_port(kind: SourceKind) -> Option<SourceId> {
     let known = COUNT.load(Ordering::Acquire);
     let is_of_port = |source: &&Source| source.kind.get().is_some_and(SourceKind::is_of_port);
@@ -326,21 +326,21 @@ fn add_port(kind: SourceKind) -> Option<SourceId> {
     if ports < SOURCES - THREADS - 2 { add(kind) } else { None }
 }
 
-/// The source of who does the matching: always the same. Setup.
+/// The source of the matching: always the same. Setup.
 pub(super) fn of_matching() -> SourceId {
     static MADE: OnceLock<SourceId> = OnceLock::new();
     *MADE.get_or_init(|| {
         let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first is a thread's, as tools may have been told before there was any.
+        // Source 0 is a thread's: tools may have asked for it before there was any.
         if COUNT.load(Ordering::Acquire) == 0 {
             add(SourceKind::Thread);
         }
-        // Ports and threads leave room for it.
+        // `add_port` and the limit of thread sources leave room for it.
         add(SourceKind::Matching).unwrap_or(SourceId(0))
     })
 }
 
-/// With `TABLE_LOCK` held.
+/// Called with `TABLE_LOCK` held.
 fn add(kind: SourceKind) -> Option<SourceId> {
     let index = COUNT.load(Ordering::Acquire);
     let source = TABLE.get(index)?;

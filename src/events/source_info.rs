@@ -4,7 +4,7 @@
 //! Plain values, below all files that have sources or events of them; the table of sources is in `source.rs`. Path:
 //! any; nothing runs here but a cast. Threads: plain data. Tests: `tests/sources.rs`.
 
-/// How many sources there may be.
+/// Number of sources that there may be.
 pub const SOURCES: usize = 64;
 
 /// The number of a source.
@@ -19,17 +19,17 @@ impl SourceId {
     }
 }
 
-/// What a tool may know of a source.
+/// The description of a source for tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceInfo {
-    /// Its name: `host:0`, `mlx5_0:1`.
+    /// Name, such as `host:0` or `mlx5_0:1`.
     pub name: String,
-    /// What it is.
+    /// What the source is.
     pub description: String,
     /// Whether its events are delivered in the order of their timestamps, always.
     pub ordered: bool,
-    /// The rate of its clock.
+    /// Rate of its clock.
     pub ticks_per_second: u64,
-    /// The greatest timestamp it can give.
+    /// Greatest timestamp that it can have.
     pub max_ticks: u64,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The atomics, the lock and the fence of the concurrent parts, so that loom can stand in for them.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p ibex events::` runs the models of `tests/models.rs` on loom's; every other
-//! build has std's. Loom takes sequentially consistent accesses for acquire and release ones and models fences alone as
-//! such, so where an algorithm rests on that order it also calls [`model_fence`], which is nothing outside of loom.
+//! `RUSTFLAGS="--cfg loom" cargo test -p ibex events::` runs the models of `tests/models.rs` with loom's; every other
+//! build has std's. Loom treats sequentially consistent accesses as acquire and release ones, and models only fences as
+//! sequentially consistent. So an algorithm that rests on that order also calls [`model_fence`], a no-op outside loom.
 
 #[cfg(not(all(loom, test)))]
 pub(super) use std::sync::{
@@ -17,7 +17,7 @@ pub(super) use loom::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// The lock's content, also where a holder panicked: all that is kept under locks here is valid at every step.
+/// Locks, also after a holder panicked: all data under these locks is valid at every step.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one table of all event types, and for each a structure with which a site raises it.
+//! The table of all event types, and for each type a structure with which a site raises it.
 //!
 //! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The
 //! rows of matching events, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
-//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Who registers shows each as
-//! `ibex_<name>`.
+//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Tools see each type as `ibex_<name>`.
 //!
-//! Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Units: each element
+//! Path: hot while a tool listens: `words` is a handful of shifts. Threads: plain data. Units: each element
 //! says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
 //! rewrites the page).
 
@@ -15,16 +14,16 @@ use super::matching_table::{self, MATCHING_TYPES};
 
 /// The elements of one event, ready to be recorded.
 pub trait Payload {
-    /// Its type.
+    /// Type of the event.
     const TYPE: TypeId;
     /// The elements at their displacements.
     fn words(&self) -> Words;
 }
 
-/// How many types there are.
+/// Number of types.
 pub(super) const COUNT: usize = RAISED + MATCHING_TYPES;
 
-/// Every event type there is. A place in it never changes while a process lives.
+/// All event types. The position of a type never changes while a process lives.
 pub static TABLE: [EventType; COUNT] = rows();
 
 const fn rows() -> [EventType; COUNT] {
@@ -38,13 +37,13 @@ const fn rows() -> [EventType; COUNT] {
 }
 
 impl TypeId {
-    /// The type at a place among those of the matching's (`matching_table.rs`); `None` beyond their end.
+    /// The matching type at this position among the matching types (`matching_table.rs`); `None` beyond their end.
     #[must_use]
     pub fn of_matching(place: usize) -> Option<TypeId> {
         TypeId::from_index(RAISED + place)
     }
 
-    /// Its place among those of the matching's, if it is one.
+    /// Position among the matching types, if this is one.
     #[must_use]
     #[inline]
     pub const fn place_in_matching(self) -> Option<usize> {
@@ -57,14 +56,14 @@ impl TypeId {
         (index < TABLE.len()).then_some(TypeId(index as u16))
     }
 
-    /// Its row.
+    /// Row of this type.
     #[must_use]
     pub fn row(self) -> &'static EventType {
         &TABLE[self.index()]
     }
 }
 
-/// A value an element may have.
+/// A value of an element.
 trait Scalar: Copy {
     fn bits(self) -> u64;
 }
@@ -96,7 +95,7 @@ fn put(words: &mut Words, at: usize, value: impl Scalar) {
     words[at / 8] |= value.bits() << (at % 8 * 8);
 }
 
-/// The place of the bounding element among the names; `None` where there is none.
+/// Index of the bounding element; `None` if `wanted` is empty.
 const fn place(names: &[&str], wanted: &str) -> Option<usize> {
     let mut index = 0;
     while index < names.len() {
@@ -124,13 +123,13 @@ macro_rules! table {
     (@type U64) => { u64 };
     ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
         { $( $element:ident: $kind:ident $help:literal; )* } )*) => {
-        /// Numbers the types in the order of the table.
+        /// The types, numbered in the order of the table.
         enum Place { $( $structure, )* }
 
-        /// How many types the engine raises itself.
+        /// Number of types that the engine raises itself.
         pub(super) const RAISED: usize = [$( stringify!($name) ),*].len();
 
-        /// Those.
+        /// Rows of those types.
         const RAISED_ROWS: [EventType; RAISED] = [$(
             {
                 const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
@@ -173,7 +172,7 @@ macro_rules! table {
     };
 }
 
-/// [`table`] with the events of a transfer in front, which have the same elements.
+/// [`table`] preceded by the transfer events, which share their elements.
 macro_rules! table_with_transfers {
     ({ $( $structure:ident = $name:ident: stamp $stamp:ident, level $level:literal, $description:literal; )* } $( $others:tt )*) => {
         table! {
@@ -200,8 +199,8 @@ macro_rules! table_with_transfers {
 }
 
 table_with_transfers! {
-    // One message, as MPI sees it: the fragments of a message are one transfer. Control messages are none. Below another
-    // PML a message is what that PML hands to the transport, its headers among the bytes.
+    // One message as MPI sees it: all its fragments are one transfer; control messages are no transfers. Below another
+    // PML a message is what that PML hands to the transport, its headers included.
     {
         XferBegin = xfer_begin: stamp Adapter, level 2,
             "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps what a completion has brought: a first fragment that met its receive. The host's stamps all else.";
@@ -322,7 +321,7 @@ table_with_transfers! {
         status: U32 "The adapter's status (`enum ibv_wc_status`) where it gave one, else 0.";
     }
 
-    // Waiting.
+    // Requests that wait.
     QueuedBegin = queued_begin: stamp Host, bound "", level 4,
         "ibex cannot post a request now (not connected yet, or no room) and queues it."
     {
@@ -359,7 +358,7 @@ table_with_transfers! {
         port: U32 "The index of the port among those of this process, from 0.";
     }
 
-    // What the adapter says of itself.
+    // Reports of the adapter.
     DeviceAsync = device_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of the device or of one of its objects."
     {
         event: U32 "The event (`enum ibv_event_type`).";

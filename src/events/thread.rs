@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A thread that raises and delivers events.
+//! The state with which a thread raises and delivers events: its source, its [`DeliveryCounter`], the lists of
+//! registrations that it has seen, and its *staged* events, which it has raised and not yet delivered.
 //!
-//! A thread has its own state: its source, its [`DeliveryCounter`], the lists it has seen, and the events it has raised
-//! and not yet delivered. One delivers at a time: what is raised from within a callback, or while the caller holds a
-//! lock (`stage` in `raise.rs`), waits in the thread and is delivered after, in order, so that a source stays ordered,
-//! callbacks do not nest and none runs under a lock of ibex. What still waits in a thread that ends is delivered by another
+//! A thread delivers one event at a time. It stages events that are raised within a callback, or while the caller holds
+//! a lock (`stage` in `raise.rs`), and delivers them afterwards, in order. So a source stays ordered, callbacks do not
+//! nest, and none runs under a lock of ibex. The staged events of a thread that ends are delivered by another
 //! (`ended_threads.rs`).
 //!
-//! Path: hot, behind the branch of a site: no allocation, no lock, one locked instruction (and if it goes to buffers one
-//! more, and one for each). The first event of a thread, and the first after a change of registrations, take the registry's lock for a
-//! moment. Threads: each its own. Tests: `tests/raise.rs`, `tests/threads.rs`.
+//! Path: hot while a tool listens: no allocation, no lock, one locked instruction (for buffered events one
+//! more, and one per buffer). The first event of a thread, and the first after a change of registrations, take the
+//! registry's lock briefly. Threads: each its own. Tests: `tests/raise.rs`, `tests/threads.rs`.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
@@ -30,17 +30,17 @@ use super::source_info::SourceId;
 use super::sync::Arc;
 use super::table::COUNT;
 
-/// How many events may wait in a thread; and for how many it has room from the start.
+/// Most events that a thread stages, and the room for them from the start.
 const STAGED: usize = 4096;
 const ROOM: usize = 256;
 
-/// Whether more than one thread raises: callbacks may then run at the same time.
+/// Whether more than one thread raises events, so that callbacks may run at the same time.
 static MULTITHREADED: AtomicBool = AtomicBool::new(false);
 
-/// The last number of an event that was put into buffers; the matching events have none (`direct.rs`).
+/// The last number given to a buffered event; matching events have none (`direct.rs`).
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Who sees a number by this sees what was put into buffers before that was given.
+/// The last number given. A thread that reads it sees all events that were buffered before it was given.
 pub(super) fn last_number() -> u64 {
     LAST_NUMBER.load(Ordering::Acquire)
 }
@@ -49,15 +49,15 @@ fn next_number() -> u64 {
     LAST_NUMBER.fetch_add(1, Ordering::AcqRel) + 1
 }
 
-/// Who was delivering when a second thread came: within a callback that need not be thread-safe, maybe.
+/// Grace period of the first thread: it may be in a callback that is not thread-safe when a second thread raises.
 static FIRST_THREAD: Mutex<Option<GracePeriod>> = Mutex::new(None);
 
 fn lone() -> MutexGuard<'static, Option<GracePeriod>> {
     FIRST_THREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a thread may still be in a callback that it runs where the event happened because it was the only thread.
-/// Until it is not, no other may run one that is not thread-safe.
+/// Whether the first thread may still be in a callback that it ran in place because it was the only thread. Until it
+/// has left, no other thread may run a callback that is not thread-safe.
 pub(super) fn is_first_thread_in_callback() -> bool {
     let mut alone = lone();
     if alone.as_mut().is_some_and(GracePeriod::is_over) {
@@ -66,28 +66,28 @@ pub(super) fn is_first_thread_in_callback() -> bool {
     alone.is_some()
 }
 
-/// An event that waits in a thread.
+/// A staged event.
 pub(super) type Staged = (EventInstance, Safety, Recipients);
 
 thread_local! {
     static THREAD: Thread = Thread::new();
 }
 
-/// What a thread needs to raise and deliver.
+/// The state of a thread.
 pub(super) struct Thread {
     counter: Arc<DeliveryCounter>,
     source: SourceId,
     shared: bool,
-    /// The timestamp of its last event.
+    /// Timestamp of the thread's last event.
     last: Cell<u64>,
-    /// Whether it delivers now.
+    /// Whether the thread is delivering.
     delivering: Cell<bool>,
     staged: RefCell<VecDeque<Staged>>,
-    /// The lists it saw last. Borrowed while one is gone through; a thread goes through one at a time (`delivering`).
+    /// The lists that the thread saw last. Borrowed during a walk; a thread walks one list at a time (`delivering`).
     snapshots: [RefCell<Option<Snapshot>>; COUNT],
 }
 
-/// Runs with this thread's state. A thread that is just ending gets one for the moment.
+/// Runs `run` with this thread's state. A thread that is ending gets a temporary one.
 #[inline]
 pub(super) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thread, &mut A) -> R) -> R {
     match THREAD.try_with(|thread| run(thread, argument)) {
@@ -102,7 +102,7 @@ pub fn this_thread() -> u32 {
     with(&mut (), |thread, ()| thread.source.index() as u32)
 }
 
-/// Whether this thread delivers now.
+/// Whether this thread is delivering.
 pub(super) fn is_delivering() -> bool {
     with(&mut (), |thread, ()| thread.is_delivering())
 }
@@ -112,7 +112,7 @@ impl Thread {
     fn new() -> Thread {
         let counter = Arc::new(DeliveryCounter::new());
         if DELIVERING.add(&counter) > 1 {
-            // Locked before: who delivers next sees who was alone.
+            // Locked before, so that the next thread that delivers sees the grace period.
             let mut alone = lone();
             direct::set_threads();
             if !MULTITHREADED.swap(true, Ordering::SeqCst) {
@@ -131,12 +131,12 @@ impl Thread {
         }
     }
 
-    /// Whether it is within a callback, also in one that its raiser has called itself.
+    /// Whether the thread is within a callback, also one that the PML calls itself ([`direct::call`]).
     pub(super) fn is_delivering(&self) -> bool {
         self.delivering.get() || direct::is_within()
     }
 
-    /// Stamps an event of this moment, on the thread's source.
+    /// Stamps an event on the thread's source with `host`, or with the thread's last timestamp if that is later.
     #[inline]
     pub(super) fn stamp(&self, instance: &mut EventInstance, host: HostTimestamp) {
         let timestamp = host.0.max(self.last.get());
@@ -147,7 +147,7 @@ impl Thread {
         instance.timestamp = timestamp;
     }
 
-    /// Delivers events now, or after what waits. False: this thread delivers already, and they wait.
+    /// Delivers events now, or after the staged ones. False: this thread is delivering already, and stages them.
     #[inline]
     pub(super) fn raise(&self, instances: &[EventInstance], safety: Safety, recipients: Recipients) -> bool {
         if self.is_delivering() {
@@ -157,7 +157,7 @@ impl Thread {
             return false;
         }
         let mut delivery = Delivery::new(self);
-        // What callbacks raise meanwhile is later than all of these.
+        // Events that callbacks raise meanwhile come after all of these.
         let waits = self.has_staged();
         for instance in instances {
             if waits {
@@ -171,11 +171,11 @@ impl Thread {
     }
 
     fn has_staged(&self) -> bool {
-        // A signal handler may have come in between; then what is staged is not its business.
+        // A signal handler may have interrupted a borrow; it leaves the staged events alone.
         self.staged.try_borrow().is_ok_and(|staged| !staged.is_empty())
     }
 
-    /// Lets an event wait in the thread.
+    /// Stages an event.
     #[cold]
     pub(super) fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {
@@ -202,8 +202,8 @@ impl Thread {
         Some(first)
     }
 
-    /// The list of a type as of now, kept in the thread from one event to the next. `None` when nobody listens, or from
-    /// within a signal handler that came while this looked.
+    /// The current list of a type, cached in the thread. `None` if the type has no listener, or within a signal handler
+    /// that interrupted a borrow.
     #[inline]
     fn snapshot(&self, event_type: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let version = LIST_VERSIONS[event_type.index()].load(Ordering::SeqCst);
@@ -220,7 +220,7 @@ impl Thread {
     #[cold]
     fn refresh_snapshot(&self, event_type: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let new = registry::snapshot(event_type);
-        // What the old one held may be a tool's, and do anything when it is dropped: after the borrow.
+        // The old list may own a tool's callback, whose drop may do anything: dropped after the borrow.
         let old = std::mem::replace(&mut *self.snapshots[event_type.index()].try_borrow_mut().ok()?, new);
         drop(old);
         self.snapshots[event_type.index()].try_borrow().ok()
@@ -238,7 +238,7 @@ impl Drop for Thread {
     }
 }
 
-/// A thread that delivers; until it is dropped, also by a callback's panic.
+/// A delivery by a thread, until it is dropped, also by a callback's panic.
 pub(super) struct Delivery<'a>(&'a Thread);
 
 impl<'a> Delivery<'a> {
@@ -249,13 +249,13 @@ impl<'a> Delivery<'a> {
         Delivery(thread)
     }
 
-    /// Hands an event to every registration that wants it: by its callback here, or into its buffer.
+    /// Hands an event to every registration that wants it: calls its callback here, or fills its buffer.
     #[inline]
     pub(super) fn dispatch(&mut self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let thread = self.0;
         let known = thread.snapshot(instance.event_type);
         let Some(Some(snapshot)) = known.as_deref() else { return };
-        // After this thread's entry: who sets it sees that, or is seen.
+        // Read after the thread entered its delivery: this sees the flag, or the thread that sets it sees the delivery.
         let needed = if MULTITHREADED.load(Ordering::SeqCst) { safety.max(Safety::ThreadSafe) } else { safety };
         let source = instance.source.source();
         let mut number = None;
@@ -276,7 +276,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers what waits in the thread.
+    /// Delivers the staged events of the thread.
     #[inline]
     pub(super) fn deliver_staged(&mut self) {
         while self.0.has_staged() {
@@ -285,7 +285,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers what waits in the thread, and what threads that have ended left.
+    /// Delivers the staged events of the thread and of threads that have ended.
     pub(super) fn deliver_all_staged(&mut self) {
         self.deliver_staged();
         if !interest_mask::has_staging_thread() {
@@ -309,8 +309,8 @@ impl Drop for Delivery<'_> {
     }
 }
 
-/// Puts an event into a registration's buffer; one without room loses it. By the control flow of the event's source,
-/// within a delivery. `number` is the same in all buffers, and was given before the event was put into the first.
+/// Puts an event into a registration's buffer, or counts it as lost if that is full. Called by the control flow of the
+/// event's source, within a delivery. `number` is the same in all buffers, given before the event enters the first.
 #[inline]
 fn put_into_buffer(registration: &Registration, instance: &EventInstance, number: u64) {
     let source = instance.source.source();
@@ -323,7 +323,7 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance, number
     interest_mask::set_pending(interest_mask::BUFFERS);
 }
 
-/// Those of a list that want an event.
+/// The registrations of a list that want an event.
 fn wanting<'list>(
     list: &'list [Entry],
     instance: &EventInstance,
@@ -333,7 +333,7 @@ fn wanting<'list>(
     registrations.filter(move |registration| registration.wants(instance, recipients))
 }
 
-/// All who want the event lose it.
+/// Counts an event as lost at every registration that wants it.
 #[cold]
 pub(super) fn drop_instance(instance: &EventInstance, recipients: Recipients) {
     let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ports whose adapter's clock wraps so fast that it is sampled at every poll, while a tool listens to anything.
+//! The ports whose adapter's clock wraps so fast that it is sampled at every poll while a tool listens.
 //!
 //! Owns the set of these ports, and sets the bit [`CLOCKS`] of the interest mask while both hold. Called when a port is
-//! opened or closed, by the registry when a tool begins to listen, and by `deliver.rs`. Path: setup; [`tracked`] behind
-//! the branch of a site. Threads: any. Tests: `tests/ports.rs`.
+//! opened or closed, by the registry when a tool begins to listen, and by `deliver.rs`. Path: setup; [`tracked`] hot
+//! while a tool listens. Threads: any. Tests: `tests/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,26 +13,26 @@ use super::source_info::SourceId;
 /// The ports' sources whose clocks must be sampled often, a bit each.
 static TRACKED: AtomicU64 = AtomicU64::new(0);
 
-/// A port is open whose clock must be sampled often while a tool listens.
+/// Adds an open port whose clock must be sampled often while a tool listens.
 pub(super) fn track(source: SourceId) {
     TRACKED.fetch_or(1 << source.index(), Ordering::SeqCst);
     tool_listens();
 }
 
-/// It is closed.
+/// Removes a closed port.
 pub(super) fn untrack(source: SourceId) {
     TRACKED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
 }
 
-/// A tool listens, maybe the first.
+/// Notes that a tool listens, maybe the first one.
 pub(super) fn tool_listens() {
     if TRACKED.load(Ordering::SeqCst) != 0 {
         interest_mask::set_pending(CLOCKS);
     }
 }
 
-/// The ports whose clocks are to be sampled now, a bit each. Takes the bit of the interest mask back where there is
-/// none, or no tool listens any more.
+/// The ports whose clocks are to be sampled now, a bit each. Clears [`CLOCKS`] if there is no such port, or no tool
+/// listens any more.
 #[inline]
 pub(super) fn tracked() -> u64 {
     let tracked = TRACKED.load(Ordering::SeqCst);
@@ -42,7 +42,7 @@ pub(super) fn tracked() -> u64 {
     tracked
 }
 
-/// No tool listens any more, unless one just began to.
+/// Clears [`CLOCKS`], unless a tool has just begun to listen.
 #[cold]
 fn no_tool_listens() {
     interest_mask::clear_pending(CLOCKS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts in the file: copies of what ports count anyway, for `ibex top`.
+//! The counts in the file: copies of the ports' counters, for `ibex top`.
 //!
-//! A port copies its own when it looks after its connections and some time has passed: nothing is added where it counts.
-//! So they are as new as the last such look, whose time stands beside them. Path: cold. Threads: the port's; the
-//! process's block is written by whichever comes. Tests: `tests.rs`.
+//! A port copies its own when it checks its connections and some time has passed, so counting itself costs nothing
+//! more. The copies are as new as the last such check, whose time is stored with them. Path: cold. Threads: the port's;
+//! any port's thread writes the process's block. Tests: `tests.rs`.
 
 use super::layout::{BLOCK, PORTS, at};
 use super::recorder::current;
@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 const _: () = assert!(COUNTS_OF_EVENTS == EVENTS.len() && COUNTS_OF_EVENTS < BLOCK);
 const COUNTS_OF_EVENTS: usize = 4;
 
-/// The counts of events, over all sources: the process's own block.
+/// The counts of events over all sources, in the process's own block.
 pub const EVENTS: [&str; COUNTS_OF_EVENTS] = ["events_raised", "events_delivered", "events_dropped", "events_late"];
 
-/// Copies a port's counts, and those of events, unless that was done less than `pause` nanoseconds ago. Returns whether
-/// it was done.
+/// Copies a port's counts, and those of events, unless the last copy is less than `pause` nanoseconds old. Returns
+/// whether it copied.
 #[cold]
 pub fn show(port: u8, counters: &Counters, pause: u64) -> bool {
     let (Some(recorder), port) = (current(), usize::from(port)) else { return false };
@@ -29,7 +29,7 @@ pub fn show(port: u8, counters: &Counters, pause: u64) -> bool {
         return false;
     }
     for (row, word) in COUNTERS.iter().zip(&block[1..BLOCK]) {
-        // The adapter's own count is a file of the kernel's, and a look at it is a system call.
+        // The adapter's own count is a file of the kernel, and reading it is a system call.
         let value = if row.name == "receiver_not_ready" { 0 } else { (row.read)(counters) };
         word.store(value, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of the ring: which kinds there are, what their numbers are, and each in words.
+//! The entries of the ring: their kinds, their numbers, and each in words.
 //!
 //! The number of a kind never changes; a new one is added at the end. Path: cold. Tests: `tests.rs`.
 
@@ -9,15 +9,15 @@ use ibex_ffi::verbs::{Status, event_name};
 use std::fmt;
 use std::io;
 
-/// Where an entry is about no peer.
+/// Value of `peer` in an entry about no peer.
 pub const NOBODY: u32 = u32::MAX;
 
-/// Where it is about no port.
+/// Value of `port` in an entry about no port.
 pub const NO_PORT: u8 = u8::MAX;
 
 macro_rules! kinds {
     ($($kind:ident = $number:literal $name:literal $help:literal;)*) => {
-        /// What an entry tells.
+        /// The kind of an entry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum Kind {
@@ -25,10 +25,10 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All.
+            /// All kinds.
             pub const ALL: &[Kind] = &[$(Kind::$kind),*];
 
-            /// Its name, for programs.
+            /// Name of the kind, for programs.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$kind => $name,)* }
@@ -61,13 +61,13 @@ kinds! {
 /// An entry of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// How many there were before it.
+    /// Number of entries before it.
     pub number: u64,
-    /// When, by the host's monotonic clock, ns.
+    /// Time by the host's monotonic clock, ns.
     pub time: u64,
-    /// The kind's number, also of one that this program does not know.
+    /// Number of the kind, also of a kind that this program does not know.
     pub kind: u16,
-    /// The place of the port among the process's; [`NO_PORT`].
+    /// Index of the port among the process's, or [`NO_PORT`].
     pub port: u8,
     /// See [`Kind`].
     pub detail: u8,
@@ -78,13 +78,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A text as numbers: as much of it as there is room for.
+    /// Packs a text into the numbers, as much of it as fits.
     #[must_use]
     pub fn text(text: &str) -> [u64; 4] {
         pack(text)
     }
 
-    /// What the ring has of it, but for the first word, which says that it is whole.
+    /// The words of the entry in the ring, without the first, which marks the entry as whole.
     pub(super) fn encode(&self) -> [u64; 7] {
         let what = u64::from(self.kind)
             | u64::from(self.port) << 16
@@ -96,7 +96,7 @@ impl Entry {
         [time, what, a, b, c, d, sum([self.number].into_iter().chain(words))]
     }
 
-    /// The entry of this number; `None` where it is not whole.
+    /// Decodes the entry of this number; `None` if it is not whole.
     pub(super) fn decode(number: u64, words: [u64; 7]) -> Option<Entry> {
         let [time, what, a, b, c, d, _] = words;
         let entry = Entry {
@@ -111,13 +111,13 @@ impl Entry {
         (entry.encode() == words).then_some(entry)
     }
 
-    /// Its kind; `None`: one that this program does not know.
+    /// The kind; `None` if this program does not know it.
     #[must_use]
     pub fn known(&self) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|kind| *kind as u16 == self.kind)
     }
 
-    /// Who it is about: a rank of the job, or of a communicator. Empty: nobody.
+    /// The peer: a rank of the job, or of a communicator. Empty: none.
     #[must_use]
     pub fn who(&self) -> String {
         match (self.peer, self.known()) {
@@ -130,7 +130,7 @@ impl Entry {
     }
 }
 
-/// What happened, in words, without the time, the port and the peer.
+/// The event in words, without the time, the port and the peer.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, _] = self.numbers;

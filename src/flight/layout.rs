@@ -1,83 +1,83 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where what stands in a file of the flight recorder: words of 8 bytes, in the byte order of the host that wrote them.
+//! The layout of a file of the flight recorder: words of 8 bytes, in the byte order of the host that wrote them.
 //!
-//! The page docs/flight.md says the same in words; a change here is another [`VERSION`]. Path: constants, and the sums
-//! by which a reader knows what is whole. Tests: `tests.rs`.
+//! The page docs/flight.md describes the same in words; a change here needs another [`VERSION`]. Path: constants, and
+//! the sums by which a reader knows that words are whole. Tests: `tests.rs`.
 
 use crate::counters::COUNTERS;
 
-/// The first word: "IBEXFLT" and a byte that is none.
+/// The first word: "IBEXFLT" and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"IBEXFLT\0");
 
 /// The version of this layout.
 pub(super) const VERSION: u64 = 2;
 
-/// Places of the header's words.
+/// Indices of the header's words.
 pub(super) mod at {
     pub(in crate::flight) const MAGIC: usize = 0;
     pub(in crate::flight) const VERSION: usize = 1;
-    /// The process's number below, its rank above.
+    /// The process id in the low half, its rank in the high half.
     pub(in crate::flight) const PROCESS: usize = 2;
-    /// Open MPI's job.
+    /// Open MPI's number of the job.
     pub(in crate::flight) const JOB: usize = 3;
-    /// When the process began, as `/proc/PID/stat` has it.
+    /// Start time of the process, as in `/proc/PID/stat`.
     pub(in crate::flight) const STARTED: usize = 4;
-    /// What the monotonic clock showed, ns, and what the time of day then was, ns since 1970.
+    /// The monotonic clock, ns, and the time of day at that moment, ns since 1970.
     pub(in crate::flight) const MONOTONIC: usize = 5;
     pub(in crate::flight) const UNIX: usize = 6;
-    /// Of the names of the counts.
+    /// Fingerprint of the names of the counts.
     pub(in crate::flight) const COUNTS: usize = 7;
-    /// The name of the host, and that of the program.
+    /// Name of the host, and name of the program.
     pub(in crate::flight) const HOST: usize = 8;
     pub(in crate::flight) const PROGRAM: usize = 16;
-    /// Of the words before this.
+    /// Sum of the words before this one.
     pub(in crate::flight) const SUM: usize = 24;
 
-    // What changes while the process lives.
-    /// How many entries there were.
+    // Words that change while the process lives.
+    /// Number of entries so far.
     pub(in crate::flight) const ENTRIES: usize = 32;
-    /// 1: something has failed, and the file stays.
+    /// 1: the process has failed, and the file stays.
     pub(in crate::flight) const KEPT: usize = 33;
-    /// 1: a peer has no row of the table, which is full.
+    /// 1: a peer has no row in the table, which is full.
     pub(in crate::flight) const PEERS_LEFT_OUT: usize = 34;
-    /// The names of the ports.
+    /// Names of the ports.
     pub(in crate::flight) const PORTS: usize = 64;
-    /// What failed first.
+    /// Reason of the last failure.
     pub(in crate::flight) const REASON: usize = 128;
-    /// The counts of each port, and of the process.
+    /// Counts of each port, and of the process.
     pub(in crate::flight) const COUNTED: usize = 320;
-    /// The GIDs of the ports.
+    /// GIDs of the ports.
     pub(in crate::flight) const GIDS: usize = 1408;
-    /// The ring.
+    /// Entries of the ring.
     pub(in crate::flight) const RING: usize = 1536;
-    /// The table of peers.
+    /// Rows of the table of peers.
     pub(in crate::flight) const PEERS: usize = RING + super::ENTRIES * super::ENTRY;
 }
 
-/// Words of the name of a host, of a program, of a port, and of the reason.
+/// Words of the name of a host or program, of the name of a port, and of the reason.
 pub(super) const NAME: usize = 8;
 pub(super) const PORT_NAME: usize = 4;
 pub(super) const REASON: usize = 192;
 
-/// Ports of a process.
+/// Most ports of a process.
 pub(super) const PORTS: usize = 16;
 
 /// Words of a GID.
 pub(super) const GID: usize = 2;
 
-/// Words of the counts of a port, the time of the copy first; and blocks of them: the ports', and the process's own.
+/// Words of a block of counts, the time of the copy first; and number of blocks: one per port, and the process's own.
 pub(super) const BLOCK: usize = 64;
 pub(super) const BLOCKS: usize = PORTS + 1;
 
-/// Entries of the ring, and words of each.
+/// Number of entries in the ring, and words of each.
 pub(super) const ENTRIES: usize = 4096;
 pub(super) const ENTRY: usize = 8;
 
-/// Rows of the table of peers, one for each port by which a peer is spoken to, and words of each.
+/// Number of rows in the table of peers, one per peer and port, and words of each.
 pub(super) const PEERS: usize = 512;
 pub(super) const ROW: usize = 8;
 
-/// Words of a file.
+/// Number of words of a file.
 pub(super) const WORDS: usize = at::PEERS + PEERS * ROW;
 
 const _: () = {
@@ -88,14 +88,14 @@ const _: () = {
     assert!(at::GIDS + PORTS * GID <= at::RING);
 };
 
-/// The sum of words; not that of a file of zeros.
+/// The sum of words; not 0 for a file of zeros.
 pub(super) fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
     words
         .into_iter()
         .fold(0x9e37_79b9_7f4a_7c15, |sum, word| (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29))
 }
 
-/// By which a reader knows that it has the same counts.
+/// Fingerprint by which a reader knows that it has the same counts.
 pub(super) fn fingerprint_of_counts() -> u64 {
     sum(COUNTERS.iter().flat_map(|row| row.name.bytes().map(u64::from).chain([256])))
 }

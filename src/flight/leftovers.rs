@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of the flight recorder in a folder: whose they are, and which may go.
+//! The files of the flight recorder in a folder: their processes, and which files may be removed.
 //!
-//! A process that dies leaves its file. Each process that begins removes the oldest of those that the dead of its user
-//! have left, down to [`MOST`]; so a folder has at most as many, and one for each process that lives. Path: setup.
-//! Threads: any; of several that clear away the same file one does. Tests: `tests.rs`.
+//! A process that dies leaves its file. Each process that begins removes the oldest files that dead processes of its
+//! user have left, down to [`MOST`]; so a folder has at most that many, and one per living process. Path: setup.
+//! Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
 
 use super::words::started;
 use std::fs;
@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files of dead processes that are kept: 19 MiB.
+/// Number of files of dead processes that are kept: 19 MiB.
 pub const MOST: usize = 64;
 
-/// Where they are, unless a parameter says otherwise.
+/// The folder, unless a parameter names another.
 pub const FOLDER: &str = "/dev/shm";
 
 const PREFIX: &str = "ibex-flight.";
@@ -24,16 +24,16 @@ pub(super) fn file_name(job: u32, rank: u32, pid: u32) -> String {
     format!("{PREFIX}{job}.{rank}.{pid}")
 }
 
-/// A file, by its name.
+/// A file, with the data in its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Open MPI's job.
+    /// Open MPI's number of the job.
     pub job: u32,
-    /// The rank.
+    /// Rank of the process.
     pub rank: u32,
-    /// The number of the process.
+    /// Id of the process.
     pub pid: u32,
 }
 
@@ -46,13 +46,13 @@ impl Found {
         numbers.next().is_none().then_some(Found { path, job, rank, pid })
     }
 
-    /// Whether it is whole, and not one that a process is about to make.
+    /// Whether the file is finished, and not one that a process is about to make.
     fn is_finished(&self) -> bool {
         self.path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
     }
 }
 
-/// All files of a folder that are of this user's processes, or of any user's whose files may be looked at.
+/// All files of a folder that belong to this user's processes, or that this user may see.
 fn all(folder: &Path) -> Vec<Found> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| Found::at(file.path())).collect()
@@ -66,13 +66,13 @@ pub fn find(folder: &Path) -> Vec<Found> {
     found
 }
 
-/// Whether there is a process of this number.
+/// Whether a process of this id is alive.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     started(pid) != 0
 }
 
-/// Removes the oldest files of dead processes of this user, but for [`MOST`].
+/// Removes the oldest files of dead processes of this user, except [`MOST`].
 pub(super) fn clear(folder: &Path) {
     let found = all(folder);
     if found.len() <= MOST {
@@ -91,7 +91,7 @@ pub(super) fn clear(folder: &Path) {
     dead.sort();
     let beyond = dead.len().saturating_sub(MOST);
     for (_, path) in &dead[..beyond] {
-        // Another process may have done it.
+        // Another process may have removed it.
         let _ = fs::remove_file(path);
     }
 }

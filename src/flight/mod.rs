@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The flight recorder: what a process did last, of the rarer kinds, and what it has counted, in a file in shared memory.
+//! The flight recorder: a process's last rare events and its counts, in a file in shared memory.
 //!
-//! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). Sites write an entry
-//! each ([`record`]); the ports' counts and their peers are copied from time to time ([`show`], [`show_peer`]). Where something fails the file is to
-//! stay ([`keep`]), and so it does where the process dies. [`Flight`] reads one, of a process that lives or not;
-//! [`leftovers`] finds them, and removes the oldest of those that nobody needs.
+//! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). The code where a rare
+//! event happens writes an entry ([`record`]); the ports' counts and the state of their peers are copied from time to
+//! time ([`show`], [`show_peer`]). After a failure the file stays ([`keep`]), and also if the process dies. [`Flight`]
+//! reads a file, of a living process or a dead one; [`leftovers`] finds the files, and removes the oldest that are no
+//! longer needed.
 //!
-//! What a file consists of is in `layout.rs`, which entries there are in `entry.rs`. It is always on, so a site is only
-//! where something happens that is rare, or takes long anyway. Path: cold. Threads: any, without a lock.
-//! Tests: `tests.rs`.
+//! `layout.rs` has the layout of a file, `entry.rs` the kinds of entries. The recorder is always on, so only code that
+//! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.
 
 mod counts;
 mod entry;

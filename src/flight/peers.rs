@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The peers in the file: how a connection to each stands, and how many requests were posted to it.
+//! The peers in the file: the state of each connection, and the number of requests posted to it.
 //!
-//! A port copies what its connections know anyway when it copies its counts, some peers each time: nothing is added where
-//! a request is posted. A peer has a row of the table, found by its name and the port; it keeps it while the process
-//! lives. Where the table is full, the file says so. `transport/port/shown.rs` writes, the command reads. Path: cold.
-//! Threads: a row is written by the thread that has its port; rows are taken by any. Tests: `tests.rs`.
+//! A port copies data of its connections when it copies its counts, some peers at a time, so posting a request costs
+//! nothing more. A peer has one row per port in the table, found by its name and the port, and keeps it while the
+//! process lives. If the table is full, the file says so. `transport/port/shown.rs` writes, the command reads. Path:
+//! cold. Threads: the thread that has the port writes the row; any thread may claim one. Tests: `tests.rs`.
 
 use super::layout::{PEERS, PORTS, ROW, at};
 use super::recorder::{Recorder, current};
@@ -12,24 +12,24 @@ use crate::peer::PeerName;
 use ibex_ffi::clock::monotonic;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerState {
-    /// Both sides are being set; requests wait.
+    /// The handshake is in progress; requests wait.
     Connecting,
     /// Requests are posted.
     Ready,
-    /// It is ready, and new messages go by another port.
+    /// It is ready, and new messages use another port.
     Diverted,
     /// It has failed.
     Failed,
 }
 
 impl PeerState {
-    /// In the order of their numbers in the file, which never change.
+    /// The states in the order of their numbers in the file, which never change.
     const ALL: [PeerState; 4] = [PeerState::Connecting, PeerState::Ready, PeerState::Diverted, PeerState::Failed];
 
-    /// Its name, for programs and people.
+    /// Name of the state, for programs and people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,46 +41,46 @@ impl PeerState {
     }
 }
 
-/// What a port knows of a peer.
+/// A port's data of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerFlight {
     /// The peer.
     pub peer: PeerName,
-    /// The place of the port among the process's.
+    /// Index of the port among the process's.
     pub port: u8,
-    /// How the connection stands.
+    /// State of the connection.
     pub state: PeerState,
-    /// The queue pairs of the connection, here and there; 0: not known yet.
+    /// Queue pairs of the connection, here and there; 0: unknown yet.
     pub queue_pairs: (u32, u32),
-    /// Requests posted. As written: by the connection, wrapping; as read: since the process began.
+    /// Posted requests. When written: since the connection began, wrapping; when read: since the process began.
     pub posted: u64,
-    /// Of these, not known to be done.
+    /// Number of these that are not known to be done.
     pub in_flight: u32,
-    /// Requests that wait to be posted.
+    /// Number of requests that wait to be posted.
     pub waiting: u32,
-    /// How often the peer was asked for the connection.
+    /// Number of hellos that asked the peer for the connection.
     pub asked: u32,
-    /// The adapter waits for an acknowledgement for 4.096 us * 2^this; 0: not connected yet.
+    /// Acknowledgement time-out: 4.096 us * 2^`timeout`; 0: not connected yet.
     pub timeout: u8,
-    /// How often it repeats a packet at most.
+    /// Most retries of a packet.
     pub retries: u8,
-    /// When this was copied, by the host's monotonic clock, ns. Not looked at where it is written.
+    /// Time of this copy by the host's monotonic clock, ns. Ignored when written.
     pub time: u64,
 }
 
-/// Ranks from here on have no row.
+/// Ranks from here on get no row.
 const MOST_RANKS: u32 = (1 << 28) - 1;
 
-/// Rows that are looked at for a peer.
+/// Rows that are tried for a peer.
 const TRIES: usize = 16;
 
-/// The first word of a row: whose it is. Not 0.
+/// The first word of a row: job, port and rank of its peer. Not 0.
 fn key(peer: PeerName, port: u8) -> Option<u64> {
     let fits = peer.rank < MOST_RANKS && usize::from(port) < PORTS;
     fits.then(|| u64::from(peer.job) << 32 | u64::from(port) << 28 | u64::from(peer.rank + 1))
 }
 
-/// Copies what a port knows of a peer.
+/// Copies a port's data of a peer to the file.
 #[cold]
 pub fn show_peer(peer: &PeerFlight) {
     if let Some(recorder) = current() {
@@ -95,7 +95,7 @@ impl Recorder {
         };
         let queue_pairs = u64::from(peer.queue_pairs.0) | u64::from(peer.queue_pairs.1) << 32;
         let [_, time, numbers, posted, last, at_work, asked, _] = row;
-        // The connection counts from its own beginning, in 32 bits: what came since the last copy is added.
+        // The connection counts from its own beginning, in 32 bits: requests since the last copy are added.
         let before = last.load(Ordering::Relaxed);
         let is_same = numbers.load(Ordering::Relaxed) as u32 == peer.queue_pairs.0;
         let since = if is_same { (peer.posted as u32).wrapping_sub(before as u32) } else { peer.posted as u32 };
@@ -108,7 +108,7 @@ impl Recorder {
         time.store(now, Ordering::Release);
     }
 
-    /// The row of a peer, a new one where it has none; `None` where there is no room.
+    /// The row of a peer, a new one if it has none; `None` if there is no room.
     fn row(&self, key: u64) -> Option<&[AtomicU64; ROW]> {
         for number in 0..TRIES {
             let place = at::PEERS + place(key, number) * ROW;
@@ -123,14 +123,14 @@ impl Recorder {
     }
 }
 
-/// The row that is looked at for a peer at the try of this number.
+/// Index of the row for a peer at try `number`.
 fn place(key: u64, number: usize) -> usize {
-    // Ranks that follow each other are in rows that do.
+    // Consecutive ranks have consecutive rows.
     let first = (key as u32 & MOST_RANKS) as usize + (key >> 28) as usize % PORTS * (PEERS / 4 + 1);
     (first + number) % PEERS
 }
 
-/// The peers of a file, in the order of their names and ports.
+/// The peers in a file, in the order of their names and ports.
 pub(super) fn read(words: &[u64]) -> Vec<PeerFlight> {
     let rows = words.get(at::PEERS..at::PEERS + PEERS * ROW).unwrap_or_default().as_chunks::<ROW>().0;
     let mut peers: Vec<PeerFlight> = rows.iter().filter_map(of_row).collect();
@@ -138,7 +138,7 @@ pub(super) fn read(words: &[u64]) -> Vec<PeerFlight> {
     peers
 }
 
-/// `None`: a row of nobody, one that was never written, or damage.
+/// `None` for an unused row, one that was never written, or damage.
 fn of_row(row: &[u64; ROW]) -> Option<PeerFlight> {
     let [key, time, numbers, posted, last, at_work, asked, _] = *row;
     let rank = (key as u32 & MOST_RANKS).checked_sub(1)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a file of the flight recorder, of a process that writes it still or of one that is gone.
+//! Reads a file of the flight recorder, of a process that still writes it or of one that is gone.
 //!
-//! What is read may be anything: its size, magic, version and sums are looked at before any of it is believed. Called by
-//! the command. Path: setup. Tests: `tests.rs`.
+//! The file may contain anything: its size, magic, version and sums are checked before any of it is used. Called by the
+//! command. Path: setup. Tests: `tests.rs`.
 
 use super::counts::EVENTS;
 use super::entry::Entry;
@@ -14,58 +14,58 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a process did last.
+/// The content of a file.
 #[derive(Debug, Clone)]
 pub struct Flight {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
-    /// Open MPI's job.
+    /// Open MPI's number of the job.
     pub job: u32,
-    /// Its rank.
+    /// Rank of the process.
     pub rank: u32,
-    /// Its host.
+    /// Host of the process.
     pub host: String,
-    /// Its program.
+    /// Program of the process.
     pub program: String,
-    /// Whether it is alive, if it is one of this host.
+    /// Whether the process is alive, if it is on this host.
     pub is_alive: bool,
-    /// What failed last, as ibex told it; empty: nothing did.
+    /// The last failure that ibex reported; empty: none.
     pub reason: String,
-    /// What must be added to a time of its clock, ns, to have that since 1970.
+    /// Offset from a time of the process's clock, ns, to the time since 1970.
     pub to_unix: u64,
-    /// Its ports.
+    /// The process's ports.
     pub ports: Vec<PortFlight>,
-    /// Its peers, in the order of their names and ports.
+    /// The process's peers, in the order of their names and ports.
     pub peers: Vec<PeerFlight>,
     /// Whether there are more peers than the file has room for.
     pub has_more_peers: bool,
-    /// Counts of its events, as [`EVENTS`] names them.
+    /// Counts of the process's events, as named by [`EVENTS`].
     pub events: [u64; EVENTS.len()],
-    /// How many entries it made in all.
+    /// Number of entries written in all.
     pub made: u64,
-    /// Those of the last [`ENTRIES`] that are whole, oldest first.
+    /// The whole entries among the last [`ENTRIES`], oldest first.
     pub entries: Vec<Entry>,
-    /// How many of these are not: it died while it wrote, or writes.
+    /// Number of the others: the process died while it wrote them, or is writing.
     pub torn: u64,
 }
 
 /// A port of a process.
 #[derive(Debug, Clone)]
 pub struct PortFlight {
-    /// Its place among the process's.
+    /// Index of the port among the process's.
     pub index: u8,
     /// Device and port.
     pub name: String,
-    /// Its GID when it was opened.
+    /// GID of the port when it was opened.
     pub gid: [u8; 16],
-    /// When its counts were copied, by the host's monotonic clock, ns; `None`: there are none yet.
+    /// Time of the copy of its counts by the host's monotonic clock, ns; `None`: no copy yet.
     pub time: Option<u64>,
-    /// Its counts, in the order of [`COUNTERS`]; empty where the process has other ones than this program.
+    /// Counts of the port, in the order of [`COUNTERS`]; empty if the process has other counts than this program.
     pub counts: Vec<u64>,
 }
 
 impl PortFlight {
-    /// A count by its name; 0 where there is none.
+    /// A count by its name; 0 if there is none.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let place = COUNTERS.iter().position(|row| row.name == name);
@@ -79,19 +79,19 @@ pub enum FlightError {
     /// It cannot be opened or read.
     #[error("{0} cannot be read: {1}")]
     Io(PathBuf, #[source] io::Error),
-    /// It does not begin as one.
+    /// It is not a file of the flight recorder.
     #[error("{0} is no file of ibex' flight recorder")]
     Foreign(PathBuf),
-    /// Of a host of the other byte order.
+    /// It comes from a host of the other byte order.
     #[error("{0} was written on a host of the other byte order; read it there")]
     ByteOrder(PathBuf),
-    /// Of another ibex.
+    /// It comes from another version of ibex.
     #[error("{0} has version {1} of the format, and this ibex reads version {VERSION}: use the ibex that wrote it")]
     Version(PathBuf, u64),
-    /// It ends too soon.
+    /// It is too short.
     #[error("{0} is cut off: it has {1} bytes of {whole}", whole = WORDS * 8)]
     Truncated(PathBuf, u64),
-    /// Its header does not add up.
+    /// Its header does not match its sum.
     #[error("{0} is damaged: its header, of {header} bytes, does not agree with its sum", header = at::SUM * 8)]
     Damaged(PathBuf),
 }
@@ -100,7 +100,7 @@ impl Flight {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is none, or not whole: [`FlightError`].
+    /// [`FlightError`]: it is no such file, or not whole.
     pub fn read(path: &Path) -> Result<Flight, FlightError> {
         let mut bytes = Vec::new();
         let most = (WORDS * 8) as u64;
@@ -124,12 +124,12 @@ impl Flight {
         Ok(Flight::of(&words))
     }
 
-    /// Of all words of a file whose header is sound.
+    /// Decodes the words of a file whose header is sound.
     fn of(words: &[u64]) -> Flight {
         let pid = words[at::PROCESS] as u32;
         let made = words[at::ENTRIES];
         let first = made.saturating_sub(ENTRIES as u64);
-        // A number of entries that no process has made is damage: then there are none.
+        // No process writes that many entries: such a number is damage, and counts as none.
         let numbers = if made < 1 << 56 { first..made } else { 0..0 };
         let looked_at = numbers.end - numbers.start;
         let entries: Vec<Entry> = numbers.filter_map(|number| entry(words, number)).collect();
@@ -153,7 +153,7 @@ impl Flight {
         }
     }
 
-    /// The name of a port, by its place; empty where there is none.
+    /// The name of a port, by its index; empty if there is none.
     #[must_use]
     pub fn port_name(&self, index: u8) -> &str {
         self.ports.iter().find(|port| port.index == index).map_or("", |port| &port.name)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorder of this process: its file, and the writing of entries.
 //!
-//! An entry's place is taken by one addition, and its first word is written last: who reads meanwhile knows by that and by
-//! a sum what is whole. So threads need no lock, nor does one that dies in between harm anything but its entry. The
-//! plugin begins and ends it; sites anywhere call [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
+//! A writer claims an entry's place by one addition and writes its first word last; by that word and a sum a concurrent
+//! reader knows which entries are whole. So threads need no lock, and a thread that dies in between damages only its
+//! entry. The plugin begins and ends the recording; any code calls [`record`]. Path: cold. Threads: any. Tests:
+//! `tests.rs`.
 
 use super::entry::{Entry, Kind, NOBODY};
 use super::layout::{self, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
@@ -18,51 +19,51 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who is recorded.
+/// The process that is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct Process<'a> {
-    /// Open MPI's job.
+    /// Open MPI's number of the job.
     pub job: u32,
-    /// Its rank.
+    /// Rank of the process.
     pub rank: u32,
-    /// The name of its host.
+    /// Name of its host.
     pub host: &'a str,
 }
 
-/// A file that is written.
+/// A file that this process writes.
 #[derive(Debug)]
 pub(super) struct Recorder {
     pub(super) words: &'static [AtomicU64],
     path: PathBuf,
-    /// The process that made it.
+    /// Id of the process that made it.
     pid: u32,
-    /// Held by who writes why the file is to stay.
+    /// Held while a thread writes why the file is to stay.
     reason: Mutex<()>,
 }
 
-/// How often a process may begin anew.
+/// Most recordings of a process, one after the other.
 const LIVES: usize = 8;
 
 static RECORDERS: [OnceLock<Recorder>; LIVES] = [const { OnceLock::new() }; LIVES];
 
-/// The place of the one in use, plus 1; 0: none.
+/// Index of the recorder in use, plus 1; 0: none.
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
-/// The next place. Written by who begins: one thread, while MPI is initialised.
+/// Index of the next recorder. Written by `begin`: by one thread, while MPI is initialised.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Recorder {
-    /// Makes the file, in this folder.
+    /// Makes the file in this folder.
     pub(super) fn create(folder: &Path, process: &Process<'_>) -> io::Result<Recorder> {
         let pid = std::process::id();
         let path = folder.join(leftovers::file_name(process.job, process.rank, pid));
         let unfinished = folder.join(format!(".{}", leftovers::file_name(process.job, process.rank, pid)));
-        // Of a process that had this number, and died while it made one.
+        // Left by a process of the same id that died while it made its file.
         let _ = fs::remove_file(&unfinished);
         let words = shared::create(&unfinished, WORDS)?;
         let recorder = Recorder { words, path, pid, reason: Mutex::new(()) };
         recorder.write_header(pid, process);
-        // Who finds it finds it whole.
+        // A reader that finds the file finds it whole.
         fs::rename(&unfinished, &recorder.path).inspect_err(|_| _ = fs::remove_file(&unfinished))?;
         Ok(recorder)
     }
@@ -92,13 +93,13 @@ impl Recorder {
         words.iter().enumerate().for_each(|(index, word)| self.set(at + index, *word));
     }
 
-    /// Writes an entry, whose number is given here.
+    /// Writes an entry, and gives it its number.
     pub(super) fn write(&self, entry: &Entry) {
         let number = self.words[at::ENTRIES].fetch_add(1, Ordering::Relaxed);
         let place = at::RING + number as usize % ENTRIES * ENTRY;
         let Some([first, others @ ..]) = self.words.get(place..place + ENTRY) else { return };
         first.store(0, Ordering::Relaxed);
-        // A reader that finds a word of the new entry does not find the first of the old one any more.
+        // A reader that finds a word of the new entry no longer finds the first word of the old one.
         fence(Ordering::Release);
         for (word, value) in others.iter().zip(Entry { number, ..*entry }.encode()) {
             word.store(value, Ordering::Relaxed);
@@ -115,7 +116,7 @@ impl Recorder {
     }
 
     pub(super) fn keep(&self, why: &str) -> &Path {
-        // What failed last is most often what the process died of. Two threads do not mix their words.
+        // The last failure is most often the cause of a process's death. The lock keeps the words of two threads apart.
         let _one = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         self.words[at::KEPT].store(1, Ordering::Relaxed);
         self.set_all(at::REASON, pack::<REASON>(why));
@@ -125,7 +126,7 @@ impl Recorder {
     /// Removes the file, unless it is to stay.
     pub(super) fn close(&self) {
         if self.words[at::KEPT].load(Ordering::Relaxed) == 0 {
-            // It may have been removed with the leftovers.
+            // It may have been removed as a leftover.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -137,11 +138,10 @@ pub(super) fn current() -> Option<&'static Recorder> {
     RECORDERS.get(CURRENT.load(Ordering::Acquire).wrapping_sub(1))?.get()
 }
 
-/// Begins to record, in a new file of this folder. What is left of processes that have died is cleared away, but for the
-/// newest.
+/// Begins to record, in a new file of this folder. Removes files that dead processes have left, except the newest.
 ///
 /// # Errors
-/// There can be no such file.
+/// If no such file can be made.
 pub fn begin(folder: &Path, process: &Process<'_>) -> io::Result<()> {
     if current().is_some() {
         return Ok(());
@@ -151,14 +151,14 @@ pub fn begin(folder: &Path, process: &Process<'_>) -> io::Result<()> {
     let free = RECORDERS.get(place).ok_or_else(|| io::Error::other("the process has had too many"))?;
     let recorder = Recorder::create(folder, process)?;
     NEXT.store(place + 1, Ordering::Relaxed);
-    // The place is new.
+    // The place is new, so this succeeds.
     let _ = free.set(recorder);
     CURRENT.store(place + 1, Ordering::Release);
     Ok(())
 }
 
-/// All went well up to the end: nothing more is recorded, and the file removed, unless it is to stay ([`keep`]). In a
-/// process that was forked off nothing: the file is its parent's.
+/// Ends the recording after success, and removes the file unless it is to stay ([`keep`]). Does nothing in a forked
+/// process: the file is its parent's.
 pub fn end() {
     if let Some(recorder) = current().filter(|recorder| recorder.pid == std::process::id()) {
         CURRENT.store(0, Ordering::Release);
@@ -166,14 +166,14 @@ pub fn end() {
     }
 }
 
-/// Something has failed, and the file is to stay. Returns where it is; `None`: there is none.
+/// Notes a failure, so that the file stays. Returns its path; `None`: there is no file.
 #[cold]
 #[must_use]
 pub fn keep(why: &str) -> Option<&'static Path> {
     Some(current()?.keep(why))
 }
 
-/// Names a port, by its place among the process's, and says which GID it has.
+/// Stores the name and the GID of the port with this index.
 pub fn name_port(port: u8, name: &str, gid: [u8; 16]) {
     if let Some(recorder) = current() {
         recorder.name_port(port, name, gid);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder's file: what is written is read, and what is not whole is told.
+//! The recorder's file: what is written can be read, and incomplete or damaged parts are reported.
 
 use super::layout::{ENTRIES, ENTRY, PEERS, WORDS, at};
 use super::recorder::Recorder;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// A folder of a test's own, gone with it.
+/// A folder for one test, removed with it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -73,7 +73,7 @@ fn an_entry_that_is_not_whole_is_left_out_and_counted() {
     let folder = Folder::new("torn");
     let (recorder, path) = recorder(&folder);
     (0..4).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
-    // One that was begun, and one of which some words are another's.
+    // One entry was only begun, and one has words of another.
     recorder.words[at::RING + ENTRY].store(0, Ordering::Relaxed);
     recorder.words[at::RING + 2 * ENTRY + 4].store(99, Ordering::Relaxed);
     let flight = Flight::read(&path).expect("it is sound");
@@ -186,7 +186,7 @@ fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
     let flight = Flight::read(&path).expect("its header is sound");
     assert!(flight.entries.is_empty());
     assert!(!flight.reason.contains(|letter: char| letter.is_control() && letter != '\n'));
-    // Of every kind, known or not.
+    // Entries of every kind, known or not.
     for kind in 0..40 {
         let entry = Entry { kind, numbers: [state; 4], ..entry(Kind::Defect, state) };
         assert!(!entry.to_string().is_empty());
@@ -210,7 +210,7 @@ fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
 fn of_dead_processes_the_newest_files_are_kept_and_of_living_ones_all() {
     let folder = Folder::new("leftovers");
     let (_recorder, path) = recorder(&folder);
-    // No process has such a number.
+    // No process has such an id.
     let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));
     for job in 0..leftovers::MOST as u32 + 5 {
         fs::write(dead(job), "").expect("the test's own");
@@ -233,7 +233,7 @@ fn each_kind_has_a_number_and_a_name_of_its_own() {
     }
 }
 
-/// The one test of what the process has one of; the ports of other tests may write there meanwhile.
+/// The only test of the process-wide recorder; ports of other tests may write to it meanwhile.
 #[test]
 fn a_process_records_from_its_beginning_to_its_end() {
     let folder = Folder::new("process");

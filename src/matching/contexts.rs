@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of communicators by their context, the number that messages carry.
+//! The table of communicators by context, the number that messages carry.
 //!
-//! Contexts are small numbers, the lowest that is free on all members, and used again after a communicator has gone:
-//! the table is an array, and a lookup one load. A message may arrive for a context that this process has not added
-//! yet; it is kept, and handed over when the context is added, in order of arrival. A context that messages name never
-//! makes the array longer, so that a damaged one costs what is kept.
+//! Contexts are small numbers: Open MPI takes the lowest that is free on all members, and reuses those of freed
+//! communicators. So the table is an array, and a lookup one load. A message may arrive for a context that this process
+//! has not added yet; the table keeps it, and `add` returns such messages in order of arrival. A message never makes
+//! the array longer, so one with a damaged context costs only its own memory.
 //!
-//! Communicators that were made without a parent have no small number that all members agree on. They have large ones,
-//! from [`Contexts::EXTENDED`] on, which are looked for in a map when the array has none.
+//! Communicators created without a parent have no small number that all members agree on. They have large numbers, from
+//! [`Contexts::EXTENDED`] on, which a lookup finds in a map.
 //!
-//! A message that nobody received before its communicator went is for nobody; one that arrives even later is kept for
-//! the next communicator of that context. MPI forbids a program to send it.
+//! If a communicator ends with unreceived messages, they are lost. A message that arrives even later is kept for the
+//! next communicator of that context; MPI forbids a program to send one.
 //!
-//! Threads: with a lock around the table, a receiving thread looks up with the lock taken to read. If there is nothing
-//! it takes it to write, looks up again, as the context may have been added between, and keeps the message. Whoever
-//! adds has what was kept arrive while it still holds the lock to write, or else a later message could be before it.
+//! Threads: with a lock around the table, a receiving thread looks up with the lock read-locked. If there is no
+//! communicator, it write-locks, looks up again, and keeps the message if there still is none. A thread that adds a
+//! context delivers the kept messages before it unlocks, so that no later message overtakes them.
 //!
 //! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
 
 use std::collections::BTreeMap;
 
-/// Why a communicator was not added. It is given back.
+/// Why a communicator was not added. Returns the communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused<C> {
-    /// The context is one of another communicator.
+    /// Another communicator has this context.
     InUse(C),
-    /// The context is beyond [`Contexts::LIMIT`], and not one of those from [`Contexts::EXTENDED`] on.
+    /// The context is beyond [`Contexts::LIMIT`], and not in the range from [`Contexts::EXTENDED`] on.
     BeyondLimit(C),
 }
 
-/// Communicators (`C`) by context, and messages (`M`) for those that are yet to come.
+/// Communicators (`C`) by context, and messages (`M`) for contexts not yet added.
 #[derive(Debug)]
 pub struct Contexts<C, M> {
     communicators: Vec<Option<C>>,
     extended: BTreeMap<u32, C>,
-    /// Of each context in order of arrival, so that a communicator is added at the same cost whatever waits for others.
+    /// By context, in order of arrival. `add` costs the same however many messages wait for other contexts.
     pub(super) kept: BTreeMap<u32, Vec<M>>,
 }
 
@@ -45,13 +45,13 @@ impl<C, M> Default for Contexts<C, M> {
 }
 
 impl<C, M> Contexts<C, M> {
-    /// Contexts that are small numbers are below it.
+    /// The small contexts are below this number.
     pub const LIMIT: u32 = 1 << 20;
 
-    /// The first of those that are not.
+    /// The first of the large contexts.
     pub const EXTENDED: u32 = 1 << 23;
 
-    /// All are below it, as headers have so many bits for one (`protocol/header.rs`).
+    /// All contexts are below this number, as headers have 24 bits for one (`protocol/header.rs`).
     const END: u32 = 1 << 24;
 
     /// A table without communicators.
@@ -76,8 +76,8 @@ impl<C, M> Contexts<C, M> {
         self.extended.get(&context)
     }
 
-    /// Adds a communicator. Returns what has arrived for it, in order, which the caller has arrive there before
-    /// anything else.
+    /// Adds a communicator. Returns the messages that arrived for it, in order, for the caller to deliver before any
+    /// other.
     ///
     /// # Errors
     /// The context is in use or too large.
@@ -101,7 +101,7 @@ impl<C, M> Contexts<C, M> {
         Ok(self.kept.remove(&context).unwrap_or_default())
     }
 
-    /// Takes a communicator out; its context can be added again.
+    /// Removes a communicator; its context can be added again.
     pub fn remove(&mut self, context: u32) -> Option<C> {
         match self.communicators.get_mut(context as usize) {
             Some(one) => one.take(),

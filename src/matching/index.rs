@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An index of the entries of a queue by what their keys have under a mask: the oldest entry of a key is found at once,
-//! however many there are of it or of others.
+//! An index of a queue's entries by the masked bits of their keys: finds the oldest entry of a key at once, however
+//! many entries the queue has.
 //!
-//! A table of buckets, of keys and not of entries: a bucket has a chain of the oldest entries of its keys, and behind
-//! each of them come the younger ones of the same key. So the length of a chain depends on the hash alone, and a
-//! thousand messages with one envelope do not stand in the way of another. All links are in the entries (`slab.rs`):
-//! place `slot` of their links is this index's. The table doubles when there are more keys than buckets, and is kept;
-//! nothing else allocates.
+//! Each bucket of the hash table chains the oldest entry of each of its keys; the younger entries of a key follow
+//! behind its oldest. So the length of a chain depends on the hash alone, and a thousand messages with one envelope do
+//! not slow down the search for another. All links are in the entries (`slab.rs`): this index uses `links[slot]`. The
+//! table doubles when there are more keys than buckets, and never shrinks; nothing else allocates.
 //!
 //! Used by queues that have become long (`posted.rs`, `unexpected.rs`). Path: hot, where a queue is long. Threads: one
 //! at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
 
 use super::slab::{Links, NONE, Slab};
 
-/// In place of a chain: the entry is not the oldest of its key.
+/// Value of `chain` in an entry that is not the oldest of its key.
 const YOUNGER: u32 = NONE - 1;
 
-/// How many buckets a table begins with.
+/// Buckets of a new table.
 const FIRST_BUCKETS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Index {
-    /// What of an entry's key is this index's.
+    /// The bits of an entry's key that this index compares.
     mask: u64,
-    /// Which of the links of an entry are.
+    /// Position of this index' links in an entry's `links`.
     slot: usize,
-    /// The first entry of each chain; a power of two of them, or none yet.
+    /// First entry of each chain. The length is a power of two, or 0 at first.
     buckets: Vec<u32>,
-    /// Different keys among the entries.
+    /// Number of different keys among the entries.
     keys: usize,
 }
 
@@ -48,7 +47,7 @@ impl Index {
         hash(key) as usize & (self.buckets.len().wrapping_sub(1))
     }
 
-    /// The oldest entry with this key under the mask, or [`NONE`]; adds the entries looked at to `attempts`.
+    /// Returns the oldest entry with this key under the mask, or [`NONE`]; adds the entries compared to `attempts`.
     #[inline]
     pub(super) fn first<P, const N: usize>(&self, slab: &Slab<P, N>, key: u64, attempts: &mut u32) -> u32 {
         let key = key & self.mask;
@@ -66,7 +65,7 @@ impl Index {
         at
     }
 
-    /// Takes the entry up as the youngest of its key.
+    /// Adds the entry as the youngest of its key.
     pub(super) fn push<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
         let slot = self.slot;
         let key = slab.at(at).key & self.mask;
@@ -86,20 +85,20 @@ impl Index {
         slab.at(at).links[slot] = Links { next: NONE, prev: at, chain };
     }
 
-    /// Gives the entry up; its key must be as it was.
+    /// Removes the entry; its key must be unchanged.
     pub(super) fn remove<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
         let slot = self.slot;
         let key = slab.at(at).key & self.mask;
         let Links { next, prev, chain } = slab.at(at).links[slot];
         if chain == YOUNGER {
             slab.at(prev).links[slot].next = next;
-            // Where it was the youngest, the oldest has that noted.
+            // The oldest entry's `prev` is the youngest: it changes if this was the youngest.
             let follower = if next == NONE { self.first(slab, key, &mut 0) } else { next };
             slab.at(follower).links[slot].prev = prev;
             return;
         }
         let successor = if let Some(entry) = slab.get_mut(next) {
-            // `prev` is the youngest, which may be this one itself.
+            // `prev` is the youngest, which may be this entry itself.
             entry.links[slot].prev = prev;
             entry.links[slot].chain = chain;
             next
@@ -119,7 +118,7 @@ impl Index {
         slab.at(before).links[slot].chain = successor;
     }
 
-    /// Gives up all entries: these are the keys of every one that it has. The cost is theirs, not the table's.
+    /// Removes all entries. `keys` are the keys of all of them: the cost is proportional to these, not to the table.
     pub(super) fn clear(&mut self, keys: impl Iterator<Item = u64>) {
         if self.keys == 0 {
             return;

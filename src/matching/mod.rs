@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tag matching: which receive takes which message. Knows no adapter, no protocol and no MPI library, and nothing else
-//! of the engine.
+//! Tag matching: decides which receive takes which message. Knows no adapter, no protocol, no MPI library and nothing
+//! else of the engine.
 //!
-//! A [`Matching`] is one communicator's: its posted receives and its unexpected messages. [`Contexts`] is the table of
-//! communicators by the number that messages carry. What a receive (`R`) and a message (`U`) are is the caller's
-//! matter: `R` is a small value, such as the address of a request; `U` a message's header and where its data is.
+//! A [`Matching`] has the posted receives and the unexpected messages of one communicator. [`Contexts`] is the table of
+//! communicators by the context number that messages carry. The caller chooses the types of a receive (`R`) and of a
+//! message (`U`): `R` is a small value, such as the address of a request; `U` a message's header and where its data is.
 //!
 //! The rules, with the sections of MPI 3.1:
 //!
 //! - A message is taken by a receive of its communicator that names its source and tag, or leaves them open with
 //!   [`ANY_SOURCE`], [`ANY_TAG`] (3.2.4). `ANY_TAG` takes tags of at least 0; negative ones are a library's own, all 32
 //!   bits of them.
-//! - An arriving message goes to the receive that was posted first among those that take it, and a receive has the
-//!   message that arrived first among those that it takes. With messages of one sender arriving in their order, none
-//!   overtakes another (3.5).
-//! - [`Matching::probe`] shows the message that a receive would have (3.8.1); [`Matching::matched_probe`] takes it out,
-//!   so that its handle alone leads to it (3.8.2). [`Matching::cancel`] takes a receive back that nothing has come for
-//!   (3.8.4).
+//! - An arriving message goes to the first posted of the receives that take it; a receive gets the first arrived of the
+//!   messages that it takes. Messages of one sender arrive in order, so none overtakes another (3.5).
+//! - [`Matching::probe`] returns the message that a receive would get (3.8.1). [`Matching::matched_probe`] removes that
+//!   message from the queue; only its handle leads to it then (3.8.2). [`Matching::cancel`] removes an unmatched
+//!   receive (3.8.4).
 //!
 //! | file | what |
 //! |---|---|
 //! | `pattern.rs` | envelopes and patterns: the one comparison |
 //! | `posted.rs`, `unexpected.rs` | the two queues |
-//! | `slab.rs`, `index.rs`, `threshold.rs` | what they are made of: places, lists, hashed indexes, and when these are worth it |
+//! | `slab.rs`, `index.rs`, `threshold.rs` | their parts: entries and lists, hashed indexes, and when to use them |
 //! | `contexts.rs` | the table of communicators |
-//! | `outcome.rs` | what each operation says has happened, and which events that is |
+//! | `outcome.rs` | the result of each operation, and the events it stands for |
 //!
-//! Cost: a search looks at the head of a list first, and after a few entries at an index; so it does not depend on the
-//! length of the queue (`tests/steps.rs`), with two exceptions. An index is built by the search that first needs it,
-//! which costs as much as the queue is long, once for so many insertions. And a queue that does not fit the processor's
-//! cache costs what memory costs, where each search is for another entry. Path: hot; nothing is allocated but when a
-//! queue is longer than ever before; what it needed then it keeps until its communicator goes.
+//! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
+//! length of the queue (`tests/steps.rs`). There are two exceptions. The search that first needs an index builds it,
+//! which costs as much as the queue is long; the insertions since the last build pay for that. And random searches in a
+//! queue larger than the processor's cache cost cache misses. Path: hot; a queue allocates only when it is longer than
+//! ever before, and frees when its communicator goes.
 //!
-//! Threads: one at a time, by `&mut self`. Under `MPI_THREAD_MULTIPLE` a caller has one lock for each communicator,
-//! `Contexts<Arc<Mutex<..>>, _>`, so that threads with a communicator each do not meet. A post holds its communicator's
-//! lock for the search and the insertion together ([`Matching::post`], or both parts), as does an arrival; else each
-//! could miss the other. The table has a lock of its own, taken to read for a lookup and to write to add and remove
-//! (`contexts.rs` says how an arrival for an unknown context is kept). Below that level there is no lock.
+//! Threads: one at a time, by `&mut self`. Under `MPI_THREAD_MULTIPLE` a caller has one lock per communicator,
+//! `Contexts<Arc<Mutex<..>>, _>`, so threads on different communicators do not contend. A post holds its communicator's
+//! lock from the search to the insertion ([`Matching::post`], or both parts), and so does an arrival; otherwise each
+//! could miss the other. The table has a lock of its own, read-locked for a lookup and write-locked to add and remove
+//! (`contexts.rs` describes an arrival for an unknown context). There are no other locks.
 //!
 //! Called by the protocols and the plugin. Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
@@ -73,13 +72,13 @@ impl<R: Copy, U> Default for Matching<R, U> {
 }
 
 impl<R: Copy, U> Matching<R, U> {
-    /// Of a communicator with empty queues.
+    /// A communicator with empty queues.
     #[must_use]
     pub const fn new() -> Self {
         Matching { posted: Posted::new(), unexpected: Unexpected::new() }
     }
 
-    /// A receive is posted: it has the first unexpected message that it takes, or waits.
+    /// Posts a receive: it gets the first unexpected message that it takes, or waits.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, request: R) -> Posting<U> {
         let Searched { found, attempts } = self.search_unexpected(pattern);
@@ -89,8 +88,8 @@ impl<R: Copy, U> Matching<R, U> {
         }
     }
 
-    /// A message arrives: it goes to the first receive that takes it, or waits. `message` is called
-    /// only if it waits.
+    /// Handles the arrival of a message: it goes to the first receive that takes it, or waits. Calls `message` only if
+    /// it waits.
     #[inline]
     pub fn arrive(&mut self, envelope: Envelope, message: impl FnOnce() -> U) -> Arrival<R> {
         let Searched { found, attempts } = self.search_posted(envelope);
@@ -100,41 +99,41 @@ impl<R: Copy, U> Matching<R, U> {
         }
     }
 
-    /// The first part of [`Matching::post`]: takes out the first message that the pattern takes.
+    /// The first part of [`Matching::post`]: removes and returns the first message that the pattern takes.
     #[inline]
     pub fn search_unexpected(&mut self, pattern: Pattern) -> Searched<Message<U>> {
         let (taken, attempts) = self.unexpected.take(pattern);
         Searched { found: taken.map(|(envelope, message)| Message { envelope, message }), attempts }
     }
 
-    /// The second part of [`Matching::post`], after a search that found nothing and with nothing between.
+    /// The second part of [`Matching::post`], directly after a search that found nothing.
     #[inline]
     pub fn insert_posted(&mut self, pattern: Pattern, request: R) -> ReceiveHandle {
         ReceiveHandle(self.posted.insert(pattern, request))
     }
 
-    /// The first part of [`Matching::arrive`]: takes out the first receive that takes the message.
+    /// The first part of [`Matching::arrive`]: removes and returns the first receive that takes the message.
     #[inline]
     pub fn search_posted(&mut self, envelope: Envelope) -> Searched<R> {
         let (found, attempts) = self.posted.take(envelope);
         Searched { found, attempts }
     }
 
-    /// The second part of [`Matching::arrive`], after a search that found nothing and with nothing between.
+    /// The second part of [`Matching::arrive`], directly after a search that found nothing.
     #[inline]
     pub fn insert_unexpected(&mut self, envelope: Envelope, message: U) -> MessageHandle {
         MessageHandle(self.unexpected.insert(envelope, message))
     }
 
-    /// Shows the message that a receive posted now would have.
+    /// Returns the message that a receive posted now would get.
     pub fn probe(&mut self, pattern: Pattern) -> Searched<Message<&U>> {
         let (at, attempts) = self.unexpected.find(pattern);
         let found = self.unexpected.get(at).map(|(envelope, message)| Message { envelope, message });
         Searched { found, attempts }
     }
 
-    /// Takes out the message that a receive posted now would have: no search finds it any more, its handle leads to it
-    /// ([`Matching::take`]).
+    /// Removes the message that a receive posted now would get from the queue: searches do not find it any more, but
+    /// its handle leads to it ([`Matching::take`]).
     pub fn matched_probe(&mut self, pattern: Pattern) -> Searched<Message<MessageHandle>> {
         let (at, attempts) = self.unexpected.find(pattern);
         let aside = if at == NONE { None } else { self.unexpected.set_aside(at) };
@@ -142,21 +141,21 @@ impl<R: Copy, U> Matching<R, U> {
         Searched { found, attempts }
     }
 
-    /// Takes the message with this handle, wherever it waits: for the receive of a matched probe, or because its sender
-    /// has withdrawn it. `None` if it has been taken.
+    /// Takes the message with this handle, from the queue or set aside: for the receive of a matched probe, or because
+    /// its sender withdrew it. `None` if it was taken before.
     pub fn take(&mut self, handle: MessageHandle) -> Option<Message<U>> {
         let at = self.unexpected.resolve(handle.0)?;
         self.unexpected.take_at(at).map(|(envelope, message)| Message { envelope, message })
     }
 
-    /// The message with this handle, wherever it waits: more of it may have arrived. `None` if it has been taken.
+    /// Returns the message with this handle, queued or set aside, to be updated. `None` if it was taken.
     pub fn message_mut(&mut self, handle: MessageHandle) -> Option<&mut U> {
         let at = self.unexpected.resolve(handle.0)?;
         self.unexpected.get_mut(at)
     }
 
-    /// Takes the posted receive of this request back. False: it has been matched or cancelled. Of a handle that another
-    /// communicator gave nothing is known here, so the request is compared as well.
+    /// Cancels the posted receive of this request. False if it was matched or cancelled. Comparing the request as well
+    /// refuses a handle of another communicator.
     pub fn cancel(&mut self, handle: ReceiveHandle, request: R) -> bool
     where
         R: PartialEq,
@@ -164,19 +163,19 @@ impl<R: Copy, U> Matching<R, U> {
         self.posted.cancel(handle.0, request)
     }
 
-    /// How many receives are posted.
+    /// Number of posted receives.
     #[must_use]
     pub const fn posted(&self) -> u32 {
         self.posted.len()
     }
 
-    /// How many messages are unexpected, without those of matched probes.
+    /// Number of unexpected messages, without those of matched probes.
     #[must_use]
     pub const fn unexpected(&self) -> u32 {
         self.unexpected.len()
     }
 
-    /// The communicator goes; this is what waited in it.
+    /// Ends the communicator; returns the receives and messages left in it.
     #[must_use]
     pub fn into_remains(self) -> Remains<R, U> {
         let receives = self.posted.requests().collect();

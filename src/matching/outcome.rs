@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the operations of [`super::Matching`] say has happened, so that their caller can tell a tool, in order.
+//! The results of the operations of [`super::Matching`], from which their caller can raise a tool's events in order.
 //!
 //! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and
-//! their parts are public, so that a caller whose tools want times reads a clock between them. In the words of PERUSE
-//! 2.0 (section 4.1, its diagram), what each outcome stands for:
+//! their parts are public, so that a caller can read a clock between them. Each result stands for these events of
+//! PERUSE 2.0 (section 4.1, its diagram):
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
@@ -22,7 +22,7 @@
 use super::pattern::Envelope;
 use super::slab::Handle;
 
-/// The handle of a posted receive, to cancel it by. It is refused once the receive has been matched or cancelled.
+/// The handle of a posted receive, to cancel it. It is refused once the receive has been matched or cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReceiveHandle(pub(super) Handle);
 
@@ -33,14 +33,14 @@ pub struct MessageHandle(pub(super) Handle);
 macro_rules! kept_as_bits {
     ($($handle:ident)*) => {$(
         impl $handle {
-            /// As a number to keep in a request. 0 is no handle's.
+            /// The handle as a number for a request to store. No handle is 0.
             #[must_use]
             #[inline]
             pub const fn bits(self) -> u64 {
                 self.0.bits()
             }
 
-            /// The handle with these bits. Those that are no handle's are refused wherever they are used.
+            /// The handle with these bits. Operations refuse bits that were never a handle's.
             #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Self {
@@ -52,46 +52,46 @@ macro_rules! kept_as_bits {
 
 kept_as_bits!(ReceiveHandle MessageHandle);
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Searched<T> {
-    /// What was found.
+    /// The entry found.
     pub found: Option<T>,
-    /// How many entries were compared.
+    /// Number of entries compared.
     pub attempts: u32,
 }
 
 /// An unexpected message that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<U> {
-    /// Its sender and tag.
+    /// The envelope: sender and tag.
     pub envelope: Envelope,
-    /// What the caller gave, or a handle of it.
+    /// The caller's message, or a handle of it.
     pub message: U,
 }
 
-/// What became of a receive that was posted.
+/// The result of posting a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Posting<U> {
     /// A message had arrived for it.
     Matched {
-        /// The message, which is the caller's again.
+        /// The message, which the caller owns again.
         message: Message<U>,
-        /// Unexpected messages looked at.
+        /// Number of unexpected messages compared.
         attempts: u32,
     },
-    /// It waits.
+    /// The receive waits.
     Inserted {
-        /// Its name.
+        /// The handle of the receive.
         handle: ReceiveHandle,
-        /// Unexpected messages looked at.
+        /// Number of unexpected messages compared.
         attempts: u32,
     },
 }
 
-/// What became of a message that arrived.
+/// The result of a message's arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Arrival<R> {
@@ -99,23 +99,23 @@ pub enum Arrival<R> {
     Matched {
         /// The receive.
         request: R,
-        /// Posted receives looked at.
+        /// Number of posted receives compared.
         attempts: u32,
     },
-    /// It waits, unexpected.
+    /// The message waits, unexpected.
     Inserted {
-        /// Its name.
+        /// The handle of the message.
         handle: MessageHandle,
-        /// Posted receives looked at.
+        /// Number of posted receives compared.
         attempts: u32,
     },
 }
 
-/// What is left of a communicator that goes.
+/// The content of a communicator that ended.
 #[derive(Debug)]
 pub struct Remains<R, U> {
-    /// Receives that nothing came for.
+    /// Receives without a message.
     pub receives: Vec<R>,
-    /// Messages that nobody received: unexpected ones, and those of matched probes whose handles were not used.
+    /// Messages without a receive: unexpected ones, and those of matched probes whose handles were not used.
     pub messages: Vec<Message<U>>,
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a message is known by ([`Envelope`]), and which messages a receive takes ([`Pattern`]).
+//! The envelope of a message ([`Envelope`]), and which envelopes a receive takes ([`Pattern`]).
 //!
-//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern has a mask beside it, so one
-//! comparison decides whichever wildcards there are: the bits under the mask are equal. The mask of `ANY_TAG` keeps the
-//! tag's sign, and thereby leaves out the negative tags. Made by the caller of [`super::Matching`]. Hot: plain values.
-//! Tests: at the end of the file.
+//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern also has a mask: it takes a message
+//! if the keys are equal under the mask, so one comparison covers all wildcards. The mask of `ANY_TAG` includes the
+//! tag's sign bit, and so excludes negative tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests:
+//! at the end of the file.
 
-/// The source of a receive that takes messages of any: MPI's `MPI_ANY_SOURCE`.
+/// The source of a receive from any rank: MPI's `MPI_ANY_SOURCE`.
 pub const ANY_SOURCE: i32 = -1;
 
-/// The tag of a receive that takes messages of any tag of at least 0: MPI's `MPI_ANY_TAG`. No message has it.
+/// The tag of a receive for any tag of at least 0: MPI's `MPI_ANY_TAG`. No message has this tag.
 pub const ANY_TAG: i32 = -1;
 
-/// The bits of a key that are the tag's.
+/// The bits of a key that hold the tag.
 pub(super) const TAG: u64 = 0xffff_ffff;
-/// The bits of a key that are the source's.
+/// The bits of a key that hold the source.
 pub(super) const SOURCE: u64 = !TAG;
 /// The mask of a pattern without a wildcard.
 pub(super) const EXACT: u64 = !0;
-/// The bit that is set in the key of a negative tag.
+/// The sign bit of the tag.
 const SIGN: u64 = 0x8000_0000;
 
 #[inline]
@@ -26,14 +26,14 @@ const fn key(source: i32, tag: i32) -> u64 {
     (source as u32 as u64) << 32 | tag as u32 as u64
 }
 
-/// Who sent a message, and its tag. Negative tags are a library's own; a receive takes them only if it names them.
+/// Sender and tag of a message. Negative tags are the MPI library's own; a receive takes one only if it names it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
     key: u64,
 }
 
 impl Envelope {
-    /// Of a message of the rank `source`, at least 0, with this tag.
+    /// A message from the rank `source`, at least 0, with this tag.
     #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32) -> Self {
@@ -71,13 +71,13 @@ impl std::fmt::Debug for Envelope {
     }
 }
 
-/// Which side of a queue a key is on. No pattern takes messages of both, so each side is searched alone.
+/// The side of a queue that a key is on: 0, or 1 for negative tags. No pattern takes messages of both sides.
 #[inline]
 pub(super) const fn side(key: u64) -> usize {
     ((key & SIGN) >> 31) as usize
 }
 
-/// Which messages a receive or a probe takes.
+/// Which messages a receive or a probe takes: by source and tag, or with wildcards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
     key: u64,
@@ -85,25 +85,25 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Messages of `source`, or [`ANY_SOURCE`], with `tag`, or [`ANY_TAG`].
+    /// Takes messages from `source`, or [`ANY_SOURCE`], with `tag`, or [`ANY_TAG`].
     #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32) -> Self {
         let source_mask = if source == ANY_SOURCE { 0 } else { SOURCE };
         let tag_mask = if tag == ANY_TAG { SIGN } else { TAG };
-        // Under the mask alone: `ANY_TAG` has the sign of the tags that it takes.
+        // Only the sign bit is compared for `ANY_TAG`, and it is 0 in the tags that it takes.
         let tag = if tag == ANY_TAG { 0 } else { tag };
         Pattern { key: key(source, tag) & (source_mask | TAG), mask: source_mask | tag_mask }
     }
 
-    /// Messages of this source and tag alone.
+    /// Takes messages of exactly this source and tag.
     #[must_use]
     #[inline]
     pub const fn exact(envelope: Envelope) -> Self {
         Pattern { key: envelope.key, mask: EXACT }
     }
 
-    /// Whether it takes the message.
+    /// Whether the pattern takes the message.
     #[must_use]
     #[inline]
     pub const fn takes(self, envelope: Envelope) -> bool {
@@ -121,7 +121,7 @@ impl Pattern {
     }
 }
 
-/// The four kinds of pattern, by what they leave open: the places of an array of one for each.
+/// The four classes of patterns by their wildcards, as indexes of an array.
 pub(super) mod class {
     pub(in super::super) const EXACT: usize = 0;
     pub(in super::super) const ANY_SOURCE: usize = 1;
@@ -129,13 +129,13 @@ pub(super) mod class {
     pub(in super::super) const ANY: usize = 3;
 }
 
-/// The kind of the pattern with this mask.
+/// The class of the pattern with this mask.
 #[inline]
 pub(super) const fn class_of(mask: u64) -> usize {
     (mask & SOURCE == 0) as usize | ((mask & TAG != TAG) as usize) << 1
 }
 
-/// What a pattern of each class specifies, as a mask of its key.
+/// The bits of its key that a pattern of each class specifies.
 pub(super) const SPECIFIED: [u64; 4] = [EXACT, TAG, SOURCE, 0];
 
 #[cfg(test)]

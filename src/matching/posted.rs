@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The posted receives of a communicator.
 //!
-//! All are in a list in posting order. When that becomes long, each receive is in one of four indexes beside, by what
-//! it specifies: source and tag, tag, source, nothing. A message can be taken by the oldest of its key in each; the one
-//! that was posted first has the smallest number. Receives for negative tags have a list of their own: no message can
-//! be taken by one of either list.
+//! A list has all receives in posting order. When the list becomes long, each receive is also in one of four indexes,
+//! by what it specifies: source and tag, tag, source, nothing. Each index yields the oldest receive that takes a
+//! message; the smallest number among these four was posted first. Receives for negative tags have a list of their own:
+//! no message could go to a receive of either list.
 //!
 //! Used by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
@@ -16,22 +16,22 @@ use super::threshold::{LONG, SHORT};
 #[derive(Debug, Clone, Copy)]
 struct Receive<R> {
     mask: u64,
-    /// How many were posted before it.
+    /// Number of receives posted before it.
     number: u64,
     request: R,
 }
 
-/// The queue.
+/// The posted receives.
 #[derive(Debug)]
 pub(super) struct Posted<R> {
     slab: Slab<Receive<R>, 1>,
-    /// In posting order: tags of at least 0, negative ones.
+    /// In posting order: for tags of at least 0, for negative tags.
     order: [List; 2],
-    /// Whether the indexes have the receives.
+    /// Whether the receives are in the indexes.
     indexed: bool,
     indexes: [Index; 4],
     len: u32,
-    /// How many were posted ever.
+    /// Number of receives ever posted.
     number: u64,
 }
 
@@ -56,7 +56,7 @@ impl<R: Copy> Posted<R> {
         self.len
     }
 
-    /// Puts a receive at the end.
+    /// Adds a receive at the end.
     #[inline]
     pub(super) fn insert(&mut self, pattern: Pattern, request: R) -> Handle {
         let receive = Receive { mask: pattern.mask(), number: self.number, request };
@@ -69,8 +69,8 @@ impl<R: Copy> Posted<R> {
         handle
     }
 
-    /// Takes out the receive that the message goes to, if there is one, and says how many were looked at. The oldest of
-    /// all is looked at here, and all others elsewhere.
+    /// Removes the receive that takes the message, if there is one; returns it and the number of receives compared.
+    /// Looks at the head of the list inline.
     #[inline]
     pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
         let list = &mut self.order[side(envelope.key())];
@@ -90,7 +90,7 @@ impl<R: Copy> Posted<R> {
         if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
     }
 
-    /// Takes out the receive with this handle, if it is there and this request's.
+    /// Removes the receive with this handle, if it is there and has this request.
     pub(super) fn cancel(&mut self, handle: Handle, request: R) -> bool
     where
         R: PartialEq,
@@ -104,7 +104,7 @@ impl<R: Copy> Posted<R> {
         self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.payload.request)
     }
 
-    /// Goes through the list, not for ever.
+    /// Walks the list, and builds the indexes after [`LONG`] entries.
     fn find(&mut self, envelope: Envelope) -> (u32, u32) {
         let key = envelope.key();
         let mut at = self.order[side(key)].head;
@@ -138,7 +138,7 @@ impl<R: Copy> Posted<R> {
 
     fn find_indexed(&self, envelope: Envelope, mut attempts: u32) -> (u32, u32) {
         let key = envelope.key();
-        // A negative tag is taken by those alone that name it.
+        // A negative tag needs only the classes that name a tag.
         let classes = if envelope.tag() < 0 { class::ANY_TAG } else { self.indexes.len() };
         let mut first = (NONE, u64::MAX);
         for index in &self.indexes[..classes] {
@@ -167,7 +167,7 @@ impl<R: Copy> Posted<R> {
         self.slab.remove(&mut self.order[side], at).payload.request
     }
 
-    /// Takes the receive out of its index; out of all indexes all receives, when there will be few.
+    /// Removes the receive from its index. If few receives remain, empties all indexes.
     #[inline(never)]
     fn unindex(&mut self, at: u32) {
         let class = class_of(self.slab.at(at).payload.mask);

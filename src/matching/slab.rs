@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the entries of a queue lie, and the list through them in the order in which they came.
+//! The memory of a queue's entries, and the list through them in order of arrival.
 //!
-//! Used by `posted.rs` and `unexpected.rs`. An entry is named by its place, 32 bits; a caller gets a
+//! Used by `posted.rs` and `unexpected.rs`, which name an entry by its place, 32 bits. Callers outside get a
 //! [`Handle`], which is refused once its entry has gone. A slab grows when it holds more entries than ever before, and
 //! never otherwise allocates.
 //!
-//! The end of a list and the absence of a neighbour are the place [`NONE`], which no slab has: the check that Rust
-//! makes of an index is the check for the end. Path: hot. Threads: one at a time. Tests: at the end of the file.
+//! [`NONE`] marks the end of a list and a missing neighbour. No slab has that place, so the bounds check of an index is
+//! also the check for the end. Path: hot. Threads: one at a time. Tests: at the end of the file.
 
-/// No entry.
+/// The place of no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The links of an entry in one index (`index.rs`): among the entries of its key, and, for the first of them, in its
-/// bucket.
+/// The links of an entry in one index (`index.rs`): `next` and `prev` among the entries of its key; `chain` from its
+/// key's oldest entry to the next key's in the bucket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Links {
     pub(super) next: u32,
-    /// The first entry has the last one here.
+    /// In the oldest entry of a key: the youngest one.
     pub(super) prev: u32,
     pub(super) chain: u32,
 }
 
 const UNLINKED: Links = Links { next: NONE, prev: NONE, chain: NONE };
 
-/// An entry with places in `N` indexes.
+/// An entry, with links for `N` indexes.
 #[derive(Debug)]
 pub(super) struct Entry<P, const N: usize> {
     pub(super) key: u64,
-    /// In the list, or the next free entry.
+    /// The next entry in the list, or the next free place.
     pub(super) next: u32,
     pub(super) prev: u32,
-    /// Counts uses and ends of uses: odd while in use.
+    /// Counts every push and removal at this place: odd while an entry is in use.
     generation: u32,
     pub(super) links: [Links; N],
     pub(super) payload: P,
 }
 
-/// The name of an entry that its user may keep beyond the entry's end.
+/// The name of an entry, which may outlive the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Handle {
     at: u32,
@@ -44,7 +44,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// The place of the entry while it is in use.
+    /// The place of the entry, valid while the entry is in use.
     #[inline]
     pub(super) const fn at(self) -> u32 {
         self.at
@@ -72,7 +72,7 @@ impl List {
     pub(super) const EMPTY: List = List { head: NONE, tail: NONE };
 }
 
-/// The entries.
+/// The entries in use, and the free places.
 #[derive(Debug)]
 pub(super) struct Slab<P, const N: usize> {
     entries: Vec<Entry<P, N>>,
@@ -94,13 +94,13 @@ impl<P, const N: usize> Slab<P, N> {
         self.entries.get_mut(at as usize)
     }
 
-    /// The entry at a place that has one.
+    /// The entry at a valid place.
     #[inline]
     pub(super) fn at(&mut self, at: u32) -> &mut Entry<P, N> {
         &mut self.entries[at as usize]
     }
 
-    /// Puts an entry at the end of the list.
+    /// Adds an entry at the end of the list.
     #[inline]
     pub(super) fn push(&mut self, list: &mut List, key: u64, payload: P) -> Handle {
         let prev = list.tail;
@@ -133,7 +133,7 @@ impl<P, const N: usize> Slab<P, N> {
         ((self.entries.len() - 1) as u32, generation)
     }
 
-    /// Takes the entry out of its list and gives its place back. Returns it for what the caller still needs of it.
+    /// Removes the entry from its list and frees its place. Returns the entry, whose payload the caller may still read.
     pub(super) fn remove(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
         self.unlink(list, at);
         let free = std::mem::replace(&mut self.free, at);
@@ -143,7 +143,7 @@ impl<P, const N: usize> Slab<P, N> {
         entry
     }
 
-    /// The same of the first entry of the list, which is at `at`. Hot.
+    /// Like `remove`, of the head of the list, which is at `at`. Hot.
     #[inline]
     pub(super) fn remove_head(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
         let next = self.at(at).next;
@@ -159,7 +159,7 @@ impl<P, const N: usize> Slab<P, N> {
         entry
     }
 
-    /// Moves the entry from its list to the end of another.
+    /// Moves the entry from one list to the end of another.
     pub(super) fn move_to(&mut self, from: &mut List, to: &mut List, at: u32) {
         self.unlink(from, at);
         let prev = std::mem::replace(&mut to.tail, at);
@@ -188,7 +188,7 @@ impl<P, const N: usize> Slab<P, N> {
         Handle { at, generation: self.at(at).generation }
     }
 
-    /// The place of the entry that the handle was given for, if that is still there.
+    /// The place of the handle's entry, if the entry is still there.
     #[inline]
     pub(super) fn resolve(&self, handle: Handle) -> Option<u32> {
         let in_use = handle.generation & 1 != 0;
@@ -196,7 +196,7 @@ impl<P, const N: usize> Slab<P, N> {
         (in_use && entry.generation == handle.generation).then_some(handle.at)
     }
 
-    /// The entries of the list, oldest first, each with its place.
+    /// The entries of the list and their places, oldest first.
     pub(super) fn iter(&self, list: &List) -> impl Iterator<Item = (u32, &Entry<P, N>)> {
         let mut at = list.head;
         std::iter::from_fn(move || {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(slab.resolve(Handle::from_bits(first.bits())), Some(0));
         slab.remove(&mut list, 0);
         assert_eq!(slab.resolve(first), None);
-        // Of no entry there ever was.
+        // A handle that was never given out.
         assert_eq!(slab.resolve(Handle { at: 0, generation: first.generation + 1 }), None);
         let second = slab.push(&mut list, 2, ());
         assert_eq!((slab.resolve(first), slab.resolve(second)), (None, Some(0)));

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of a communicator that have arrived before a receive for them.
+//! The unexpected messages of a communicator: those that arrived before a matching receive was posted.
 //!
-//! All are in a list in order of arrival, which answers receives with both wildcards at once. A message can be asked
-//! for in three more ways, by source and tag, tag, source; when the list becomes long, there is an index for each way
-//! in which it has been asked for since, and not for the others. Messages with negative tags have a list of their own:
-//! no receive takes one of either list.
+//! A list has all messages in order of arrival; it answers receives with both wildcards directly. The other receives
+//! ask in one of three ways: by source and tag, by tag, or by source. When the list becomes long, each way that
+//! receives use gets an index. Messages with negative tags have a list of their own: no receive could take messages of
+//! both lists.
 //!
-//! A message that a matched probe has taken out waits in a third list, where no receive sees it, until its handle is
-//! used.
+//! A message that a matched probe returned is in a third list, which no search looks at, until its handle is used.
 //!
-//! Used by [`super::Matching`]. Path: hot; the indexes are seldom needed. Threads: one at a time. Tests: `tests/`.
+//! Used by [`super::Matching`]. Path: hot; the indexes are rarely needed. Threads: one at a time. Tests: `tests/`.
 
 use super::index::Index;
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Entry, Handle, List, NONE, Slab};
 use super::threshold::{LONG, SHORT};
 
-/// Ways to ask for messages that need an index: all classes but the last.
+/// Number of ways that have an index: all classes but the last.
 const WAYS: usize = class::ANY;
 
-/// A message's place.
+/// The payload of an entry.
 #[derive(Debug)]
 enum Held<U> {
-    /// It is free, or about to be.
+    /// No message: the place is free or about to be.
     Taken,
-    /// The message can be found.
+    /// A message that searches find.
     Queued(U),
-    /// A matched probe has set the message aside.
+    /// A message that a matched probe set aside.
     Probed(U),
 }
 
@@ -40,15 +39,15 @@ impl<U> Held<U> {
     }
 }
 
-/// The queue.
+/// The unexpected messages.
 #[derive(Debug)]
 pub(super) struct Unexpected<U> {
     slab: Slab<Held<U>, WAYS>,
-    /// In order of arrival: tags of at least 0, negative ones.
+    /// In order of arrival: with tags of at least 0, with negative tags.
     order: [List; 2],
-    /// What matched probes have taken.
+    /// Messages that matched probes set aside.
     probed: List,
-    /// Which indexes have the messages: a bit for each.
+    /// One bit per way: whether its index has the messages.
     indexed: u32,
     indexes: [Index; WAYS],
     len: u32,
@@ -70,12 +69,12 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// How many a receive can find.
+    /// Number of messages that a receive can find.
     pub(super) const fn len(&self) -> u32 {
         self.len
     }
 
-    /// Puts a message at the end.
+    /// Adds a message at the end.
     #[inline]
     pub(super) fn insert(&mut self, envelope: Envelope, message: U) -> Handle {
         let key = envelope.key();
@@ -87,8 +86,8 @@ impl<U> Unexpected<U> {
         handle
     }
 
-    /// Takes out the oldest message that the pattern takes, if there is one, and says how many were looked at. The
-    /// oldest of all is looked at here, and all others elsewhere.
+    /// Removes the oldest message that the pattern takes, if there is one; returns it and the number of messages
+    /// compared. Looks at the head of the list inline.
     #[inline]
     pub(super) fn take(&mut self, pattern: Pattern) -> (Option<(Envelope, U)>, u32) {
         let list = &mut self.order[side(pattern.key())];
@@ -109,7 +108,7 @@ impl<U> Unexpected<U> {
         if at == NONE { (None, attempts) } else { (self.take_at(at), attempts) }
     }
 
-    /// Where the oldest message is that the pattern takes, or [`NONE`], and how many were looked at.
+    /// The place of the oldest message that the pattern takes, or [`NONE`], and the number of messages compared.
     pub(super) fn find(&mut self, pattern: Pattern) -> (u32, u32) {
         if self.indexed != 0 {
             return self.find_long(pattern);
@@ -118,7 +117,7 @@ impl<U> Unexpected<U> {
         if attempts > LONG { self.build_and_find(pattern) } else { (at, attempts) }
     }
 
-    /// Takes out the message at this place.
+    /// Removes the message at this place.
     pub(super) fn take_at(&mut self, at: u32) -> Option<(Envelope, U)> {
         let entry = self.slab.at(at);
         let key = entry.key;
@@ -140,7 +139,7 @@ impl<U> Unexpected<U> {
         Some((Envelope::from_key(key), message))
     }
 
-    /// Sets the message at this place, of those that can be found, aside: it is found no more, but by its handle.
+    /// Sets the message at this place of the queue aside: afterwards only its handle leads to it.
     pub(super) fn set_aside(&mut self, at: u32) -> Option<(Envelope, Handle)> {
         if self.indexed != 0 {
             self.unindex(at);
@@ -153,7 +152,7 @@ impl<U> Unexpected<U> {
         Some((Envelope::from_key(key), self.slab.handle(at)))
     }
 
-    /// The place of the message with this handle, if it has not been taken.
+    /// The place of the message with this handle, if the message has not been taken.
     #[inline]
     pub(super) fn resolve(&self, handle: Handle) -> Option<u32> {
         self.slab.resolve(handle)
@@ -169,7 +168,7 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// The same, to be changed.
+    /// Like `get`, to change the message.
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut U> {
         match &mut self.slab.get_mut(at)?.payload {
             Held::Taken => None,
@@ -177,14 +176,14 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// All messages, in order of arrival within each side; those of matched probes last.
+    /// Returns all messages, in order of arrival within each side; those of matched probes last.
     pub(super) fn into_messages(mut self) -> Vec<(Envelope, U)> {
         let lists = [&self.order[0], &self.order[1], &self.probed];
         let places: Vec<u32> = lists.iter().flat_map(|list| self.slab.iter(list)).map(|(at, _)| at).collect();
         places.into_iter().filter_map(|at| self.take_at(at)).collect()
     }
 
-    /// Goes through the list. More attempts than [`LONG`] say that it was given up.
+    /// Walks the list. Gives up if it returns more attempts than [`LONG`].
     fn walk(&self, pattern: Pattern) -> (u32, u32) {
         let mut at = self.order[side(pattern.key())].head;
         let mut attempts = 0;
@@ -198,7 +197,7 @@ impl<U> Unexpected<U> {
         (at, attempts)
     }
 
-    /// A search where there are indexes, though perhaps not the one that it needs.
+    /// Searches a queue that has indexes; the index of this pattern's way may be missing.
     fn find_long(&mut self, pattern: Pattern) -> (u32, u32) {
         let way = class_of(pattern.mask());
         if way == class::ANY {
@@ -234,7 +233,7 @@ impl<U> Unexpected<U> {
         self.indexed >> way & 1 != 0
     }
 
-    /// Whether the index has the message: no receive without a tag takes a negative one.
+    /// Whether this way's index has messages with this key: a receive with `ANY_TAG` takes no negative tags.
     fn belongs(way: usize, key: u64) -> bool {
         way != class::ANY_TAG || side(key) == 0
     }
@@ -254,7 +253,7 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// Takes the message out of the indexes; out of them all messages, when there will be few.
+    /// Removes the message from the indexes. If few messages remain, empties all indexes.
     #[inline(never)]
     fn unindex(&mut self, at: u32) {
         let key = self.slab.at(at).key;
@@ -273,5 +272,5 @@ impl<U> Unexpected<U> {
     }
 }
 
-/// What the structure keeps of a message, beside the caller's part: at most 64 bytes.
+/// Memory of an entry beside the caller's message: at most 64 bytes.
 const _: () = assert!(size_of::<Entry<Held<[u64; 4]>, WAYS>>() - size_of::<[u64; 4]>() <= 64);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: bounds the memory that messages take at a receiver which has posted no receive for them, and at their
-//! sender.
+//! Flow control: bounds the memory that unexpected messages take at their receiver, and the memory that unsent messages
+//! take at their sender.
 //!
-//! [`Kept`] is the receiver's side, one for a process: it adds up what is kept of unexpected messages, and says beyond
-//! the bound that who sent a message is to be held back (`HoldBack`), and below half of it that all of those may go on
-//! (`GoOn`). [`Outgoing`] is the sender's side: what becomes of each message ([`Way`]). Nobody counts credits: a
-//! message that finds its receive is never looked at here, and a sender whom nobody holds back has an empty table.
+//! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
+//! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
+//! (`GoOn`). [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]). There are no credits. A
+//! message that finds its receive costs nothing here, and a send costs one test ([`Outgoing::is_free`]) while no peer
+//! holds back and no message is queued.
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
@@ -15,46 +16,46 @@
 //!   and `window` of a communicator counted   pends               pends
 //! ```
 //!
-//! **A message that is announced** costs its receiver a header, and stays in the user's buffer until it is matched.
-//! **One that pends** costs nothing but its request. Those of one communicator go in order, also after they may go at
-//! once again; those of another communicator go beside them.
+//! **An announced message** costs its receiver a header, and stays in the user's buffer until it is matched. **A
+//! message that pends** is not sent at all yet and costs only its request. Messages of one communicator keep their
+//! order, also when pending ones are sent; other communicators do not wait for them.
 //!
-//! **How much a receiver keeps**: the bound; what its shared receive queue holds; and of each sender what it posted, or
-//! let wait, before it heard of it, which its send queue and [`Limits::waiting`] bound, as a sender that finds its
-//! queue full takes all that has come; of each sender and communicator a window of headers, unless it asks for more.
+//! **The most that a receiver keeps** is the sum of four: the bound; the slots of its shared receive queue; per sender,
+//! the messages that it posted or queued before `HoldBack` reached it, at most its send queue and [`Limits::waiting`],
+//! because a sender with a full queue polls; and per sender and communicator a window of headers, or more where the
+//! receiver asked for more.
 //!
-//! **Why nothing is held up for ever.** Five rules:
-//! 1. A process that is inside MPI takes whatever its ports have received. No message waits for memory there: the bound
-//!    makes senders announce, and refuses nothing. So whatever is posted arrives, whoever floods whom.
-//! 2. Only the first message of a send is ever announced instead, or pends. `ClearToSend`, `Finished`, `Acknowledge`,
-//!    fragments that a receive asked for, and all that is said here are sent at once, by whoever; each answers a
-//!    message that was matched, or is one of a fixed number for a peer and communicator, so that they need no bound of
-//!    their own.
-//! 3. Messages of the MPI library itself (negative tags: collectives) never pend, as no receive takes one of those and
-//!    one of the program's. So a collective goes on beside any flood, at the price of an announcement.
-//! 4. A message that pends because too much waits for the port goes when that has gone, which by the first rule is when
-//!    the receiver is inside MPI.
-//! 5. A message that pends because its window is full waits for an answer to one of those, or for its receiver to ask.
-//!    Its sender says that some pend (`Pending`). A receiver that knows of it asks for more (`More`) when a receive or
-//!    a probe of that communicator finds nothing, when a message comes that no receive took while some wait, and at
-//!    once where a receive waits already. The window doubles. So if a receive waits whose message pends, the message is
-//!    announced after finitely many such rounds: the case in which a window is full of messages that nobody wants yet
-//!    is the one in which the receiver asks. And if none waits, nothing has to go on, by MPI's rule of progress.
+//! **Why no message waits for ever.** Five rules:
+//! 1. A process inside MPI takes every message that its ports have received: beyond the bound it makes senders
+//!    announce, but it refuses nothing. So a posted message arrives, however many processes flood each other.
+//! 2. Only the first message of a send can be announced instead of sent, or pend. `ClearToSend`, `Finished`,
+//!    `Acknowledge`, fragments and the messages of this file are sent at once. Each of them answers a matched message,
+//!    or there is a fixed number of them per peer and communicator, so they need no bound.
+//! 3. Messages of the MPI library itself (negative tags: collectives) never pend; no receive takes both these and the
+//!    program's messages. So a collective makes progress beside any flood, at the price of an announcement.
+//! 4. A message that pends because too much waits for the port is sent when the queued messages have gone. By rule 1
+//!    that happens once the receiver is inside MPI.
+//! 5. A message that pends because its window is full waits until an announced message is answered, or until the
+//!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a
+//!    receive or a probe of the communicator finds no message, when a message arrives that no receive takes while
+//!    receives wait, and at once if a receive waits already. Each `More` doubles the window. So a receive whose message
+//!    pends gets it after finitely many rounds, even if the window is full of messages that no receive wants. If no
+//!    receive waits, MPI's progress rule requires nothing.
 //!
-//! A receiver looks for senders with more only where its queue of unexpected messages is not empty. That suffices: a
-//! window that is full is either in that queue, or matched, and then answered, or not there yet, and looked at when it
-//! comes. Only a matched probe takes messages out of it that are not answered; so one that empties it asks for more,
-//! and who hears `Pending` while it is empty.
+//! The receiver asks for more only if its queue of unexpected messages is not empty. That suffices: each message of a
+//! full window is in that queue, or was matched and is therefore answered, or has yet to arrive, and its arrival checks
+//! again. The exception is a matched probe, which removes messages from this queue without answering them. So the
+//! receiver also asks when a matched probe empties the queue, and when `Pending` arrives while the queue is empty.
 //!
-//! A process never holds itself back: what it has sent to itself it keeps, as no other process can wait for it.
+//! A process never holds itself back: no other process could wait for the messages that it sends to itself.
 //!
-//! `HoldBack` and `GoOn` have a number, so that the last that was said counts, whichever comes last.
+//! `HoldBack` and `GoOn` carry a number; the highest number counts, in whichever order they arrive.
 //!
-//! **What it costs**: a send that has gone costs the same whatever pends, and to however many peers; only the messages
-//! that go then are looked at. A word costs as much as there are communicators in which messages to that peer pend or are
-//! announced.
+//! **Cost**: a finished send costs the same however many messages to however many peers pend; only messages that it
+//! lets go are looked at. A `HoldBack` or `GoOn` costs one step per communicator in which messages to that peer pend or
+//! are announced.
 //!
-//! Called by the plugin (`pml/flow.rs`), which sends what stands here. Grade: pending. Threads: the owner's. Tests:
+//! Called by the plugin (`pml/flow.rs`), which sends these messages. Grade: pending. Threads: the owner's. Tests:
 //! `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -66,31 +67,31 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(test)]
 mod tests;
 
-/// The bounds of a process.
+/// The limits of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes that unexpected messages take before their senders are held back.
+    /// Bytes of unexpected messages beyond which the receiver holds their senders back.
     pub kept: u64,
-    /// Bytes of messages to one peer that wait for the port, before those that follow pend.
+    /// Bytes queued for the port to one peer from which on further messages to it pend.
     pub waiting: u64,
-    /// Messages of a communicator announced to one peer and not answered, before those that follow pend.
+    /// Announced and unanswered messages of a communicator to one peer from which on further ones pend.
     pub window: u32,
 }
 
 impl Limits {
-    /// Whether messages pend beside so many bytes that wait for the port. Beside none they never do, whatever the
-    /// bound: a message that pends goes on when one that waits has gone.
+    /// Whether messages pend while this many bytes wait for the port. Never if no bytes wait, whatever the limit: only
+    /// the departure of a queued message resumes pending ones.
     fn is_too_much(&self, waiting: u64) -> bool {
         waiting > 0 && waiting >= self.waiting
     }
 }
 
-/// What to say to a peer: the number of the word, and whether the peer is held back from then on.
+/// A `HoldBack` or `GoOn` for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Higher than that of any word before; wide enough never to wrap, as a peer may hear none for any time.
+    /// Higher than the number of every earlier one. 64 bits never wrap, so a peer may miss any number of them.
     pub number: u64,
-    /// Short messages are to be announced as well.
+    /// True: `HoldBack`, the peer must announce short messages too. False: `GoOn`.
     pub holds_back: bool,
 }
 
@@ -101,41 +102,41 @@ pub struct Kept<P> {
     bytes: u64,
     number: u64,
     held_back: FxHashSet<P>,
-    /// By communicator the peers of which messages pend there.
+    /// The peers that reported pending messages, by communicator.
     pending: FxHashMap<u32, FxHashSet<P>>,
 }
 
 impl<P: Copy + Eq + Hash> Kept<P> {
-    /// Of a process that keeps nothing.
+    /// A process without unexpected messages.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Kept { bound: limits.kept, bytes: 0, number: 0, held_back: FxHashSet::default(), pending: FxHashMap::default() }
     }
 
-    /// A message is kept. True: that is beyond the bound, and who sent it is to be held back ([`Kept::hold_back`]).
+    /// Adds an unexpected message. True if the sum is beyond the bound: the caller holds its sender back.
     pub fn keep(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
         self.bytes > self.bound
     }
 
-    /// A message is kept no longer. True: there is room again, for all who were held back ([`Kept::let_go`]).
+    /// Subtracts a message that has left. True if every held-back sender may go on ([`Kept::let_go`]).
     pub fn give_up(&mut self, bytes: u64) -> bool {
         self.bytes = self.bytes.saturating_sub(bytes);
         !self.held_back.is_empty() && self.bytes <= self.bound / 2
     }
 
-    /// Bytes that are kept.
+    /// Bytes of the unexpected messages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Holds a peer back. What it is to be told; `None`: it has been.
+    /// Holds a peer back. Returns the `HoldBack` to send, or `None` if the peer is held back already.
     pub fn hold_back(&mut self, peer: P) -> Option<Word> {
         self.held_back.insert(peer).then(|| self.word(true))
     }
 
-    /// Who is to be told that he may go on, and what to say.
+    /// Returns the held-back peers, and the `GoOn` to send to each.
     pub fn let_go(&mut self) -> (Vec<P>, Word) {
         let peers = self.held_back.drain().collect();
         (peers, self.word(false))
@@ -146,23 +147,23 @@ impl<P: Copy + Eq + Hash> Kept<P> {
         Word { number: self.number, holds_back }
     }
 
-    /// A peer has said that messages of a communicator pend.
+    /// Notes that a peer reported pending messages of a communicator.
     pub fn pends(&mut self, peer: P, context: u32) {
         self.pending.entry(context).or_default().insert(peer);
     }
 
-    /// Whether any peer has said so, and was not asked since.
+    /// Whether a peer reported pending messages and was not asked for more since.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Who is to be asked for more of a communicator.
+    /// Returns the peers to ask for more messages of a communicator, and removes them.
     pub fn ask_for_more(&mut self, context: u32) -> Vec<P> {
         self.pending.remove(&context).into_iter().flatten().collect()
     }
 
-    /// A peer has gone.
+    /// Removes a peer that has gone.
     pub fn forget(&mut self, peer: P) {
         self.held_back.remove(&peer);
         self.pending.retain(|_, peers| {
@@ -172,27 +173,27 @@ impl<P: Copy + Eq + Hash> Kept<P> {
     }
 }
 
-/// How a message goes.
+/// How a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// As if there were no bounds: a short one at once, a long one announced.
+    /// Without limits: a short one eagerly, a long one announced.
     Free,
-    /// It is announced; `counted`: among those of the window, until it is answered ([`Outgoing::answered`]).
+    /// Announced. If `counted`, it counts for the window until it is answered ([`Outgoing::answered`]).
     Announced {
-        /// See above.
+        /// Whether it counts for the window.
         counted: bool,
     },
-    /// It stays where it is, for now ([`Outgoing::pend`]).
+    /// Not sent yet ([`Outgoing::pend`]).
     Pends,
 }
 
-/// What a sender knows of a peer to which not every message goes freely.
+/// A sender's state for a peer to which some messages cannot be sent freely.
 #[derive(Debug)]
 struct Peer<R> {
     is_held_back: bool,
-    /// Bytes of the messages that wait for the port.
+    /// Bytes queued for the port.
     waiting: u64,
-    /// By communicator: the announced messages and the pending ones. A queue without any is removed.
+    /// Announced and pending messages, by communicator. A queue without any is removed.
     queues: BTreeMap<u32, Queue<R>>,
     /// Number of pending messages, of all communicators.
     pending: usize,
@@ -200,13 +201,13 @@ struct Peer<R> {
     turn: u32,
 }
 
-/// What goes to a peer in a communicator.
+/// The messages to one peer in one communicator.
 #[derive(Debug)]
 struct Queue<R> {
     unanswered: u32,
     window: u32,
     pending: VecDeque<R>,
-    /// The peer was told that some pend, and has not asked since.
+    /// Whether the peer knows of the pending messages and has not asked for more since.
     is_told: bool,
 }
 
@@ -214,14 +215,14 @@ struct Queue<R> {
 #[derive(Debug)]
 pub struct Outgoing<P, R> {
     limits: Limits,
-    /// The peers to which not every message goes freely.
+    /// The peers to which some messages cannot be sent freely.
     peers: FxHashMap<P, Peer<R>>,
-    /// Number of the last word of each peer that has said any. It outlives the peer's entry above.
+    /// Number of each peer's last `HoldBack` or `GoOn`; it outlives the peer's entry in `peers`.
     heard: FxHashMap<P, u64>,
 }
 
 impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
-    /// The state of a process that has sent nothing.
+    /// A process that has sent nothing.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Outgoing { limits, peers: FxHashMap::default(), heard: FxHashMap::default() }
@@ -234,7 +235,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.is_empty()
     }
 
-    /// How a message that is about to be sent goes. One that is announced and counted is counted now.
+    /// Decides how the next message is sent, and counts it if it is [`Way::Announced`] and counted.
     pub fn way(&mut self, peer: P, context: u32, tag: i32) -> Way {
         let Some(known) = self.peers.get_mut(&peer) else { return Way::Free };
         if tag < 0 {
@@ -243,36 +244,36 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         if known.has_pending(context) { Way::Pends } else { known.way_of_next(context, self.limits) }
     }
 
-    /// Whether a message in this communicator may go past here: the peer takes short ones, and none pends.
+    /// Whether the next message of this communicator may skip this module: the peer does not hold back, and none pends.
     #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
         self.peers.get(&peer).is_none_or(|known| !known.is_held_back && !known.has_pending(context))
     }
 
-    /// A message pends, behind those that do.
+    /// Adds a message behind the pending ones.
     pub fn pend(&mut self, peer: P, context: u32, send: R) {
         let known = self.peers.entry(peer).or_default();
         known.pending += 1;
         known.queue(context, self.limits.window).pending.push_back(send);
     }
 
-    /// Whether the peer is to be told now that messages pend: the window is full, and it was not told since it last
-    /// asked.
+    /// Whether the caller has to send `Pending` now: the peer holds this process back, messages pend, and the peer has
+    /// not been sent one since it last asked for more. Notes it as sent.
     pub fn tells(&mut self, peer: P, context: u32) -> bool {
         let Some(known) = self.peers.get_mut(&peer).filter(|known| known.is_held_back) else { return false };
         let Some(queue) = known.queues.get_mut(&context) else { return false };
         !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
     }
 
-    /// The next message that pended and is to go now, and how. Called until there is none; then [`Outgoing::tells`] is
-    /// asked.
+    /// Returns the next pending message that can be sent now, and how. The caller repeats this until `None`, and then
+    /// calls [`Outgoing::tells`].
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
         let next = self.peers.get_mut(&peer)?.next(context, self.limits);
         self.forget_if_free(peer);
         next
     }
 
-    /// The next one to a peer in any communicator: they take turns. Called after [`Outgoing::went`] until there is none.
+    /// Like [`Outgoing::next`], of any communicator, in turns. Repeated after [`Outgoing::went`] until `None`.
     pub fn next_to(&mut self, peer: P) -> Option<(R, Way)> {
         let known = self.peers.get_mut(&peer)?;
         known.turn = known.next_turn()?;
@@ -281,7 +282,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         next
     }
 
-    /// One that was announced and counted is answered.
+    /// Notes that the peer answered a counted announcement.
     pub fn answered(&mut self, peer: P, context: u32) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
         if let Some(queue) = known.queues.get_mut(&context) {
@@ -291,7 +292,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
     }
 
-    /// The peer asks for more.
+    /// Notes that the peer asked for more.
     pub fn more(&mut self, peer: P, context: u32) {
         if let Some(queue) = self.peers.get_mut(&peer).and_then(|known| known.queues.get_mut(&context)) {
             queue.window = queue.window.saturating_mul(2);
@@ -299,9 +300,9 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
     }
 
-    /// The peer has said something. The communicators of which messages may go now; `None`: that was said before.
+    /// Notes a `HoldBack` or `GoOn`. Returns the communicators with pending messages; `None` if it is outdated.
     pub fn heard(&mut self, peer: P, word: Word) -> Option<Vec<u32>> {
-        // Words are numbered from 1.
+        // Numbers begin at 1.
         let last = self.heard.entry(peer).or_default();
         if word.number <= *last {
             return None;
@@ -315,12 +316,12 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         Some(pending)
     }
 
-    /// A message of so many bytes waits for the port.
+    /// Adds a message of `bytes` to those queued for the port.
     pub fn waits(&mut self, peer: P, bytes: u64) {
         self.peers.entry(peer).or_default().waiting += bytes;
     }
 
-    /// One that waited has gone. Whether messages that pend may go now ([`Outgoing::next_to`]).
+    /// Subtracts a queued message that has gone. True if pending messages may go now ([`Outgoing::next_to`]).
     pub fn went(&mut self, peer: P, bytes: u64) -> bool {
         let Some(known) = self.peers.get_mut(&peer) else { return false };
         known.waiting = known.waiting.saturating_sub(bytes);
@@ -329,13 +330,13 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         go
     }
 
-    /// A peer has gone, to which nothing is to go any more.
+    /// Removes a peer that has gone, and its queues.
     pub fn forget(&mut self, peer: P) {
         self.peers.remove(&peer);
         self.heard.remove(&peer);
     }
 
-    /// Forgets a peer to which every message goes freely, so that [`Self::is_free`] holds again.
+    /// Removes a peer to which all messages can be sent freely, so that [`Self::is_free`] holds again.
     fn forget_if_free(&mut self, peer: P) {
         if self.peers.get(&peer).is_some_and(Peer::is_free) {
             self.peers.remove(&peer);
@@ -350,7 +351,7 @@ impl<R> Default for Peer<R> {
 }
 
 impl<R> Peer<R> {
-    /// Whether every message goes freely to it again.
+    /// Whether all messages to this peer can be sent freely again.
     fn is_free(&self) -> bool {
         !self.is_held_back && self.waiting == 0 && self.queues.is_empty()
     }
@@ -363,7 +364,7 @@ impl<R> Peer<R> {
         self.queues.entry(context).or_insert_with(|| Queue::new(window))
     }
 
-    /// How the next message of a communicator goes. One that is announced is counted.
+    /// Decides how the next message of a communicator is sent, and counts it if it is announced.
     fn way_of_next(&mut self, context: u32, limits: Limits) -> Way {
         if !self.is_held_back {
             return if limits.is_too_much(self.waiting) { Way::Pends } else { Way::Free };
@@ -376,7 +377,7 @@ impl<R> Peer<R> {
         Way::Announced { counted: true }
     }
 
-    /// Takes out the first pending message of a communicator if it may go now.
+    /// Removes and returns the first pending message of a communicator, if it can be sent now.
     fn next(&mut self, context: u32, limits: Limits) -> Option<(R, Way)> {
         if !self.has_pending(context) {
             return None;
@@ -391,14 +392,14 @@ impl<R> Peer<R> {
         Some((send, way))
     }
 
-    /// The communicator whose turn it is, of those of which messages pend.
+    /// The communicator whose turn it is among those with pending messages.
     fn next_turn(&self) -> Option<u32> {
         let later = self.queues.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let mut in_turn = later.chain(&self.queues);
         in_turn.find(|(_, queue)| !queue.pending.is_empty()).map(|(context, _)| *context)
     }
 
-    /// Forgets a queue with nothing in it, whose window is then again what it was.
+    /// Removes a queue without messages. A later queue begins with the window of [`Limits`] again.
     fn forget_if_idle(&mut self, context: u32) {
         let is_idle = |queue: &Queue<R>| queue.unanswered == 0 && queue.pending.is_empty();
         if self.queues.get(&context).is_some_and(is_idle) {

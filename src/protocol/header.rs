@@ -1,47 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The headers of messages on the wire: their bytes and their checks.
 //!
-//! No header has the version: [`VERSION`] goes with what processes publish of themselves, and those of different
-//! versions do not connect. All is little-endian. The first byte has the kind in its low half and flags in its high
-//! one; who sends, as a process, is in the immediate data beside (`transport/work_request.rs`), or known by whatever
-//! else carries the message.
+//! Headers do not carry the version: processes publish [`VERSION`] in the modex, and do not connect to another version.
+//! All fields are little-endian. The low half of the first byte is the kind, the high half flags. The sending process
+//! is named by the immediate data (`transport/work_request.rs`), or by another carrier of messages in its own way.
 //!
-//! Kinds 1 to 4 are messages to be matched. They begin with who sends what, in 8 bytes if it fits there: the
-//! rank below 2^16, the context below 2^16, the tag within 24 bits with its sign. An eager message always has the long
-//! form: 4 bytes more, which go with the others, and 22 instructions less for a message sent and received, as nothing
-//! is tested, shifted or masked.
+//! Kinds 1 to 4 are messages to be matched. They begin with context, rank and tag: in 8 bytes if context and rank are
+//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form: the 4 bytes
+//! cost nothing beside the others, and without tests, shifts and masks it takes 22 instructions less, sent and
+//! received.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
 //! then   Eager        nothing: 12 bytes in all; the data follows
-//!        Synchronous  request 4: to be acknowledged when it is matched; the data follows
-//!        Announce     request 4, key 4, address 8, length 8: where the data is; at address 0 it cannot be read, and the key says
-//!                     why, for who tells tools
-//!        AnnounceKeyed  the same; for each further port of the sender's, by which the data can be read as well, 8 bytes follow:
-//!                     its number 4, its key of the data 4
+//!        Synchronous  request 4: the receiver acknowledges the match; the data follows
+//!        Announce     request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
+//!                     `key` is the reason, for events
+//!        AnnounceKeyed  the same; then 8 bytes for each further port of the sender by which the data can be read:
+//!                     port number 4, that port's key 4
 //! ```
 //!
-//! The others are about a request of one side, by the number that this side gave it. Bytes 1 to 3 are 0.
+//! The other kinds name a request, if any, by the number that its own process gave it. Bytes 1 to 3 are 0.
 //!
 //! ```text
-//! ClearToSend   request 4, receive 4, why 4, length 8               answers Announce: send so much in pieces; and why data is
-//!                                                                   not read that could be, for who tells tools
-//! Fragment      receive 4, offset 8; data follows                   a piece of an announced message
-//! Finished      request 4, length 8                                 so much has been read or written
-//! Acknowledge   request 4                                           a synchronous message was matched
-//! Moved         segment 4, count 4                                  what follows by this port comes after what came by another
-//! Flow          number 8, GRANTED or not                            short messages may be sent at once, or not
-//! Pending       context 4                                           there are messages that have not been announced
-//! More          context 4                                           asks for them
+//! ClearToSend   request 4, receive 4, why 4, length 8 answers Announce: send `length` bytes in pieces; `why`:
+//!                                                     why the receiver does not read them, for events
+//! Fragment      receive 4, offset 8; data follows     a piece of an announced message
+//! Finished      request 4, length 8                   `length` bytes were read or written
+//! Acknowledge   request 4                             a synchronous message was matched
+//! Moved         segment 4, count 4                    the messages of a sender continue on this port (`stream.rs`)
+//! Flow          number 8; flag GRANTED                the sender may send short messages eagerly, or must not
+//! Pending       context 4                             the sender has messages that it has not announced
+//! More          context 4                             the receiver asks for them
 //! ```
 //!
-//! Each header has one form, so bytes that are not the one form of anything are refused, and bytes that are taken give
-//! the same bytes again. What arrives is checked here for its form alone; whether a request exists is for its owner to
-//! say.
+//! Each header has exactly one encoding: `decode` refuses all other bytes, and bytes that it takes encode to the same
+//! bytes again. `decode` checks the form alone; the owner of a request checks that the request exists.
 //!
-//! Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads: plain values. Tests:
-//! `header/tests.rs`.
+//! Called by the PML. Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads:
+//! plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;
 
@@ -51,10 +49,10 @@ mod tests;
 /// The version of these bytes.
 pub const VERSION: u8 = 4;
 
-/// The longest header.
+/// Bytes of the longest header.
 pub const MAX_SIZE: usize = 36;
 
-/// The header of an eager message.
+/// Bytes of an eager message's header.
 pub const EAGER_SIZE: usize = 12;
 
 const KIND: u8 = 0x0f;
@@ -72,25 +70,25 @@ const PENDING: u8 = 11;
 const MORE: u8 = 12;
 /// Flag of kinds 1 to 4: the long form.
 const LONG: u8 = 0x10;
-/// Flag of [`FLOW`]: the sender may go on.
+/// Flag of [`FLOW`]: `GoOn`; without it `HoldBack`.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
 const LONG_CONTEXT: u32 = 24;
 
-/// What a message is matched by.
+/// The communicator, sender and tag by which a message is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// The communicator: below 2^24.
+    /// Context number of the communicator: below 2^24.
     pub context: u32,
-    /// The sender's rank in it: at least 0.
+    /// Rank of the sender in the communicator: at least 0.
     pub rank: i32,
     /// The tag.
     pub tag: i32,
 }
 
 impl Match {
-    /// What is said by the header of an eager message; `None` if it is another. Hot.
+    /// Reads the header of an eager message; `None` if it is of another kind. Hot.
     #[must_use]
     #[inline]
     pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
@@ -108,7 +106,7 @@ impl Match {
         (self.context | self.rank as u32) >> 16 == 0 && self.tag << 8 >> 8 == self.tag
     }
 
-    /// Without kind and flags.
+    /// The short form, without kind and flags.
     #[inline]
     const fn short_word(&self) -> u64 {
         (self.rank as u64) << 8 | (self.context as u64) << 24 | (self.tag as u64) << 40
@@ -130,7 +128,7 @@ impl Match {
         }
     }
 
-    /// Reads what [`Match::write`] wrote. Kind and flags are those of the first byte.
+    /// Reads the bytes of [`Match::write`]. `kind` and `flags` are those of the first byte.
     fn read(from: &mut Reader<'_>, kind: u8, flags: u8) -> Result<Match, Malformed> {
         if kind == EAGER && flags & LONG == 0 {
             return Err(Malformed::Kind(kind | flags));
@@ -148,18 +146,18 @@ impl Match {
     }
 }
 
-/// What the headers of one sender's eager messages in a communicator have in common, worked out once: all but the tag.
+/// The part that the headers of one sender's eager messages in a communicator share: all but the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EagerSender(u64);
 
 impl EagerSender {
-    /// Of the sender with this rank, at least 0; the context is below 2^24.
+    /// The sender with this rank, at least 0, in a context below 2^24.
     #[must_use]
     pub const fn new(context: u32, rank: i32) -> Self {
         EagerSender((rank as u64) << 32 | (context << 8) as u64 | (EAGER | LONG) as u64)
     }
 
-    /// The header of a message with this tag. Hot.
+    /// Returns the header of a message with this tag. Hot.
     #[must_use]
     #[inline]
     pub fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
@@ -170,14 +168,14 @@ impl EagerSender {
     }
 }
 
-/// Memory of a process that an adapter may reach.
+/// Registered memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// The remote key.
     pub key: u32,
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: u64,
-    /// How many bytes; it does not go beyond the end of the address space.
+    /// Number of bytes; the memory ends within the address space.
     pub length: u64,
 }
 
@@ -197,26 +195,26 @@ impl Memory {
     }
 }
 
-/// A port of the sender's by which announced data can be read as well.
+/// A further port of the sender by which announced data can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortKey {
-    /// Its number among those that the sender has published.
+    /// Number of the port among those that the sender has published.
     pub port: u32,
-    /// Its key of the data.
+    /// Remote key of the data at this port.
     pub key: u32,
 }
 
 impl PortKey {
-    /// Bytes of each behind [`Header::AnnounceKeyed`].
+    /// Bytes per key behind [`Header::AnnounceKeyed`].
     pub const SIZE: usize = 8;
 
-    /// The bytes of several.
+    /// Encodes the keys.
     #[must_use]
     pub fn encode(keys: &[PortKey]) -> Vec<u8> {
         keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
     }
 
-    /// What [`PortKey::encode`] made of some.
+    /// Decodes the bytes of [`PortKey::encode`]; ignores a rest of less than 8.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
         let (words, _) = bytes.as_chunks::<4>();
@@ -227,80 +225,80 @@ impl PortKey {
     }
 }
 
-/// A header. A request is the number that the side gave it which it belongs to; `receive` is one of the receiver.
+/// A header. A bare `u32` is the request's number at the sender of the message, or a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// The data follows.
     Eager(Match),
     /// The data follows; the sender waits until it is matched.
     Synchronous(Match, u32),
-    /// The data is there.
+    /// The data is in this memory.
     Announce(Match, u32, Memory),
-    /// The data is there, and can be read by other ports of the sender's, too: a [`PortKey`] of each follows.
+    /// The data is in this memory. A [`PortKey`] for each further port of the sender follows.
     AnnounceKeyed(Match, u32, Memory),
-    /// The data of an announced message shall be sent in pieces.
+    /// Asks for the data of an announced message in pieces.
     ClearToSend {
-        /// The sender's.
+        /// Number of the send at its sender.
         request: u32,
-        /// The receiver's.
+        /// Number of the receive at its receiver.
         receive: u32,
-        /// Why it is not read, as a number of the callers'.
+        /// Why the receiver does not read the data, as a number of the caller.
         why: u32,
-        /// How many bytes.
+        /// Number of bytes to send.
         length: u64,
     },
     /// A piece of an announced message; the data follows.
     Fragment {
-        /// The receiver's.
+        /// Number of the receive at its receiver.
         receive: u32,
-        /// Where in the message it belongs.
+        /// Offset of the piece in the message.
         offset: u64,
     },
-    /// Data has been read or written.
+    /// The data has been read or written.
     Finished {
-        /// The other side's.
+        /// Number of the request at the process that this header goes to.
         request: u32,
-        /// How many bytes.
+        /// Number of bytes.
         length: u64,
     },
     /// A synchronous message was matched.
     Acknowledge {
-        /// The sender's.
+        /// Number of the send at its sender.
         request: u32,
     },
-    /// The sender's messages go by this port from now on (`stream.rs`).
+    /// The sender's messages come by this port from now on (`stream.rs`).
     Moved {
-        /// How often they have moved, this time included.
+        /// How often they have moved, this move included.
         segment: u32,
-        /// How many went by the port before, since they moved there: they come first.
+        /// How many messages came by the port before, since the move to it; the receiver takes those first.
         count: u32,
     },
-    /// Tells a sender whether it is held back.
+    /// `HoldBack` or `GoOn`.
     Flow(Word),
     /// Messages of this context pend at their sender.
     Pending(u32),
-    /// Asks for messages of this context that pend.
+    /// Asks the sender for its pending messages of this context.
     More(u32),
 }
 
-/// Why bytes are no header.
+/// Why bytes are not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It ends before its end.
+    /// It is cut off.
     #[error("the header is cut off")]
     Short,
-    /// Bytes follow one that has no data.
+    /// Bytes follow a header without data.
     #[error("bytes follow a header without data")]
     Long,
-    /// The first byte.
+    /// The first byte is no kind, or has an unknown flag.
     #[error("{0:#04x} is no kind of header, or has flags that the kind has not")]
     Kind(u8),
-    /// A value out of its range, or in the wrong one of two forms.
+    /// A value is out of its range, or in the long form where the short one is due.
     #[error("a field of the header is out of its range")]
     Value,
 }
 
-/// The bytes of a header.
+/// The encoded bytes of a header.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes {
     bytes: [u8; MAX_SIZE],
@@ -313,14 +311,14 @@ impl Bytes {
         self.length += field.len();
     }
 
-    /// What goes on the wire.
+    /// The bytes for the wire.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// What of a header has not been read.
+/// The part of a header that has not been read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -340,10 +338,10 @@ impl Reader<'_> {
 }
 
 impl Header {
-    /// Its bytes.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// A context is 2^24 or more, or a rank negative.
+    /// The context is 2^24 or more, or the rank negative.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes { bytes: [0; MAX_SIZE], length: 0 };
@@ -396,10 +394,10 @@ impl Header {
         bytes
     }
 
-    /// The header at the front of `message`, and the data behind it.
+    /// Decodes the header at the front of `message`, and returns the data behind it.
     ///
     /// # Errors
-    /// These are not the bytes of a header, or there are some behind one that has no data.
+    /// The bytes are no header, or bytes follow a header without data.
     pub fn decode(message: &[u8]) -> Result<(Header, &[u8]), Malformed> {
         let first = *message.first().ok_or(Malformed::Short)?;
         let (kind, flags) = (first & KIND, first & !KIND);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the bytes of a message travel: what two processes say to each other, and the state machine of each protocol.
+//! The protocols of point-to-point messages: their headers on the wire, and one state machine per protocol.
 //!
-//! Knows no adapter and no MPI library: the caller sends and receives what stands here, reads and registers. Called by
-//! what carries messages of its own matching ([`crate::matching`]).
+//! Knows no adapter and no MPI library: the caller sends and receives the headers, reads memory and registers it.
+//! Called by the layers that do their own matching ([`crate::matching`]).
 //!
 //! | file | what |
 //! |---|---|
-//! | `header.rs` | how it looks on the wire |
+//! | `header.rs` | the headers on the wire |
 //! | `transfers.rs` | the numbers by which one process names a request to another |
 //! | `reading.rs` | the receiver reads from the sender's memory |
-//! | `striping.rs` | the same over several paths |
-//! | `stream.rs` | the order of messages that move to another port |
-//! | `pieces.rs` | the sender sends copies, piece by piece |
-//! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
+//! | `striping.rs` | the same over several ports |
+//! | `stream.rs` | the order of messages when a sender moves to another port |
+//! | `pieces.rs` | the sender sends copies in pieces |
+//! | `flow_control.rs` | when a short message is announced, and when a message is not sent yet |
 //!
-//! A message of at most the eager limit goes with its header, and is done. A larger one is announced; its receiver
-//! reads it and says so, or asks for copies where either side's data has gaps or cannot be registered. No memory has
-//! the address 0: an announcement with it says that the message cannot be read.
+//! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
+//! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with
+//! address 0 says that the message cannot be read; no memory has that address.
 //!
 //! ```text
 //! eager         Eager(match) bytes ----------------------->
@@ -33,7 +33,7 @@
 //!               Fragment(R, offset) bytes ... ------------>
 //! ```
 //!
-//! S and R are numbers of `transfers.rs`, the sender's and the receiver's.
+//! S and R are numbers of `transfers.rs`, given by the sender and by the receiver.
 
 pub mod flow_control;
 pub mod header;

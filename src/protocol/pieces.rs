@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that its sender sends as copies, piece by piece, and that its receiver puts together.
+//! A message that its sender sends as copies, in pieces, and that its receiver assembles.
 //!
-//! Pieces come in the order in which they were sent, as they go by one path. How long a piece is the caller finds out
-//! when it packs it: data with gaps is cut between its elements. So the last piece may reach beyond what is wanted, and
-//! the receiver leaves the rest. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Pieces arrive in the order of sending, as they take one path. The caller learns the length of a piece when it packs
+//! it, because it cuts data with gaps between elements. So the last piece may be longer than `wanted`; the receiver
+//! ignores the rest. Called by `pml/pieces.rs`. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]
@@ -22,37 +22,37 @@ pub struct Gathering {
 }
 
 impl Sending {
-    /// Of `wanted` bytes, with at most so many pieces under way.
+    /// Starts a send of `wanted` bytes, with at most `most` pieces in flight.
     #[must_use]
     pub fn new(wanted: u64, most: u32) -> Self {
         Sending { wanted, sent: 0, under_way: 0, most }
     }
 
-    /// Where the next piece begins; `None`: none is to be sent now.
+    /// Offset of the next piece; `None` if no piece may be sent now.
     #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
     }
 
-    /// A piece of so many bytes was sent.
+    /// Counts a piece of `bytes` that was sent.
     pub fn sent(&mut self, bytes: u64) {
         self.sent += bytes;
         self.under_way += 1;
     }
 
-    /// Whether all that is wanted was sent.
+    /// Whether all wanted bytes were sent.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.sent >= self.wanted
     }
 
-    /// Whether a piece is under way.
+    /// Whether a piece is in flight.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.under_way > 0
     }
 
-    /// The adapter is through with a piece. Whether that was the last.
+    /// Counts a piece that the adapter has completed. True if it was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
         self.under_way == 0 && self.is_all()
@@ -60,20 +60,20 @@ impl Sending {
 }
 
 impl Gathering {
-    /// Of `wanted` bytes.
+    /// Expects `wanted` bytes.
     #[must_use]
     pub fn new(wanted: u64) -> Self {
         Gathering { wanted, received: 0 }
     }
 
-    /// A piece of so many bytes has come: where it belongs, and how much of it is wanted.
+    /// Counts a piece of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
     pub fn take(&mut self, bytes: u64) -> (u64, u64) {
         let (offset, length) = (self.received, bytes.min(self.wanted - self.received));
         self.received += length;
         (offset, length)
     }
 
-    /// Whether all has come.
+    /// Whether all wanted bytes have arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.received == self.wanted

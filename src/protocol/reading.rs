@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver that reads a message from its sender's memory: which reads, and when it has all.
+//! A receiver that reads a message from its sender's memory: which reads it posts, and when it has all bytes.
 //!
-//! Reads of at most a piece, so many at a time; the caller posts each that [`Reading::next_part`] names, and says when
-//! one is done. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! The caller posts each read that [`Reading::next_part`] names, and reports its completion. Called by
+//! `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 /// A message that is being read.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
     length: u64,
-    /// Bytes of which reads were begun, and of which they are done: in the same order.
+    /// Bytes whose reads have begun, and bytes whose reads have completed; reads complete in order.
     begun: u64,
     read: u64,
-    /// The longest read, bytes.
+    /// Bytes of the longest read.
     piece: u64,
-    /// How many reads are under way, and how many may be.
+    /// Number of reads in flight, and the most that may be.
     under_way: u32,
     most: u32,
 }
 
-/// A part of a message, bytes from its first on.
+/// A contiguous part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins.
+    /// Offset of its first byte in the message.
     pub offset: u64,
-    /// How long it is.
+    /// Number of bytes.
     pub length: u32,
 }
 
 impl Reading {
-    /// Of `length` bytes, at least 1, in reads of at most `piece`, at least 1, of which `most` are under way at a time.
+    /// Starts to read `length` bytes with reads of at most `piece` bytes, at most `most` in flight; all at least 1.
     #[must_use]
     pub fn new(length: u64, piece: u32, most: u32) -> Self {
         Reading { length, begun: 0, read: 0, piece: u64::from(piece), under_way: 0, most }
@@ -40,7 +40,7 @@ impl Reading {
         self.length
     }
 
-    /// The next read to be posted; `None`: not now.
+    /// Returns the next read to post; `None` if none may be posted now.
     pub fn next_part(&mut self) -> Option<Part> {
         let length = (self.length - self.begun).min(self.piece);
         if length == 0 || self.under_way >= self.most {
@@ -52,7 +52,7 @@ impl Reading {
         Some(part)
     }
 
-    /// The oldest read is done; which that was.
+    /// Counts the oldest read as completed, and returns it.
     pub fn done(&mut self) -> Part {
         let part = Part { offset: self.read, length: (self.length - self.read).min(self.piece) as u32 };
         self.read += u64::from(part.length);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of one process' messages to another while they move from port to port.
+//! The order of the messages of one process to another while they move from port to port.
 //!
-//! A process sends all its messages to a peer by one port, which keeps their order: no message has a number. Where that
-//! port goes down they *move*: those from then on, a segment, go by another. The first of a segment is `Moved`, which
-//! says how often they have moved, and how many messages the segment before had. So a receiver need not be told what
-//! came last where they were before, and the sender need not wait until all of it has arrived: it may wait for a link.
-//! The receiver counts what it has dealt with, and holds what comes of a later segment until the one before is
-//! complete. Counts are per pair of processes, whatever the communicator, and wrap.
+//! A process sends all its messages to a peer by one port, which keeps their order, so messages carry no number. When
+//! that port goes down the messages *move*: the following ones, a *segment*, take another port. A segment begins with
+//! `Moved`, which says how often the messages have moved, and how many messages the previous segment had. So the
+//! receiver knows when the previous segment is complete, and the sender need not wait until all of it has arrived,
+//! which may take until a link is up again. The receiver counts the messages that it has handled, and holds messages of
+//! a later segment until the current one is complete. Counts are per pair of processes, over all communicators, and
+//! wrap.
 //!
 //! ```text
 //! sender     port 1: a b c ... (the link is down)
@@ -14,35 +15,36 @@
 //! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
 //! ```
 //!
-//! Where a message was lost, as the adapter had it when it gave up, nothing of this helps: the sender ends the job.
-//! Pending grade: who has never moved costs the receiver a count. Threads: the owner's. Tests: at the end of the file.
+//! If a message was lost because the adapter gave up, this cannot help: the sender ends the job. Called by
+//! `pml/several.rs`. Pending grade: a sender that has never moved costs the receiver a count. Threads: the owner's.
+//! Tests: at the end of the file.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-/// A receiver's side: the messages of a peer that has moved.
+/// The receiver's state for a peer whose messages have moved.
 #[derive(Debug)]
 pub struct Merging<M> {
-    /// The segment whose messages are dealt with.
+    /// The segment whose messages are handled now.
     now: u32,
-    /// How many of them were.
+    /// How many of its messages were handled.
     dealt_with: u32,
-    /// The segment of what comes by each port.
+    /// The segment of the messages that come by each port.
     segments: Vec<u32>,
-    /// Segments of which it is known how many messages they have.
+    /// Known segments and their numbers of messages.
     ends: Vec<(u32, u32)>,
-    /// What came early, by its segment, in order of arrival. No segment is there without a message.
+    /// Messages of later segments, by segment, in order of arrival. Every segment here has a message.
     held: HashMap<u32, VecDeque<M>>,
 }
 
 impl<M> Merging<M> {
-    /// Of a peer that has sent `received` messages, by one of so many ports, and has never moved.
+    /// A peer that has sent `received` messages by one of `ports` ports, and has never moved.
     #[must_use]
     pub fn new(ports: usize, received: u32) -> Self {
         Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }
 
-    /// A message has come by this port. True: it is its turn, and it is counted; false: it is to be held.
+    /// Notes the arrival of a message by this port. True if it is in turn; else the caller holds it.
     pub fn arrived(&mut self, port: usize) -> bool {
         let is_its_turn = self.segments[port] == self.now;
         self.dealt_with = self.dealt_with.wrapping_add(u32::from(is_its_turn));
@@ -54,14 +56,14 @@ impl<M> Merging<M> {
         self.held.entry(self.segments[port]).or_default().push_back(message);
     }
 
-    /// The messages have moved to this port: segment number `segment` begins there, and the one before has `count`
+    /// Notes a `Moved` that came by this port: segment `segment` begins there, and the previous one has `count`
     /// messages.
     pub fn moved(&mut self, port: usize, segment: u32, count: u32) {
         self.segments[port] = segment;
         self.ends.push((segment.wrapping_sub(1), count));
     }
 
-    /// The next of the held messages whose turn it is now; it is counted.
+    /// Returns the next held message that is in turn now, and counts it.
     pub fn release(&mut self) -> Option<M> {
         loop {
             if let Entry::Occupied(mut held) = self.held.entry(self.now) {
@@ -91,7 +93,7 @@ mod tests {
         Message(u32),
     }
 
-    /// What a sender puts on each port when it moves to these ports, and sends so many messages at each.
+    /// What a sender puts on each port that moves to each port of `stays` in turn and sends that many messages there.
     fn sent(ports: usize, stays: &[(usize, u32)]) -> (Vec<VecDeque<Wire>>, u32) {
         let (mut wires, mut number) = (vec![VecDeque::new(); ports], 0);
         let mut before: Option<(usize, u32)> = None;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver that reads a message over several paths: which reads go by which, when it has all, and what becomes of a
-//! path that fails.
+//! A receiver that reads a message over several ports: which reads each port carries, when the receiver has all bytes,
+//! and how it goes on when a port fails.
 //!
-//! Each lane (a path, in the caller's order) has a share of the message by its weight, and reads it from its first byte
-//! on. A lane that is through with its share takes from the end of the longest that is left: so none waits for another
-//! that is slower than its weight says, or has failed. Reads of one lane end in the order in which they were begun, as
-//! a queue pair carries them out so. A read that fails is given to the other lanes: reading twice changes nothing.
-//! Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! A *lane* is one of these ports, in the caller's order. Each lane has a share of the message by its weight, and reads
+//! the share from its first byte on. A lane that has finished its share takes reads from the end of the longest
+//! remaining share, so a lane that is slower than its weight says, or fails, holds up no other. The reads of one lane
+//! complete in order, as a queue pair executes them. The other lanes repeat a failed read; reading twice is harmless.
+//! Called by `pml/striped.rs`. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
 use super::reading::Part;
 use std::collections::VecDeque;
 
-/// Shares begin at multiples of this, bytes: a page of the sender's, where its memory begins with one.
+/// Shares begin at multiples of this many bytes: a page of the sender's, if its memory begins with one.
 const ALIGNMENT: u64 = 4096;
 
 /// A message that is being read over several lanes.
@@ -20,21 +20,21 @@ pub struct Striping {
     /// Bytes that have not been read.
     left: u64,
     length: u64,
-    /// How many reads of a lane may be under way.
+    /// Most reads in flight on a lane.
     most: usize,
     lanes: Vec<Lane>,
-    /// Reads that failed, to be begun again.
+    /// Failed reads that are to be repeated.
     failed: Vec<Part>,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// The part of its share of which no read was begun.
+    /// The part of its share for which no read has begun.
     next: u64,
     end: u64,
-    /// The longest read, bytes.
+    /// Bytes of the longest read.
     piece: u64,
-    /// In the order in which they were begun.
+    /// Reads in flight, oldest first.
     under_way: VecDeque<Part>,
     has_failed: bool,
 }
@@ -46,8 +46,8 @@ impl Lane {
 }
 
 impl Striping {
-    /// Of `length` bytes, at least 1, over lanes with these weights and longest reads (at least 1 each), with at most
-    /// `most` reads of each under way.
+    /// Starts to read `length` bytes, at least 1, over lanes given as (weight, longest read), each at least 1, with at
+    /// most `most` reads in flight per lane.
     ///
     /// # Panics
     /// There is no lane.
@@ -57,7 +57,7 @@ impl Striping {
         let (mut weight_before, mut next) = (0, 0);
         let shares = lanes.iter().map(|(weight, piece)| {
             weight_before += u128::from((*weight).max(1));
-            // At most `length`, as the weight is at most the total.
+            // At most `length`, as `weight_before` is at most `total`.
             let end = (u128::from(length) * weight_before / total) as u64;
             let end = if weight_before == total { length } else { end - end % ALIGNMENT };
             let lane = Lane { next, end, piece: u64::from((*piece).max(1)), ..Lane::default() };
@@ -75,13 +75,13 @@ impl Striping {
         self.length
     }
 
-    /// The next read to be posted on a lane; `None`: not now.
+    /// Returns the next read to post on a lane; `None` if none may be posted now.
     pub fn next_part(&mut self, lane: usize) -> Option<Part> {
         let Lane { piece, has_failed, ref under_way, .. } = self.lanes[lane];
         if has_failed || under_way.len() >= self.most {
             return None;
         }
-        // One that has reads under way leaves the others theirs: a message of a few pieces would be all its own.
+        // A lane with reads in flight takes none of another's: it would read all of a message of few pieces alone.
         let is_through = under_way.is_empty();
         let part = self.failed.pop().or_else(|| self.own_part(lane));
         let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
@@ -103,7 +103,7 @@ impl Striping {
         (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
     }
 
-    /// The oldest read of a lane is done; which that was, `None` where none is under way.
+    /// Counts the oldest read of a lane as completed, and returns it; `None` if none is in flight.
     pub fn done(&mut self, lane: usize) -> Option<Part> {
         let part = self.lanes[lane].under_way.pop_front()?;
         self.left -= u64::from(part.length);
@@ -116,16 +116,16 @@ impl Striping {
         self.left == 0
     }
 
-    /// The read that was named last could not be posted on its lane, which has failed: the other lanes are to be asked
-    /// for their next.
+    /// Takes back the read that `next_part` returned last for this lane: it could not be posted, and the lane has
+    /// failed. The caller then asks the other lanes for their next read.
     pub fn refused(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
         self.failed.extend(lane.under_way.pop_back());
     }
 
-    /// The oldest read of a lane has failed, and with it the lane: the other lanes are to be asked for their next. Which
-    /// that was, `None` where none is under way.
+    /// Notes that the oldest read of a lane, and thereby the lane, has failed. Returns the read, `None` if none is in
+    /// flight. The caller then asks the other lanes for their next read.
     pub fn failed(&mut self, lane: usize) -> Option<Part> {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
@@ -134,13 +134,13 @@ impl Striping {
         part
     }
 
-    /// Whether reads of any lane are under way, failed lanes included: its memory is the adapter's as long.
+    /// Whether any lane has reads in flight, failed lanes included: until then the adapter may write the memory.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.under_way.is_empty())
     }
 
-    /// Whether no lane is left that could go on.
+    /// Whether all lanes have failed.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.lanes.iter().all(|lane| lane.has_failed)
@@ -151,8 +151,8 @@ impl Striping {
 mod tests {
     use super::*;
 
-    /// Reads a message, each lane at its own pace; a lane fails after so many of its reads. Returns the bytes that each
-    /// has read.
+    /// Reads a message with each lane at its own pace; the lane `failing.0` fails after `failing.1` reads. Returns the
+    /// bytes that each lane has read.
     fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
         let mut striping = Striping::new(length, lanes, 2);
         let mut covered = vec![false; length as usize];

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which one process names a request of its own to another, and what each is of.
+//! The numbers by which one process names its requests to another, and what each number stands for.
 //!
-//! A number that came over the network is looked up, never followed, and one whose transfer has ended is refused, also
-//! when its place is used again, until it was 512 times. Of places beyond the first 2^22, which no number has room to
-//! count the uses of, it is refused while they are free. Pending grade: a place that is free is used before another is
-//! made. Threads: the owner's. Tests: at the end of the file.
+//! A number from the network is looked up, never used as an address. A number whose transfer has ended is refused,
+//! until its place has been used 512 times. The number of a place beyond the first 2^22 has no room for a count of
+//! uses, so it is refused only while the place is free. Called by the PML. Pending grade: a new place is made only if
+//! none is free. Threads: the owner's. Tests: at the end of the file.
 
-/// The number of a transfer: its place, and above it how often the place was used; or, with the highest bit, a place
-/// that has more bits.
+/// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
+/// bit set, a place of 31 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransferId(pub u32);
 
 /// Bits of a place whose uses are counted.
 const PLACE: u32 = 22;
 
-/// The mark of a place beyond those.
+/// Mark of a place that needs more bits.
 const BEYOND: u32 = 1 << 31;
 
 impl TransferId {
@@ -34,7 +34,7 @@ struct Slot<T> {
     what: Option<T>,
 }
 
-/// The transfers under way.
+/// The transfers that have begun and not ended.
 #[derive(Debug)]
 pub struct Transfers<T> {
     slots: Vec<Slot<T>>,
@@ -48,7 +48,7 @@ impl<T> Default for Transfers<T> {
 }
 
 impl<T: Copy> Transfers<T> {
-    /// Begins one. As many may be under way as there is memory for: 2^31 take more than any process has.
+    /// Begins a transfer. Memory limits how many there are: 2^31 of them take more than any process has.
     pub fn begin(&mut self, what: T) -> TransferId {
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, what: None });
@@ -59,14 +59,14 @@ impl<T: Copy> Transfers<T> {
         TransferId::new(place, slot.uses)
     }
 
-    /// What it is of; `None` where there is no such transfer any more.
+    /// Returns what the number stands for; `None` if its transfer has ended or never was.
     #[must_use]
     pub fn get(&self, id: TransferId) -> Option<T> {
         let slot = self.slots.get(id.place())?;
         slot.what.filter(|_| TransferId::new(id.place() as u32, slot.uses) == id)
     }
 
-    /// Ends one.
+    /// Ends a transfer.
     pub fn end(&mut self, id: TransferId) -> Option<T> {
         let what = self.get(id)?;
         let slot = &mut self.slots[id.place()];

@@ -30,24 +30,23 @@ pub const GID_ROCE_V2: u8 = 2;
 
 /// Queue pair numbers and packet sequence numbers have 24 bits.
 pub const MAX_24_BIT: u32 = 0x00ff_ffff;
-/// How many ports one process can publish.
+/// Most ports that one process can publish.
 pub const MAX_PORTS: usize = 64;
 
 /// The first bytes of the modex: `ibex`.
 const MAGIC: [u8; 4] = *b"ibex";
-/// The version of these bytes. Another one is refused: the peer is then reached by another BTL.
+/// The version of these bytes. A peer with another version is reached by another BTL.
 pub const VERSION: u8 = 3;
 /// Magic, version, count, size of an entry (2).
 const HEADER_SIZE: usize = 8;
 
-/// The bytes of an MTU as the code verbs.h has for it (`IBV_MTU_256` = 1 ... `IBV_MTU_4096` = 5); `None` for another
-/// code.
+/// The bytes of an MTU code of verbs.h (`IBV_MTU_256` = 1 ... `IBV_MTU_4096` = 5); `None` for another code.
 #[must_use]
 pub const fn mtu_bytes(code: u8) -> Option<u32> {
     if matches!(code, 1..=5) { Some(128 << code) } else { None }
 }
 
-/// The code verbs.h has for an MTU of so many bytes; `None` when there is none.
+/// The code of verbs.h for an MTU of `bytes`; `None` if there is none.
 #[must_use]
 pub const fn mtu_code(bytes: u32) -> Option<u8> {
     match bytes {
@@ -60,7 +59,7 @@ pub const fn mtu_code(bytes: u32) -> Option<u8> {
     }
 }
 
-/// Where one port of one process is reached.
+/// The address of one port of one process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct PortAddress {
     /// [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
@@ -71,10 +70,10 @@ pub struct PortAddress {
     pub mtu: u8,
     /// The port's local identifier; 0 on Ethernet.
     pub lid: u16,
-    /// The GID the port was given, in network order.
+    /// The port's GID, in network order.
     pub gid: [u8; 16],
-    /// How many bits of the GID name its IP subnet, at most 128 (of an IPv4 address 96 and those of its netmask); 0:
-    /// not known, and on InfiniBand.
+    /// Prefix length of the GID's IP subnet, at most 128 (for an IPv4 address 96 and the length of its netmask); 0:
+    /// unknown, and on InfiniBand.
     pub subnet_length: u8,
     /// The first half of the port's GID as a number (`fe80::` = `0xfe80_0000_0000_0000`); 0 on Ethernet.
     pub subnet_prefix: u64,
@@ -84,32 +83,32 @@ pub struct PortAddress {
     pub tcp_port: u16,
     /// The IP addresses of the host, IPv4 ones mapped into IPv6 (`::ffff:a.b.c.d`); unused ones are zero and come last.
     pub tcp_addresses: [[u8; 16]; TCP_ADDRESSES],
-    /// A random number of this life of this port, never 0: a handshake for an earlier life is known by it.
+    /// A random number of this instance of this port, never 0: it identifies a handshake for an earlier instance.
     pub instance: u64,
-    /// A number of the host: equal means that loopback reaches the peer.
+    /// A number of the host: equal numbers mean that loopback reaches the peer.
     pub host: u64,
 }
 
-/// What the modex holds of one port: where it is reached, and what one must know to be heard there.
+/// The modex entry of one port: its address, and the key that a hello to it needs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct PortEntry {
-    /// Where it is reached.
+    /// The port's address.
     pub address: PortAddress,
-    /// With what hellos to it are sealed. It is in no packet.
+    /// The key that seals hellos to the port. No packet contains it.
     pub key: Key,
 }
 
 /// The peer's bytes cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AddressError {
-    /// Shorter or longer than what it says it holds.
+    /// Shorter or longer than its contents should be.
     #[error(
         "the address has {got} bytes instead of {wanted}: it was cut or is not ibex's; check that all nodes have the same ibex"
     )]
     Length {
-        /// Bytes that were there.
+        /// Bytes that were given.
         got: usize,
-        /// Bytes there should be.
+        /// Bytes that there should be.
         wanted: usize,
     },
     /// Not ibex's.
@@ -122,24 +121,24 @@ pub enum AddressError {
         "the peer's ibex publishes addresses of version {got}, this one understands {VERSION}: install the same ibex on all nodes"
     )]
     Version {
-        /// The peer's.
+        /// The peer's version.
         got: u8,
     },
-    /// A field holds what it cannot.
+    /// A field is out of its range.
     #[error("the address has {value:#x} as {field}: it was damaged, or the peer's ibex is faulty")]
     Field {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
 }
 
 impl PortAddress {
-    /// Bytes of one encoded port address.
+    /// Number of bytes of one encoded port address.
     pub const SIZE: usize = 120;
 
-    /// The bytes of this address; see the layout test for their places.
+    /// Encodes this address; the layout test shows the offsets.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -160,10 +159,10 @@ impl PortAddress {
         bytes
     }
 
-    /// Reads and checks the bytes of one address.
+    /// Decodes and checks one address.
     ///
     /// # Errors
-    /// [`AddressError`] when the length, the version or a field is not what it may be.
+    /// [`AddressError`] if the length, the version or a field is invalid.
     pub fn decode(bytes: &[u8]) -> Result<PortAddress, AddressError> {
         let bytes: &[u8; Self::SIZE] =
             bytes.try_into().map_err(|_| AddressError::Length { got: bytes.len(), wanted: Self::SIZE })?;
@@ -193,7 +192,7 @@ impl PortAddress {
         Ok(address)
     }
 
-    /// Whether every field holds what it may; the layers agree (a LID on InfiniBand, a GID and no LID on Ethernet).
+    /// Whether every field is in its range, and the layers agree (a LID on InfiniBand, a GID and no LID on Ethernet).
     fn check(&self) -> Result<(), AddressError> {
         let infiniband = self.link_layer == LINK_INFINIBAND;
         check("link layer", infiniband || self.link_layer == LINK_ETHERNET, self.link_layer.into())?;
@@ -220,32 +219,32 @@ impl PortAddress {
         self.tcp_addresses.iter().take_while(|address| **address != [0; 16]).map(|address| Ipv6Addr::from(*address))
     }
 
-    /// Which ports may reach each other: equal means yes, as far as addresses can tell and IP routers are where they
-    /// are needed.
+    /// The network of the port. Equal networks mean that ports may reach each other, as far as addresses show, and if
+    /// IP routers are where they are needed.
     fn network(&self) -> (u8, u64) {
         if self.link_layer == LINK_INFINIBAND {
             return (LINK_INFINIBAND, self.subnet_prefix);
         }
         let gid = Ipv6Addr::from(self.gid);
         let ipv4 = gid.to_ipv4_mapped();
-        // No router takes packets from such an address.
+        // Routers drop packets from such an address.
         let is_link_local = ipv4.map_or(gid.is_unicast_link_local(), |ipv4| ipv4.is_link_local());
         (LINK_ETHERNET, u64::from(self.gid_type) << 2 | u64::from(ipv4.is_some()) << 1 | u64::from(is_link_local))
     }
 
-    /// The IP subnet of the GID, address and length; `None` where it is not known, and on InfiniBand.
+    /// The IP subnet of the GID, address and length; `None` if unknown, and on InfiniBand.
     fn subnet(&self) -> Option<(u128, u8)> {
         let mask = u128::MAX.checked_shl(128_u32.checked_sub(self.subnet_length.into())?)?;
         Some((u128::from_be_bytes(self.gid) & mask, self.subnet_length))
     }
 
-    /// Whether no IP router stands between the two.
+    /// Whether no IP router is between the two.
     fn is_in_subnet_of(&self, other: &PortAddress) -> bool {
         self.subnet().is_some_and(|subnet| other.subnet() == Some(subnet))
     }
 }
 
-/// Where the port is on the fabric: `LID 7`, `GID fe80::1`.
+/// The port's place on the fabric: `LID 7`, `GID fe80::1`.
 impl fmt::Display for PortAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.lid {
@@ -267,7 +266,7 @@ fn check(field: &'static str, fits: bool, value: u64) -> Result<(), AddressError
 }
 
 impl PortEntry {
-    /// Bytes of one entry: the address, then the key.
+    /// Number of bytes of one entry: the address, then the key.
     pub const SIZE: usize = PortAddress::SIZE + Key::SIZE;
 
     fn encode(&self) -> [u8; Self::SIZE] {
@@ -285,10 +284,10 @@ impl PortEntry {
     }
 }
 
-/// The modex of a process: the bytes it publishes.
+/// Encodes the modex of a process.
 ///
 /// # Panics
-/// With more than [`MAX_PORTS`] ports, which no caller has: the choice of ports stops there.
+/// If there are more than [`MAX_PORTS`] ports; the choice of ports stops there.
 #[must_use]
 pub fn encode_ports(ports: &[PortEntry]) -> Vec<u8> {
     assert!(ports.len() <= MAX_PORTS, "{} ports are more than the {MAX_PORTS} of the modex", ports.len());
@@ -303,10 +302,10 @@ pub fn encode_ports(ports: &[PortEntry]) -> Vec<u8> {
     bytes
 }
 
-/// Reads and checks the modex of a peer.
+/// Decodes and checks the modex of a peer.
 ///
 /// # Errors
-/// [`AddressError`] when it is not ibex's, has another version or length, or a port's address does not hold.
+/// [`AddressError`] if it is not ibex's, has another version or length, or a port's address is invalid.
 pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     let Some((header, ports)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return Err(AddressError::Length { got: bytes.len(), wanted: HEADER_SIZE });
@@ -329,11 +328,10 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     entries.iter().map(PortEntry::decode).collect()
 }
 
-/// Which remote port each local port connects to, one to one: first ports of one IP subnet in order, then, in order as
-/// well, what is left of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). What is left over
-/// then has none.
+/// Pairs local with remote ports, one to one: first ports of one IP subnet in order, then, also in order, the remaining
+/// ports of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). The other ports are unpaired.
 ///
-/// Both sides compute the same pairs, so nobody need be asked: `pair(a, b)` is the inverse of `pair(b, a)`.
+/// Both sides compute the same pairs without asking: `pair(a, b)` is the inverse of `pair(b, a)`.
 #[must_use]
 pub fn pair(local: &[PortAddress], remote: &[PortAddress]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; local.len()];

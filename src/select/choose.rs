@@ -20,63 +20,63 @@ mod tests;
 
 pub use port::{PORT_ACTIVE, PORT_ACTIVE_DEFER, PORT_ARMED, PORT_DOWN, PORT_INIT, PORT_NOP, PartitionKey, PortInfo};
 
-/// One device as verbs describes it.
+/// One device, as verbs describes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DeviceInfo {
-    /// Its name (`mlx5_0`).
+    /// Name of the device (`mlx5_0`).
     pub name: String,
-    /// How far it is from where this process may run, as the NUMA distance (10: same node); `None`: not known.
+    /// NUMA distance from the nodes where this process may run (10: same node); `None`: unknown.
     pub distance: Option<u32>,
-    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs): the end of a sentence, with
-    /// what to do.
+    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs), with advice, as the end of a
+    /// sentence.
     pub unusable: Option<String>,
     /// Its ports.
     pub ports: Vec<PortInfo>,
 }
 
-/// A port to use, and how.
+/// A port to use, with its GID and MTU.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Chosen {
-    /// The device's place in the list given to [`ports`].
+    /// Index of the device in the list given to [`ports`].
     pub device: usize,
-    /// The device's name.
+    /// Name of the device.
     pub device_name: String,
-    /// The port's number, from 1.
+    /// Number of the port, from 1.
     pub port: u8,
     /// The GID to use.
     pub gid: GidInfo,
-    /// The largest packet, as verbs.h's code: the port's, or the smaller one asked for.
+    /// Largest packet, as verbs.h's code: the port's MTU, or the smaller one in the parameters.
     pub mtu: u8,
 }
 
 /// A port that was considered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Considered {
-    /// `mlx5_0:1`; the device's name alone when its ports are not known.
+    /// Name, such as `mlx5_0:1`; the device's name alone if its ports are unknown.
     pub name: String,
-    /// What it is, in words; empty when not known.
+    /// Description in words; empty if unknown.
     pub description: String,
-    /// How to use it; `None`: refused.
+    /// The chosen port; `None`: refused.
     pub chosen: Option<Chosen>,
     /// Why it was taken or refused, as the end of a sentence that begins "taken: " or "refused: ".
     pub reason: String,
-    /// Every GID considered; empty when the port was refused before its GIDs mattered.
+    /// Every GID considered; empty if the port was refused for another reason.
     pub gids: Vec<GidVerdict>,
 }
 
-/// The outcome for all devices. Displayed, it is the report: one line for each port and each GID.
+/// The result for all devices. Its display is the report: one line for each port and each GID.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Selection {
     /// Every port, in the order of the devices.
     pub considered: Vec<Considered>,
-    /// What else the user should know (patterns that fit nothing).
+    /// Other notes for the user (patterns that match nothing).
     pub notes: Vec<String>,
-    /// What may keep a chosen port from reaching others, each a sentence without its full stop.
+    /// Settings that may keep a chosen port from reaching others, each a sentence without its full stop.
     pub warnings: Vec<String>,
 }
 
-/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, and of these the nearest to the
-/// process and not the slow ones.
+/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, without those that are farther from
+/// the process or slow.
 #[must_use]
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
@@ -93,7 +93,7 @@ pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     if !tunables.ignore_locality {
         refuse_far(&mut considered, devices);
     }
-    // Who names ports wants them all.
+    // A user who names ports wants them all.
     if split(&tunables.if_include).next().is_none() {
         refuse_slow(&mut considered, devices, tunables.min_rate);
     }
@@ -118,7 +118,7 @@ fn refused(name: String, description: String, reason: String) -> Considered {
     Considered { name, description, chosen: None, reason, gids: Vec::new() }
 }
 
-/// Looks at one port by itself.
+/// Judges one port on its own.
 fn consider(place: usize, device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Considered {
     let name = format!("{}:{}", device.name, port.number);
     let description = describe(device, port);
@@ -149,7 +149,7 @@ fn describe(device: &DeviceInfo, port: &PortInfo) -> String {
     format!("{layer}, {} Mb/s, MTU {mtu}, NUMA distance {distance}", port.rate_mbps)
 }
 
-/// Whether the user permits the port.
+/// Whether the user permits the port; the reason if not.
 fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     let fits = |patterns: &str| {
         split(patterns).find(|pattern| pattern_fits(pattern, &device.name, port.number)).map(str::to_owned)
@@ -163,8 +163,7 @@ fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Resul
     }
 }
 
-/// Refuses what is farther than the nearest port that could be used. Where a distance is not known, the port counts as
-/// near.
+/// Refuses ports that are farther away than the nearest usable port. A port of unknown distance counts as near.
 fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
     let distance = |port: &Considered| port.chosen.as_ref().map(|chosen| devices[chosen.device].distance);
     let known = considered.iter().filter_map(distance).flatten().min();
@@ -180,7 +179,7 @@ fn refuse_far(considered: &mut [Considered], devices: &[DeviceInfo]) {
     }
 }
 
-/// Refuses what has less than `percent` of the fastest port's rate: ob1 gives each port a turn.
+/// Refuses ports with less than `percent` of the fastest port's rate, because ob1 gives each port a turn.
 fn refuse_slow(considered: &mut [Considered], devices: &[DeviceInfo], percent: u64) {
     let rate = |port: &Considered| Some(u64::from(info(port.chosen.as_ref()?, devices)?.rate_mbps));
     let Some(fastest) = considered.iter().filter_map(rate).max() else { return };
@@ -195,12 +194,12 @@ fn refuse_slow(considered: &mut [Considered], devices: &[DeviceInfo], percent: u
     }
 }
 
-/// What verbs says of a chosen port.
+/// The description of a chosen port.
 fn info<'a>(chosen: &Chosen, devices: &'a [DeviceInfo]) -> Option<&'a PortInfo> {
     devices[chosen.device].ports.iter().find(|port| port.number == chosen.port)
 }
 
-/// Refuses what the modex has no room for.
+/// Refuses ports beyond [`MAX_PORTS`], for which the modex has no room.
 fn refuse_surplus(considered: &mut [Considered]) {
     for port in considered.iter_mut().filter(|port| port.chosen.is_some()).skip(MAX_PORTS) {
         port.chosen = None;
@@ -210,12 +209,12 @@ fn refuse_surplus(considered: &mut [Considered]) {
     }
 }
 
-/// The patterns of a list, without the spaces around them.
+/// The patterns of a list, without surrounding spaces.
 fn split(patterns: &str) -> impl Iterator<Item = &str> {
     patterns.split(',').map(str::trim).filter(|pattern| !pattern.is_empty())
 }
 
-/// The patterns of a list that fit no port of any device.
+/// The patterns of a list that match no port of any device.
 fn unmatched<'a>(patterns: &'a str, devices: &'a [DeviceInfo]) -> impl Iterator<Item = &'a str> {
     split(patterns).filter(|pattern| {
         !devices.iter().any(|device| {
@@ -233,7 +232,7 @@ fn names(devices: &[DeviceInfo]) -> String {
     format!("its devices: {}", names.join(", "))
 }
 
-/// Whether `pattern`, a device's name and perhaps `:` and a port, both with `*` and `?`, fits this port.
+/// Whether `pattern`, a device's name and optionally `:` and a port, both with `*` and `?`, matches this port.
 fn pattern_fits(pattern: &str, device: &str, port: u8) -> bool {
     match pattern.split_once(':') {
         Some((name, number)) => {
@@ -247,7 +246,7 @@ fn pattern_fits(pattern: &str, device: &str, port: u8) -> bool {
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
-        // Every place where the rest could begin; patterns are short and the user's own.
+        // Every position where the rest could begin; patterns are short, and the user's own.
         Some((b'*', rest)) => (0..=text.len()).any(|skipped| glob(rest, &text[skipped..])),
         Some((b'?', rest)) => text.split_first().is_some_and(|(_, text)| glob(rest, text)),
         Some((letter, rest)) => text.split_first().is_some_and(|(first, text)| first == letter && glob(rest, text)),
@@ -255,12 +254,12 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 impl Selection {
-    /// The ports to use, in the order in which they are published.
+    /// The ports to use, in the order of publication.
     pub fn chosen(&self) -> impl Iterator<Item = &Chosen> {
         self.considered.iter().filter_map(|port| port.chosen.as_ref())
     }
 
-    /// What to tell when there is nothing to use: every port with its reason, and what to do.
+    /// The message if there is no port to use: every port with its reason, and advice.
     #[must_use]
     pub fn no_port_message(&self) -> String {
         let mut text = if self.considered.is_empty() {

@@ -19,23 +19,23 @@ use std::path::{Path, PathBuf};
 /// A chosen port, with the data to open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortChoice {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The port's number, from 1.
+    /// Number of the port, from 1.
     pub port: u8,
-    /// `IBV_LINK_LAYER_*`.
+    /// Link layer: `IBV_LINK_LAYER_*`.
     pub link_layer: u8,
-    /// The local identifier; 0 on Ethernet.
+    /// Local identifier; 0 on Ethernet.
     pub lid: u16,
-    /// The index of the chosen GID.
+    /// Index of the chosen GID.
     pub gid_index: u8,
     /// The chosen GID.
     pub gid: [u8; 16],
-    /// The prefix length of its IP subnet; 0: unknown, and on InfiniBand.
+    /// Prefix length of its IP subnet; 0: unknown, and on InfiniBand.
     pub subnet_length: u8,
-    /// Its type, `IBV_GID_TYPE_*`.
+    /// Type of the GID: `IBV_GID_TYPE_*`.
     pub gid_type: u8,
-    /// The largest MTU to use, as verbs.h's code.
+    /// Largest MTU to use, as verbs.h's code.
     pub mtu: u8,
 }
 
@@ -107,7 +107,7 @@ impl PortChoice {
 /// All devices and ports, and the choice among them.
 #[derive(Debug)]
 pub struct Survey {
-    /// The ports to use, in the order in which they are published.
+    /// The ports to use, in the order of publication.
     pub ports: Vec<PortChoice>,
     /// A line for every device, port and GID, with the reason why it was taken or refused.
     pub report: Vec<String>,
@@ -121,7 +121,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The message if there is no port to use: what was found, and what to do. Several lines.
+    /// The message if there is no port to use: findings and advice, in several lines.
     #[must_use]
     pub fn complaint(&self) -> String {
         self.complaint.clone()
@@ -133,12 +133,12 @@ impl Survey {
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {
         Ok(names) => describe_all(&names, tunables.pkey_index),
-        // No support in the kernel is the same as no device.
+        // A kernel without RDMA support has no devices.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT)) => Vec::new(),
         Err(error) => return unlisted(&error),
     };
     let selection = choose::ports(&devices, tunables);
-    // Without it ports are paired in order.
+    // Without interfaces ports are paired in order.
     let interfaces = interfaces::all().unwrap_or_default();
     let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
     let report = report(&selection);
@@ -190,7 +190,7 @@ fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
     devices
 }
 
-/// All that the choice needs to know of a device but its distance.
+/// Describes a device, without its distance.
 fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
     let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
     let opened = Context::open(name).and_then(|context| {
@@ -224,7 +224,7 @@ fn refusal(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// The file by which a device is used, `/dev/infiniband/uverbsN`.
+/// The file through which a device is used, `/dev/infiniband/uverbsN`.
 fn device_file(name: &str) -> Option<String> {
     let files = std::fs::read_dir("/sys/class/infiniband_verbs").ok()?;
     let belongs = |file: &std::fs::DirEntry| {
@@ -249,7 +249,7 @@ fn describe_port(context: &Context, number: u8, pkey_index: u64) -> Option<PortI
         interface: interface(context, number, entry.index),
     });
     let link_layer = match port.link_layer {
-        // Kernels before RoCE said nothing.
+        // Kernels older than RoCE report no link layer.
         link_layer::UNSPECIFIED => LINK_INFINIBAND,
         known => known,
     };
@@ -265,7 +265,7 @@ fn describe_port(context: &Context, number: u8, pkey_index: u64) -> Option<PortI
     })
 }
 
-/// The network device behind a GID; empty where there is none.
+/// The network device of a GID; empty if there is none.
 fn interface(context: &Context, port: u8, index: u32) -> String {
     let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
@@ -278,7 +278,7 @@ fn partition_key(context: &Context, port: u8, index: u64) -> PartitionKey {
     match text.as_deref().map(|text| u16::from_str_radix(text.trim().trim_start_matches("0x"), 16)) {
         Ok(Ok(key)) => PartitionKey::Key(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            // Where there is no table at all it is not shown, and the adapter knows better.
+            // Without any table the key is unknown, and the adapter decides.
             let entries = std::fs::read_dir(table).map_or(0, Iterator::count);
             if entries == 0 { PartitionKey::Unknown } else { PartitionKey::Missing(entries) }
         }

@@ -19,13 +19,13 @@ pub const LAST_INDEX: u32 = 255;
 /// One entry of a port's GID table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GidInfo {
-    /// Its index in the table.
+    /// Index in the table.
     pub index: u32,
     /// The GID, in network order.
     pub gid: [u8; 16],
     /// [`GID_IB`], [`GID_ROCE_V1`] or [`GID_ROCE_V2`].
     pub gid_type: u8,
-    /// The network interface it belongs to; empty on InfiniBand or when unknown.
+    /// Its network interface; empty on InfiniBand or if unknown.
     pub interface: String,
 }
 
@@ -51,16 +51,16 @@ pub struct GidVerdict {
     pub reason: String,
 }
 
-/// The outcome for one port.
+/// The result for one port.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GidChoice {
-    /// The entry to use, or why there is none and what to do.
+    /// The entry to use, or the reason why there is none, with advice.
     pub taken: Result<GidInfo, String>,
     /// Every entry of the table with the reason it was taken or refused.
     pub verdicts: Vec<GidVerdict>,
 }
 
-/// Kinds of GID, the preferred first.
+/// Kinds of GID, best first.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Ord, PartialOrd)]
 enum Class {
     RoceV2Ipv4,
@@ -89,7 +89,7 @@ impl Class {
         }
     }
 
-    /// Whether a port of this link layer can use such a GID; else why not.
+    /// Whether a port of this link layer can use such a GID; the reason if not.
     fn usable(self, link_layer: u8) -> Result<(), String> {
         let ethernet = link_layer == LINK_ETHERNET;
         match self {
@@ -117,7 +117,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// Whether a port of this link layer can use the entry; else why not.
+/// Whether a port of this link layer can use the entry; the reason if not.
 fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
     Class::of(entry).usable(link_layer)?;
     if entry.index > LAST_INDEX {
@@ -126,9 +126,9 @@ fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
     Ok(())
 }
 
-/// Chooses an entry of `table` for a port of `link_layer`: the one asked for by index, or, on Ethernet, the first of
-/// the best kind (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0. Never
-/// one beyond [`LAST_INDEX`].
+/// Chooses an entry of `table` for a port of `link_layer`: the forced index; or on Ethernet the first of the best kind
+/// (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0. Never one beyond
+/// [`LAST_INDEX`].
 #[must_use]
 pub fn choose(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> GidChoice {
     let is_usable = |entry: &&GidInfo| usable(entry, link_layer).is_ok();
@@ -163,7 +163,7 @@ fn verdict(entry: &GidInfo, link_layer: u8, forced: Option<u32>, best: Option<&G
     GidVerdict { gid: entry.clone(), taken, reason }
 }
 
-/// Why no entry can be used, and what to do.
+/// Why no entry can be used, with advice.
 fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String {
     if let Some(index) = forced {
         let why = match table.iter().find(|entry| entry.index == index) {
@@ -191,7 +191,7 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
     "entry 0 of its GID table is empty; check that the subnet manager runs".to_owned()
 }
 
-/// The indices that could be asked for, in words.
+/// The usable indices, in words.
 fn listed(table: &[GidInfo], link_layer: u8) -> String {
     let usable = table.iter().filter(|entry| usable(entry, link_layer).is_ok());
     let indices: Vec<String> = usable.map(|entry| entry.index.to_string()).collect();
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         GidInfo { index, gid, gid_type, interface: "eth0".to_owned() }
     }
 
-    /// What a RoCE port usually has: each address once for each version of RoCE.
+    /// The usual table of a RoCE port: each address once per version of RoCE.
     fn usual() -> Vec<GidInfo> {
         vec![
             entry(0, "fe80::1", GID_ROCE_V1),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The key of a port: what a process must know to be heard by it.
+//! The key of a port: a process must know it so that the port accepts its hellos.
 //!
-//! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened and
-//! publishes it in the modex alone, never in a packet: whoever makes the right hash for a port has read the modex, so
-//! is of the job. It is the *receiver's* key, so a port checks a hello with what it knows itself, before it asks
-//! anybody anything.
+//! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened, and
+//! publishes it only in the modex, never in a packet: a sender that makes the right hash has read the modex, so it
+//! belongs to the job. It is the *receiver's* key, so a port checks a hello with its own data, before it asks any other
+//! process.
 //!
 //! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate
-//! without dependencies (BLAKE3 and HMAC need more code for no more proof here). It compares without telling by its
-//! time where two hashes differ. It keeps nothing secret: hellos are readable, and a recorded one can be sent again,
-//! which the handshake sees by its epoch.
+//! without dependencies (BLAKE3 and HMAC need more code for no more proof here). Comparing two hashes takes the same
+//! time wherever they differ. It keeps nothing secret: hellos are readable, and a recorded one can be sent again, which
+//! the handshake detects by its epoch.
 //!
 //! Path: setup. Threads: plain data. Tests: at the end of the file.
 
@@ -25,26 +25,26 @@ pub struct Key([u8; Key::SIZE]);
 pub type Seal = [u8; Key::SIZE];
 
 impl Key {
-    /// Bytes of a key, and of what it makes.
+    /// Number of bytes of a key, and of a seal.
     pub const SIZE: usize = 16;
 
-    /// A new key.
+    /// Draws a new key.
     ///
     /// # Errors
-    /// When the kernel gives no random bytes, which Linux does once it has booted.
+    /// If the kernel gives no random bytes; Linux gives them once it has booted.
     pub fn random() -> io::Result<Key> {
         let mut bytes = [0; Key::SIZE];
         getrandom::fill(&mut bytes)?;
         Ok(Key(bytes))
     }
 
-    /// A key that another process has published.
+    /// The key that another process has published.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Key::SIZE]) -> Key {
         Key(bytes)
     }
 
-    /// What to publish.
+    /// The bytes to publish.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Key::SIZE] {
         self.0
@@ -56,15 +56,15 @@ impl Key {
         SipHasher24::new_with_key(&self.0).hash(bytes).as_bytes()
     }
 
-    /// Whether `seal` was made of `bytes` by somebody who knows this key. Takes as long for any wrong one.
+    /// Whether `seal` was made of `bytes` with this key. Takes the same time for any wrong seal.
     #[must_use]
     pub fn made(&self, seal: &Seal, bytes: &[u8]) -> bool {
-        // The comparison of the crate's own type takes the same time wherever the difference is.
+        // The crate's own type compares in the same time wherever the difference is.
         SipHasher24::new_with_key(&self.0).hash(bytes) == Hash128::from(u128::from_le_bytes(*seal))
     }
 }
 
-/// A key is not shown, wherever something that has one is.
+/// Never shows the key, wherever a value that contains one is printed.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(not shown)")

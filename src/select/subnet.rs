@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The prefix length of a RoCE port's IP subnet.
 //!
-//! A pure function of the GID and of this host's interfaces; `device.rs` calls it for each chosen port, and the modex
-//! tells it to the peers, which pair ports by subnet ([`crate::select::address`]). Path: setup. Threads: plain data.
-//! Tests: at the end of the file.
+//! A pure function of the GID and of this host's interfaces; `device.rs` calls it for each chosen port. The modex
+//! carries the result to the peers, which pair ports by subnet ([`crate::select::address`]). Path: setup. Threads:
+//! plain data. Tests: at the end of the file.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::interfaces::Interface;
 
-/// Bits before the IPv4 address in an address that has one (`::ffff:a.b.c.d`).
+/// Bits before the IPv4 address in a mapped address (`::ffff:a.b.c.d`).
 const MAPPED: u8 = 96;
-/// A subnet of IPv6 (RFC 4291, 2.5.4). The interface would say 128 where DHCP gave the address.
+/// Prefix length of every IPv6 subnet (RFC 4291, 2.5.4). The interface would say 128 for an address from DHCP.
 const IPV6: u8 = 64;
 
 /// The prefix length of the subnet of `gid`; 0: unknown, because no interface of this host (or container) has its

@@ -4,8 +4,9 @@
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
 //! `adapter/scripted.rs` is the scripted adapter of the unit tests. All calls are resolved at compile time, so the
-//! interface costs no instruction. The traits of the two queues are `ibex-ffi`'s, which implements them itself. Objects are destroyed when they are dropped. Hot: `post`, `poll`,
-//! [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
+//! interface costs no instruction. The traits of the two queues are `ibex-ffi`'s, which implements them itself. Objects
+//! are destroyed when they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads:
+//! the port's.
 
 pub mod verbs;
 
@@ -19,7 +20,7 @@ pub use ibex_ffi::verbs::{CompletesWork as CompletionQueue, TakesWork as QueuePa
 use std::io;
 use std::time::Duration;
 
-/// A port of an adapter: makes what the parts of the transport own.
+/// A port of an adapter: makes the objects that the parts of the transport own.
 pub trait Adapter: Send {
     /// A reliable-connected queue pair that receives through the port's receive queue.
     type QueuePair: QueuePair;
@@ -29,64 +30,64 @@ pub trait Adapter: Send {
     type ReceiveQueue: ReceiveQueue;
     /// Registered memory to send from.
     type SendSlots: SendSlots;
-    /// What hellos come and go by.
+    /// The carriers of hellos.
     type Carriers: Carriers;
 
     /// Makes a queue pair in the reset state.
     ///
     /// # Errors
-    /// What the adapter says: `ENOMEM` where it has no more.
+    /// The adapter's error: `ENOMEM` if it has no more queue pairs.
     fn queue_pair(&self, cq: &Self::CompletionQueue, receives: &Self::ReceiveQueue) -> io::Result<Self::QueuePair>;
 
     /// Registers `count` slots of `size` bytes each to send from.
     ///
     /// # Errors
-    /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
+    /// `ENOMEM` if memory, or the limit of locked memory, does not suffice.
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Self::SendSlots>;
 
-    /// The port as it is addressed now, which was chosen as `choice`; `None` where the device does not say.
+    /// Asks for the current address of the port chosen as `choice`; `None` if the device does not answer.
     fn refresh(&self, choice: &PortChoice) -> Option<PortChoice>;
 
-    /// What happened to the device since the last call, one event at a time.
+    /// Returns the next asynchronous event of the device.
     fn async_event(&self) -> Option<AsyncEvent>;
 
-    /// The time since any fixed moment.
+    /// The time since a fixed moment.
     fn now(&self) -> Duration;
 }
 
 /// A receive queue and the slots that are posted to it, all of one size.
 pub trait ReceiveQueue: Send {
-    /// How many slots there are.
+    /// Number of slots.
     fn slots(&self) -> u32;
 
-    /// Posts receives into these slots, each with its own number as identifier ([`crate::transport::WrId::receive`]);
-    /// at most a batch of them. Returns how many were posted, from the first on. Hot.
+    /// Posts receives into these slots, at most a batch, each with its slot as identifier
+    /// ([`crate::transport::WrId::receive`]). Returns how many were posted, from the first on. Hot.
     ///
     /// # Errors
-    /// Where none was posted.
+    /// If none was posted.
     fn post(&mut self, slots: &[u32]) -> io::Result<usize>;
 
-    /// Where a slot starts; `None` beyond the last.
+    /// Address of a slot; `None` beyond the last.
     fn address(&self, slot: u32) -> Option<u64>;
 
-    /// Copies the bytes of a slot, from its start on. False where there is no such slot, or it is smaller.
+    /// Copies the bytes at the start of a slot. False if there is no such slot, or `into` is larger than it.
     fn copy(&self, slot: u32, into: &mut [u8]) -> bool;
 }
 
 /// Registered slots to send from, all of one size.
 pub trait SendSlots: Send {
-    /// How many there are.
+    /// Number of slots.
     fn count(&self) -> u32;
 
-    /// Bytes that are registered.
+    /// Number of registered bytes.
     fn bytes(&self) -> u64;
 
-    /// Bytes of these in explicit huge pages.
+    /// Number of these bytes that are in explicit huge pages.
     fn explicit_bytes(&self) -> u64;
 
-    /// A slot, whole; `None` beyond the last.
+    /// A whole slot; `None` beyond the last.
     fn span(&self, slot: u32) -> Option<LocalSpan>;
 
-    /// Copies `bytes` to the start of a slot. Returns the span they have there.
+    /// Copies `bytes` to the start of a slot. Returns their span.
     fn write(&mut self, slot: u32, bytes: &[u8]) -> Option<LocalSpan>;
 }

@@ -9,17 +9,16 @@ use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 use std::collections::VecDeque;
 
-/// The caller's value that comes back when its request completes, opaque to the engine. 0: no completion is reported.
+/// The caller's value of a request, which comes back with its completion; opaque to the engine. 0: none is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u64);
 
-/// Why a request did not complete.
+/// How a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
-    /// The adapter's status; flushed also where the request never reached the adapter because its connection had
-    /// failed.
+    /// The adapter's status; also "flushed" if the request never reached the adapter because its connection had failed.
     pub status: Status,
-    /// Whether the adapter had it; if not, the peer has received nothing of it.
+    /// Whether the adapter had the request; if not, the peer received nothing of it.
     pub posted: bool,
 }
 
@@ -28,11 +27,11 @@ pub struct Failed {
 pub enum Completion {
     /// A message arrived. Its bytes stay in place until the slot is released ([`crate::transport::Port::release`]).
     Message {
-        /// Where its bytes start.
+        /// Address of the first byte.
         addr: u64,
-        /// How many there are.
+        /// Number of bytes.
         len: u32,
-        /// The receive slot they lie in.
+        /// The receive slot that holds them.
         slot: u32,
         /// Its immediate data: the tag and the claimed sender ([`crate::transport::Port::sender`]).
         immediate: Immediate,
@@ -43,15 +42,15 @@ pub enum Completion {
     Request {
         /// The token.
         token: Token,
-        /// The peer.
+        /// The endpoint of the peer.
         to: EndpointId,
-        /// How it ended.
+        /// The result.
         outcome: Result<(), Failed>,
     },
-    /// The port has lost its link, or has it back. The latter is repeated from time to time while peers are diverted
+    /// The port lost its link, or has it again. The latter is repeated from time to time while peers are diverted
     /// ([`crate::transport::Port::divert_all`]).
     LinkChanged {
-        /// Whether it has one.
+        /// Whether it has a link.
         is_up: bool,
     },
     /// The connection to a peer failed. Reported once; [`crate::transport::Port::failure`] says why.
@@ -64,11 +63,11 @@ pub enum Completion {
 /// A message passed to a handler that may consume it in place ([`crate::transport::Port::poll_direct`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
-    /// Where its bytes start.
+    /// Address of the first byte.
     pub addr: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub len: u32,
-    /// The word it carried.
+    /// Its immediate data.
     pub immediate: Immediate,
 }
 
@@ -96,7 +95,7 @@ pub trait TakesRequests {
     fn takes_request(&mut self, token: Token) -> bool;
 }
 
-/// Consumes none.
+/// A handler that consumes nothing.
 pub(super) struct TakesNone;
 
 impl TakesMessages for TakesNone {
@@ -124,7 +123,7 @@ impl TakesRequests for TakesNone {
 #[derive(Debug)]
 pub struct Batch {
     completions: ArrayVec<Completion, { Batch::CAPACITY }>,
-    /// The adapter's stamps of the completions, where `stamped` has their bit.
+    /// The adapter's stamps of those completions whose bit is set in `stamped`.
     stamps: [u64; Batch::CAPACITY],
     stamped: u64,
 }
@@ -156,7 +155,7 @@ impl Batch {
         &self.completions
     }
 
-    /// The adapter's raw stamp of the completion at `index`; `None` where it has none, as it was not asked for.
+    /// The adapter's raw stamp of the completion at `index`; `None` if the poll did not ask for stamps.
     #[must_use]
     pub fn stamp(&self, index: usize) -> Option<u64> {
         (index < self.completions.len() && self.stamped >> index & 1 != 0).then(|| self.stamps[index])
@@ -184,16 +183,16 @@ impl Batch {
         self.completions.remaining_capacity()
     }
 
-    /// Takes a completion.
+    /// Adds a completion.
     ///
     /// # Errors
-    /// Gives it back when the batch is full.
+    /// Returns the completion if the batch is full.
     #[inline]
     pub fn push(&mut self, completion: Completion) -> Result<(), Completion> {
         self.completions.try_push(completion).map_err(CapacityError::element)
     }
 
-    /// Gives the completions from the `from`th on the adapter's raw stamp. Returns how many completions there are.
+    /// Gives the completions from index `from` on the adapter's raw stamp. Returns the number of completions.
     fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
         for index in from..self.completions.len() {
             self.stamps[index] = raw;
@@ -214,16 +213,16 @@ impl Batch {
 #[derive(Debug, Clone, Copy)]
 struct Held {
     completion: Completion,
-    /// The adapter's raw stamp, where it has one.
+    /// The adapter's raw stamp, if it has one.
     stamp: Option<u64>,
 }
 
-/// The completions that wait for a later batch, in order: what a batch had no room for, and what happened outside a
-/// poll.
+/// Completions that wait for a later batch, in order: those that did not fit into a batch, and those that were made
+/// outside a poll.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(VecDeque<Held>);
 
-/// How much a batch and what waits beside it hold: what comes after is not stamped yet.
+/// The sizes of a batch and of the undelivered completions: later ones have no stamp yet.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     batch: usize,
@@ -244,7 +243,7 @@ impl Undelivered {
         self.0.push_back(Held { completion, stamp: None });
     }
 
-    /// Puts a completion into the batch, or where it is full with what waits.
+    /// Puts a completion into the batch, or if that is full behind the waiting ones.
     #[inline]
     pub(super) fn deliver(&mut self, batch: &mut Batch, completion: Completion) {
         if let Err(completion) = batch.push(completion) {
@@ -252,7 +251,7 @@ impl Undelivered {
         }
     }
 
-    /// Moves what waits to the batch, as far as there is room.
+    /// Moves waiting completions to the batch, as far as there is room.
     pub(super) fn drain(&mut self, batch: &mut Batch) {
         while batch.room() > 0 {
             let Some(Held { completion, stamp }) = self.0.pop_front() else { break };
@@ -265,12 +264,12 @@ impl Undelivered {
         }
     }
 
-    /// Takes over what a batch holds, but for requests that have succeeded of which `is_taken` takes the token.
+    /// Takes over the completions of a batch, except successful requests whose token `is_taken` consumes.
     pub(super) fn hold(&mut self, batch: &Batch, mut is_taken: impl FnMut(Token) -> bool) {
         self.0.extend(batch.held().filter(|held| !held.succeeded().is_some_and(&mut is_taken)));
     }
 
-    /// Takes over what `later` holds, behind its own.
+    /// Takes over the completions of `later`, behind its own.
     pub(super) fn append(&mut self, later: &mut Undelivered) {
         self.0.append(&mut later.0);
     }
@@ -280,7 +279,7 @@ impl Undelivered {
         Mark { batch: batch.completions.len(), undelivered: self.0.len() }
     }
 
-    /// Gives what came after `mark` the adapter's raw stamp, and moves the mark.
+    /// Stamps the completions behind `mark`, and moves the mark.
     pub(super) fn stamp_after(&mut self, mark: &mut Mark, batch: &mut Batch, raw: u64) {
         mark.batch = batch.stamp_from(mark.batch, raw);
         self.0.iter_mut().skip(mark.undelivered).for_each(|held| held.stamp = Some(raw));
@@ -289,7 +288,7 @@ impl Undelivered {
 }
 
 impl Held {
-    /// The token of a request that has succeeded.
+    /// The token of a successful request.
     fn succeeded(&self) -> Option<Token> {
         match self.completion {
             Completion::Request { token, outcome: Ok(()), .. } => Some(token),

@@ -23,17 +23,17 @@ use super::work_request::EndpointId;
 use crate::peer::PeerName;
 use std::collections::HashMap;
 
-/// Ports of one peer that are looked through.
+/// Number of a peer's ports that are searched for an endpoint.
 const PORTS: u8 = 16;
 
 /// A peer.
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// The peer's port this endpoint is paired with, as its place in the peer's modex. Another one may answer
+    /// Number of the peer's port that this endpoint stands for, in the peer's modex. The search may change it
     /// (`search.rs`).
     remote_port: u8,
-    /// Dropped by the upper layer ([`crate::transport::Port::forget`]).
+    /// Given up by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
     /// Its messages currently use another port (`port/divert.rs`).
     is_diverted: bool,
@@ -46,7 +46,7 @@ struct Endpoint<Q> {
 #[derive(Debug)]
 pub(super) struct Connections<Q> {
     endpoints: Vec<Endpoint<Q>>,
-    /// How many of them have a connection.
+    /// Number of endpoints with a connection.
     spoken_to: usize,
     names: HashMap<(PeerName, u8), EndpointId>,
     /// Successors, which replace a connection in use when they are confirmed.
@@ -54,17 +54,17 @@ pub(super) struct Connections<Q> {
 }
 
 impl<Q: QueuePair> Connections<Q> {
-    /// Without peers.
+    /// A table without peers.
     pub(super) fn new() -> Self {
         Connections { endpoints: Vec::new(), spoken_to: 0, names: HashMap::new(), successors: Vec::new() }
     }
 
-    /// How many endpoints there are.
+    /// Number of endpoints.
     pub(super) fn count(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// How many of them have a connection, or one that is being made.
+    /// Number of endpoints with a connection, ready or in the making.
     pub(super) fn spoken_to(&self) -> usize {
         self.spoken_to
     }
@@ -74,7 +74,7 @@ impl<Q: QueuePair> Connections<Q> {
         (0..self.endpoints.len() as u32).map(EndpointId::from_index)
     }
 
-    /// The endpoint for this port of this peer, a new one where it is not known.
+    /// Returns the endpoint for this port of this peer, a new one if it is not known.
     pub(super) fn learn(&mut self, name: PeerName, remote_port: u8, is_diverted: bool) -> EndpointId {
         if let Some(known) = self.known(name, remote_port) {
             self.endpoints[known.index() as usize].is_forgotten = false;
@@ -103,7 +103,7 @@ impl<Q: QueuePair> Connections<Q> {
         (0..PORTS).find_map(|port| self.known(name, port))
     }
 
-    /// An endpoint stands for another port of its peer from now on.
+    /// Makes an endpoint stand for another port of its peer.
     pub(super) fn rename(&mut self, peer: EndpointId, remote_port: u8) {
         self.forget_name(peer);
         let Some(endpoint) = self.endpoint_mut(peer) else { return };
@@ -112,21 +112,21 @@ impl<Q: QueuePair> Connections<Q> {
         self.names.insert((name, remote_port), peer);
     }
 
-    /// The upper layer drops a peer. False if there is no such endpoint.
+    /// Marks a peer as given up by the upper layer. False if there is no such endpoint.
     pub(super) fn give_up(&mut self, peer: EndpointId) -> bool {
         let Some(endpoint) = self.endpoint_mut(peer) else { return false };
         endpoint.is_forgotten = true;
         true
     }
 
-    /// Reverses that.
+    /// Removes that mark.
     pub(super) fn take_back(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.is_forgotten = false;
         }
     }
 
-    /// Removes its name from the index.
+    /// Removes the endpoint from the index of names.
     pub(super) fn forget_name(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint(peer) {
             let name = (endpoint.name, endpoint.remote_port);
@@ -143,12 +143,12 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoints.get_mut(peer.index() as usize)
     }
 
-    /// The peer's name; `None` where there is no such endpoint.
+    /// The peer's name; `None` if there is no such endpoint.
     pub(super) fn name(&self, peer: EndpointId) -> Option<PeerName> {
         Some(self.endpoint(peer)?.name)
     }
 
-    /// The peer's rank, for events; `u32::MAX` where there is no such endpoint.
+    /// The peer's rank, for events; `u32::MAX` if there is no such endpoint.
     pub(super) fn rank(&self, peer: EndpointId) -> u32 {
         self.endpoint(peer).map_or(u32::MAX, |endpoint| endpoint.name.rank)
     }
@@ -163,17 +163,17 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoint(peer).is_some_and(|endpoint| endpoint.is_forgotten)
     }
 
-    /// Whether requests to the peer may be taken: it is known, and has not failed.
+    /// Whether requests to the peer are accepted: it is known, and its connection has not failed.
     pub(super) fn takes_requests(&self, peer: EndpointId) -> bool {
         self.endpoint(peer).is_some_and(|endpoint| !endpoint.is_forgotten && endpoint.failure.is_none())
     }
 
-    /// Whether the peer's messages go by another port for now.
+    /// Whether the peer's messages currently use another port.
     pub(super) fn is_diverted(&self, peer: EndpointId) -> bool {
         self.endpoint(peer).is_some_and(|endpoint| endpoint.is_diverted)
     }
 
-    /// Sends a peer's new messages by another port, or by this one again.
+    /// Sets whether the peer's new messages use another port.
     pub(super) fn divert(&mut self, peer: EndpointId, is_diverted: bool) {
         let Some(endpoint) = self.endpoint_mut(peer) else { return };
         endpoint.is_diverted = is_diverted;
@@ -182,14 +182,14 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// A connection may be made again.
+    /// Removes the failure, so that a connection may be made again.
     pub(super) fn forget_failure(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.failure = None;
         }
     }
 
-    /// Why the connection failed; `None` while it has not.
+    /// Why the connection failed; `None` if it has not failed.
     pub(super) fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.endpoint(peer)?.failure.as_deref()
     }
@@ -199,7 +199,7 @@ impl<Q: QueuePair> Connections<Q> {
         self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect(_)))
     }
 
-    /// Notes why the connection failed.
+    /// Stores why the connection failed.
     pub(super) fn set_failure(&mut self, peer: EndpointId, failure: Failure) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.failure = Some(Box::new(failure));
@@ -218,12 +218,12 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoints.get_mut(peer.index() as usize)?.connection.as_deref_mut()
     }
 
-    /// The connection that a queue pair of this number belongs to.
+    /// The endpoint whose connection has the queue pair of this number.
     pub(super) fn of_queue_pair(&self, number: u32) -> Option<EndpointId> {
         self.all().find(|peer| self.get(*peer).is_some_and(|connection| connection.number() == number))
     }
 
-    /// Puts a new connection in place.
+    /// Stores a new connection.
     pub(super) fn put(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             let is_first = endpoint.connection.replace(connection).is_none();
@@ -231,25 +231,25 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// Takes the connection out.
+    /// Removes and returns the connection.
     pub(super) fn take(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
         let taken = self.endpoint_mut(peer)?.connection.take()?;
         self.spoken_to -= 1;
         Some(taken)
     }
 
-    /// Keeps a connection that is to take the place of the one in use.
+    /// Stores a successor, which is to replace the connection in use.
     pub(super) fn put_successor(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         self.successors.push((peer, connection));
     }
 
-    /// Takes it.
+    /// Removes and returns the successor.
     pub(super) fn take_successor(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
         let place = self.successors.iter().position(|(of, _)| *of == peer)?;
         Some(self.successors.swap_remove(place).1)
     }
 
-    /// Whether there is one.
+    /// Whether there is a successor.
     pub(super) fn has_successor(&self, peer: EndpointId) -> bool {
         self.successors.iter().any(|(of, _)| *of == peer)
     }

@@ -19,24 +19,24 @@ use std::sync::Arc;
 pub enum Unposted {
     /// It is in registered memory.
     Spans {
-        /// Of one span or two, the second of which may be empty.
+        /// One or two spans; the second may be empty.
         spans: [LocalSpan; 2],
         /// The token.
         token: Token,
     },
-    /// It is in memory of no registration.
+    /// It is in unregistered memory.
     Bytes {
-        /// Memory that it stands at the start of.
+        /// Memory with the message at its start.
         bytes: Arc<[u8]>,
-        /// How many bytes it has.
+        /// Number of bytes.
         length: u32,
-        /// The token; 0 where it had none.
+        /// The token; 0 if it has none.
         token: Token,
     },
 }
 
 impl Unposted {
-    /// `None` where the request is no message.
+    /// The message of a request; `None` if the request is not a message.
     pub(super) fn of(request: Request) -> Option<Unposted> {
         let token = request.token;
         match request.operation {
@@ -50,15 +50,15 @@ impl Unposted {
 /// Failover data for a caller with several ports.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The tag of messages that are kept.
+    /// Tag of the messages to keep.
     pub(super) tag: Option<u8>,
     unposted: Vec<(EndpointId, Unposted)>,
-    /// Connections that failed with messages of which it is not known that they were delivered.
+    /// Endpoints of connections that failed with possibly undelivered messages.
     lost: Vec<EndpointId>,
 }
 
 impl Kept {
-    /// Keeps a request that waited for a failed connection. `None`: it is no message with that tag.
+    /// Keeps a request that waited for a failed connection. Returns the request if it is not a message with that tag.
     pub(super) fn keep(&mut self, to: EndpointId, request: Request) -> Option<Request> {
         if self.tag.is_none() || request.message_tag() != self.tag {
             return Some(request);
@@ -67,15 +67,15 @@ impl Kept {
         None
     }
 
-    /// A connection has failed for this cause.
+    /// Notes a failed connection, if messages of it may be lost.
     pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
-        // A request that failed counts as done by now.
+        // The failed request is retired by now.
         let failed = u32::from(matches!(cause, Cause::Completion { .. }));
         if self.tag.is_some() && connection.queue.has_messages_beyond(failed) {
             self.lost.push(to);
         }
     }
-    /// Takes the messages that were kept of a connection, in order.
+    /// Takes the kept messages of a connection, in order.
     pub(super) fn take(&mut self, of: EndpointId) -> Vec<Unposted> {
         self.unposted.extract_if(.., |(to, _)| *to == of).map(|(_, message)| message).collect()
     }

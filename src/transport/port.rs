@@ -7,8 +7,8 @@
 //! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts requests that had to wait.
 //! - `poll.rs` takes completions and reports them (hot); `fail.rs` fails connections, `closing.rs` destroys their queue
 //!   pairs.
-//! - `connect.rs` drives handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs` accepts
-//!   or refuses hellos.
+//! - `connect.rs` drives handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs`
+//!   accepts or refuses hellos.
 //! - `shown.rs` copies the state of peers to the flight recorder.
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
@@ -64,74 +64,74 @@ use ibex_ffi::verbs::{Access, LocalSpan, WorkCompletion};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the engine asks the upper layer about peers. Called while the port is borrowed: it must not call the port.
+/// The engine's questions about peers to the upper layer. Called while the port is borrowed: it must not call the port.
 pub trait Directory: Send {
-    /// What `peer` published of its port numbered `port`; `None` where it published none, or there is no such process.
+    /// The entry that `peer` published for its port `port`; `None` if there is none, or no such process.
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
     /// The ports of `peer` that this process' port numbered `port` may be connected to, best first
-    /// ([`crate::select::partners`]). Fewer than two: there is no choice.
+    /// ([`crate::select::partners`]). With fewer than two there is no choice.
     fn partners(&self, _peer: PeerName, _port: u8) -> Vec<u8> {
         Vec::new()
     }
     /// The name of the host `peer` runs on, for messages.
     fn host(&self, peer: PeerName) -> String;
-    /// How much a user wants to know (`btl_ibex_verbose`), now.
+    /// The present verbosity (`btl_ibex_verbose`).
     fn verbosity(&self) -> u64 {
         0
     }
-    /// A line for a user who wants to know more. It is not called where none does.
+    /// Prints a line for a verbose user. Not called if the verbosity is 0.
     fn tell(&self, _line: &str) {}
 }
 
-/// How a port is to be used.
+/// The parameters for opening a port.
 pub struct Setup {
-    /// Its place among the ports this process publishes.
+    /// Index of the port among those that this process publishes.
     pub index: u8,
     /// This process.
     pub me: PeerName,
-    /// Processes of the job on this host.
+    /// Number of the job's processes on this host.
     pub processes: u32,
-    /// Ports that this process opens, this one among them: they share out its receive slots.
+    /// Number of ports that this process opens, which share its receive slots.
     pub ports: u32,
-    /// The largest message, bytes: the size of a receive slot.
+    /// Size of a receive slot, bytes: the largest message.
     pub receive_size: u32,
-    /// The largest message that may wait in memory of no registration, bytes: the size of a bounce buffer.
+    /// Size of a bounce buffer, bytes: the largest message that may wait in unregistered memory.
     pub bounce_size: u32,
-    /// Whom to ask about peers.
+    /// The answers about peers.
     pub directory: Box<dyn Directory>,
 }
 
-/// Atomics an adapter can do on 64 bits.
+/// The 64-bit atomics of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
     /// None.
     None,
-    /// Atomic among the queue pairs of the adapter.
+    /// Atomic among operations of this adapter.
     Adapter,
-    /// Atomic also with the host's processors.
+    /// Atomic also with operations of the host's processors.
     Host,
 }
 
-/// What a port is and can.
+/// The properties of a port.
 #[derive(Debug, Clone)]
 pub struct Attributes {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The port's number on it, from 1.
+    /// Number of the port on the device, from 1.
     pub port: u8,
-    /// Its rate in Mb/s.
+    /// Rate in Mb/s.
     pub mbps: u32,
-    /// The largest message it carries, bytes.
+    /// Largest message, bytes.
     pub max_message: u64,
-    /// The largest message it carries inside a work request, bytes.
+    /// Largest message inside a work request, bytes.
     pub max_inline: u32,
-    /// Whether it gathers a message from two spans. The least that an adapter may do is one.
+    /// Whether a message may be gathered from two spans. Adapters need only support one.
     pub gathers: bool,
-    /// Its atomics.
+    /// The adapter's atomics.
     pub atomics: Atomics,
-    /// Whether the kernel does its work on the host's processors (soft-RoCE).
+    /// Whether the kernel does the adapter's work on the host's processors (soft-RoCE).
     pub software: bool,
-    /// `IBV_LINK_LAYER_*`.
+    /// Link layer: `IBV_LINK_LAYER_*`.
     pub link_layer: u8,
 }
 
@@ -142,8 +142,8 @@ impl Attributes {
         format!("{}:{}", self.device, self.port)
     }
 
-    /// What peers may do through a queue pair. An adapter without atomics need not take the right to them: mlx5 refuses
-    /// it, to every queue pair that also answers reads.
+    /// The operations that peers may do through a queue pair. Without atomics it excludes the right to them, as mlx5
+    /// refuses that right to every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
             Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
@@ -152,91 +152,91 @@ impl Attributes {
     }
 }
 
-/// How long requests that wait may hold up the end of a connection, or of all.
+/// How long waiting requests may delay the end of a connection, or of all.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// After how many looks the device is asked for asynchronous events: a system call each time. Counted, because a look
-/// must not cost a reading of the clock.
+/// Checks of connections between two queries for asynchronous events, which are system calls. Counted, because most
+/// checks must not read the clock.
 const ASYNC_INTERVAL: u32 = 4096;
 
-/// After how many looks the clock is read, and the device asked where [`ASYNC_PERIOD`] has passed: where processes take
-/// turns on a processor, a poll takes as long as the others let it.
+/// Checks between two readings of the clock, after which the device is queried if [`ASYNC_PERIOD`] has passed: if
+/// processes share a processor, a poll may take as long as the others run.
 const CLOCK_INTERVAL: u32 = 16;
 
-/// About as long as so many looks take that nothing holds up.
+/// About the time of [`ASYNC_INTERVAL`] checks without interruption.
 const ASYNC_PERIOD: Duration = Duration::from_millis(5);
 
-/// As how many polls one counts that finds nothing, on the way to the next look after connections. Who has messages to
-/// take is not held up by looks; who waits, or seldom asks, answers a peer that wants to connect as soon as ever.
+/// Weight of an empty poll in the countdown to the next check of connections. So checks rarely delay a process with
+/// messages to take, while a process that waits or rarely polls answers a connecting peer at once.
 const EMPTY_POLL: u32 = 16;
 
-/// At most so often the counts are shown in the flight recorder's file, nanoseconds; looked at as often as that.
+/// Shortest time between two copies of the counters to the flight recorder's file, nanoseconds.
 const COUNTS_INTERVAL: u64 = 100_000_000;
-/// What seldom comes out of the completion queue, and is dealt with after the batch it came in.
+/// A rare completion, which is handled after its batch.
 #[derive(Debug)]
 enum Exceptional {
-    /// A request that did not succeed.
+    /// A request that failed.
     Failed(WorkCompletion),
-    /// A message that is not ibex's.
+    /// A message that ibex did not send.
     Malformed { slot: u32 },
-    /// A message that came while handshakes were under way, the last word of one of which it may stand for.
+    /// A message that arrived while handshakes were in progress; it may replace the last hello of one.
     Early { immediate: Immediate, qp_num: u32 },
 }
 
-/// Whether a port's peers are diverted.
+/// Whether messages to a port's peers are diverted.
 #[derive(Debug, Default)]
 struct Diversion {
-    /// The adapter has said that the port has no link.
+    /// The adapter has reported that the port has no link.
     is_down: bool,
-    /// Some peers are diverted, and new ones are.
+    /// Some peers are diverted, and so are new ones.
     is_on: bool,
 }
 
-/// A port in use, on an adapter that is libibverbs but in unit tests.
+/// An open port. The adapter is libibverbs, except in unit tests.
 pub struct Port<A: Adapter = Verbs> {
-    // Fields are dropped in this order: queue pairs, then queues, then the memory they name.
+    // Fields are dropped in this order: queue pairs, then queues, then the memory that they name.
     connections: Connections<A::QueuePair>,
     closing: Closing<A::QueuePair>,
     handshakes: Handshakes<A::Carriers>,
     cq: A::CompletionQueue,
     rx: Rx<A::ReceiveQueue>,
     tx: Tx<A::SendSlots>,
-    /// Slots of the plugin's.
+    /// Send slots of the plugin.
     send_slots: Vec<A::SendSlots>,
     adapter: A,
 
-    // Hot: what a poll reads.
-    /// Polls until connections are looked after, of which an empty one counts as [`EMPTY_POLL`].
+    // Hot: fields that a poll reads.
+    /// Polls until the next check of connections; an empty poll counts as [`EMPTY_POLL`].
     countdown: u32,
     undelivered: Undelivered,
-    /// Completions of the poll that is under way that seldom come.
+    /// Rare completions of the poll in progress.
     exceptional: Vec<Exceptional>,
     counters: Arc<Counters>,
 
     // Setup.
-    /// Polls between two looks while nobody is being connected.
+    /// Polls between two checks while no handshake is in progress.
     look_pause: u32,
-    /// Polls between this look and the last one.
+    /// Polls between the last two checks.
     look_interval: u32,
-    /// Polls until the last look, and those of them that found nothing.
+    /// Number of polls, and of empty polls, until the last check.
     polls_at_look: [u64; 2],
-    /// Looks until the device is asked for asynchronous events.
+    /// Checks until the device is queried for asynchronous events.
     until_async: u32,
-    /// When that is by the clock.
+    /// Time at which the device is queried at the latest.
     async_due: Duration,
-    /// The place of the endpoint that the flight recorder is shown next.
+    /// Index of the next endpoint to copy to the flight recorder.
     next_shown: u32,
     probes: Probes,
-    /// Peers parted from that are still connected.
+    /// Connected peers that this process has parted from.
     parted: Vec<Parted>,
     admission: Admission,
     diversion: Diversion,
-    /// For a caller with several ports.
+    /// Failover data for a caller with several ports.
     kept: Kept,
-    /// Why connections failed, for who has not been told yet.
+    /// Reasons of failed connections that the caller has not taken yet.
     untold: Vec<String>,
     attributes: Attributes,
-    /// The largest message that may wait in memory of no registration, bytes.
+    /// Largest message that may wait in unregistered memory, bytes.
     bounce_size: u32,
     directory: Box<dyn Directory>,
     tunables: Tunables,
@@ -244,51 +244,50 @@ pub struct Port<A: Adapter = Verbs> {
     /// Requests that a queue pair takes.
     depth: u32,
     is_closing: bool,
-    /// The source of the adapter's events, where it stamps completions.
+    /// The event source of the adapter, if it stamps completions.
     source: Option<SourceId>,
 }
 
 impl<A: Adapter> Port<A> {
-    /// What it is and can.
+    /// The properties of the port.
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// The source of the adapter's events; `None` where it does not stamp completions.
+    /// The event source of the adapter; `None` if it does not stamp completions.
     #[must_use]
     pub fn source(&self) -> Option<SourceId> {
         self.source
     }
 
-    /// Its counts, which any thread may read.
+    /// The port's counters, which any thread may read.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Where this port is reached.
+    /// The address of this port.
     #[must_use]
     pub fn address(&self) -> &PortAddress {
         &self.handshakes.identity().address
     }
 
-    /// What this port publishes about itself.
+    /// The entry that this port publishes about itself.
     #[must_use]
     pub fn entry(&self) -> PortEntry {
         self.handshakes.entry()
     }
 
-    /// Its place among the ports that this process publishes.
+    /// Index of the port among those that this process publishes.
     fn index(&self) -> u8 {
         self.handshakes.identity().port
     }
 
-    /// Registers `count` more send slots of `size` bytes each. They are the caller's until the port is dropped. Pending
-    /// grade.
+    /// Registers `count` more send slots of `size` bytes each, for the caller until the port is dropped. Pending grade.
     ///
     /// # Errors
-    /// [`PortError`] where memory, or the limit of locked memory, does not suffice.
+    /// [`PortError`] if memory, or the limit of locked memory, does not suffice.
     pub fn grow(&mut self, size: u32, count: u32) -> Result<Vec<LocalSpan>, PortError> {
         let slots = self.adapter.send_slots(size, count).map_err(|error| PortError {
             place: self.attributes.place(),
@@ -303,15 +302,15 @@ impl<A: Adapter> Port<A> {
         Ok(spans)
     }
 
-    /// The endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the peer's
-    /// handshake already made. Setup.
+    /// Returns the endpoint for the port numbered `remote_port` of the peer `name`: a new one, or the one that the
+    /// peer's handshake has made. Setup.
     pub fn peer(&mut self, name: PeerName, remote_port: u8) -> EndpointId {
         let remote_port = self.answering(name, remote_port);
         self.connections.learn(name, remote_port, self.diversion.is_on)
     }
 
-    /// Gives a peer up: what waits for it is dropped, its queue pair is destroyed when the adapter has let go of all
-    /// that was posted to it. Polls look after that. Setup.
+    /// Gives a peer up: drops its waiting requests. Later polls destroy its queue pair, once the adapter has flushed
+    /// all posted requests. Setup.
     pub fn forget(&mut self, peer: EndpointId) {
         if self.connections.give_up(peer) {
             self.drain(peer, self.adapter.now() + PARTING);
@@ -320,14 +319,14 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether the upper layer has given the peer up: what fails then is nobody's concern.
+    /// Whether the upper layer has given the peer up, so that its failures are not reported.
     #[must_use]
     pub fn is_forgotten(&self, to: EndpointId) -> bool {
         self.connections.is_forgotten(to)
     }
 
-    /// Polls until nothing waits to be posted to a connected peer any more, at most until `end`. What was posted is the
-    /// adapter's to deliver; it is not waited for, because a peer that has ended already acknowledges nothing.
+    /// Polls until no request waits for a connected peer, or until `end`. Does not wait for posted requests: a peer
+    /// that has ended acknowledges nothing.
     fn drain(&mut self, peer: EndpointId, end: Duration) {
         let waits = |port: &Self| {
             port.connections.get(peer).is_some_and(|connection| connection.is_made() && connection.queue.waiting() > 0)
@@ -339,11 +338,11 @@ impl<A: Adapter> Port<A> {
                 held.hold(&batch, |_| false);
             }
         }
-        // What came meanwhile is still to be delivered.
+        // Completions that came meanwhile are delivered later.
         self.undelivered.append(&mut held);
     }
 
-    /// An endpoint in words: who, where, by which queue pair, how it stands.
+    /// Describes an endpoint: peer, host, port, queue pair, state.
     #[must_use]
     pub fn describe(&self, peer: EndpointId) -> String {
         let Some(name) = self.connections.name(peer) else {
@@ -364,20 +363,20 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The peer's name; `None` where there is no such endpoint.
+    /// The peer's name; `None` if there is no such endpoint.
     #[must_use]
     pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
         self.connections.name(peer)
     }
 
-    /// Why the connection to `peer` failed; `None` while it has not.
+    /// Why the connection to `peer` failed; `None` if it has not failed.
     #[must_use]
     pub fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.connections.failure(peer)
     }
 
-    /// Ends all connections: gives what still waits a bounded time to be posted, then destroys the queue pairs. The
-    /// adapter touches no memory of this process afterwards. Failures are not reported any more.
+    /// Ends all connections: waiting requests get a bounded time to be posted, then the queue pairs are destroyed.
+    /// After that the adapter touches no memory of this process, and no failure is reported.
     pub fn close(&mut self) {
         self.is_closing = true;
         let end = self.adapter.now() + PARTING;
@@ -385,7 +384,7 @@ impl<A: Adapter> Port<A> {
             self.drain(peer, end);
             self.drop_connection(peer);
         }
-        // No slot will be posted any more, so that there is nothing to wait for.
+        // No slot will be posted again, so there is no reason to wait for the flushed requests.
         self.destroy_closing();
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way in: receive slots, from the adapter to the plugin and back, and the batches in which they go back.
+//! The receive side of a port: receive slots, their way from the adapter to the plugin and back.
 //!
-//! A slot is with the adapter (posted), with the plugin (filled), or released and waiting for a batch to be full. Owned
-//! by the port; used by `port/poll.rs`. Hot: a released slot is one push; every batch is one post. Sizes in bytes.
+//! A slot is posted to the adapter, or filled and with the plugin, or released and waiting until a batch is full. Owned
+//! by the port; used by `port/poll.rs`. Hot: releasing a slot is one push; each batch is one post. Sizes in bytes.
 //! Tests: `port/tests/`.
 
 use super::adapter::ReceiveQueue;
@@ -13,17 +13,17 @@ use std::io;
 #[derive(Debug)]
 pub(super) struct Rx<R> {
     queue: R,
-    /// Slots of which the callbacks are done, not yet posted again.
+    /// Released slots that are not posted yet.
     released: Vec<u32>,
-    /// Receives the adapter has.
+    /// Number of receives that the adapter has.
     posted: u32,
     batch: usize,
-    /// Which of the process's ports it is of.
+    /// Index of the port among the process's ports.
     port: u8,
 }
 
 impl<R: ReceiveQueue> Rx<R> {
-    /// Posts all slots of `queue`, `batch` at a time.
+    /// Posts all slots of `queue`, `batch` slots at a time.
     pub(super) fn new(queue: R, batch: usize, port: u8) -> io::Result<Self> {
         let released = (0..queue.slots()).rev().collect();
         let mut rx = Rx { queue, released, posted: 0, batch, port };
@@ -33,7 +33,7 @@ impl<R: ReceiveQueue> Rx<R> {
         Ok(rx)
     }
 
-    /// Slots with the adapter, and those that wait to be posted again.
+    /// Number of posted slots, and of released slots.
     #[cfg(test)]
     pub(super) fn slots(&self) -> (u32, usize) {
         (self.posted, self.released.len())
@@ -43,7 +43,7 @@ impl<R: ReceiveQueue> Rx<R> {
         &self.queue
     }
 
-    /// A message came into `slot`. Gives the address of its first byte.
+    /// Notes that a message filled `slot`. Returns the address of its first byte.
     #[inline]
     pub(super) fn filled(&mut self, slot: u32, counters: &Counters) -> Option<u64> {
         self.posted = self.posted.wrapping_sub(1);
@@ -54,30 +54,30 @@ impl<R: ReceiveQueue> Rx<R> {
         self.queue.address(slot)
     }
 
-    /// Copies the bytes in `slot`, from its start on, into `into`. False where there is no such slot, or it is smaller.
+    /// Copies the first bytes of `slot` into `into`. False if there is no such slot, or `into` is larger.
     pub(super) fn copy(&self, slot: u32, into: &mut [u8]) -> bool {
         self.queue.copy(slot, into)
     }
 
-    /// The bytes in `slot` are no longer needed. It goes back to the adapter with the next batch.
+    /// Releases `slot`, whose bytes are no longer needed. The next batch posts it again.
     #[inline]
     pub(super) fn release(&mut self, slot: u32) {
         self.released.push(slot);
     }
 
-    /// Whether the adapter has less than a batch left.
+    /// Whether the adapter has less than a batch of receives left.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         (self.posted as usize) < self.batch
     }
 
-    /// Whether a batch is to be posted: there is a full one, or the adapter has no receive left.
+    /// Whether to post a batch: a full one is released, or the adapter has no receive left.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.released.len() >= self.batch || self.posted == 0
     }
 
-    /// Posts what is due.
+    /// Posts the batches that are due.
     pub(super) fn post(&mut self) -> io::Result<()> {
         while self.is_due() && !self.released.is_empty() {
             self.post_batch()?;
@@ -89,7 +89,7 @@ impl<R: ReceiveQueue> Rx<R> {
     fn post_batch(&mut self) -> io::Result<()> {
         let from = self.released.len().saturating_sub(self.batch);
         let posted = self.queue.post(&self.released[from..])?;
-        // The provider takes them from the front of the chain.
+        // The provider posts them from the first on.
         self.released.drain(from..from + posted);
         self.posted += posted as u32;
         Ok(())

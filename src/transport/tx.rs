@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out: what may be posted, what is posted, and what waits to be.
+//! The send side of a port: which requests may be posted, which are posted, and which wait.
 //!
-//! Owns the credits of the completion queue (a request is posted only while its completion has room), the tokens of
-//! what is posted, the bounce buffers and the order in which connections with waiting requests are served. A
-//! connection's own part is its [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and
-//! `port/poll.rs`. Hot where marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
+//! Owns the credits of the completion queue (a request is posted only if its completion has room), the tokens of posted
+//! requests, the bounce buffers, and the order in which connections with waiting requests are served. Each connection
+//! has a [`SendQueue`]. Owned by the port; called by `port/send.rs`, `port/waiting.rs` and `port/poll.rs`. Hot where
+//! marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
 
 pub(super) mod bounce;
 pub(super) mod full_queue;
@@ -28,20 +28,20 @@ use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, Status, Wr};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// With fewer send slots than this, those of copied sends that nobody asked a completion for would soon be missed.
+/// With fewer send slots than this, every copied send asks for a completion, so that its slot comes back soon.
 const FEW_SLOTS: u64 = 256;
 
-/// What became of an attempt to post.
+/// The result of an attempt to post.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Posted,
-    /// No room, or not connected: it waits.
+    /// No room, or not connected: the request waits.
     Wait,
     /// The adapter refused it.
     Refused(PostError),
 }
 
-/// How a request is posted. A trait, and no closure, so that it can be made part of who posts.
+/// How a request is posted. A trait and not a closure, so that it is inlined into the caller.
 pub(super) trait Post<Q> {
     fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError>;
 }
@@ -53,60 +53,60 @@ impl<Q: QueuePair> Post<Q> for Work<'_> {
     }
 }
 
-/// Whether a request asks for a completion.
+/// Whether a request asks for a completion ("signalled").
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Always,
-    /// When enough others have not.
+    /// Only after enough unsignalled requests.
     Sometimes,
 }
 
-/// What became of the first request that waits for a peer.
+/// The result for the first request that waits for a peer.
 pub(super) enum First {
-    /// There was none.
+    /// No request waits.
     None,
-    /// Posted: its token, and how many still wait.
+    /// Posted: its token, and the number of requests that still wait.
     Posted(Token, usize),
-    /// It goes on waiting.
+    /// It still waits.
     Wait,
-    /// The adapter refused it; it is the first again.
+    /// The adapter refused it; it is the first in the queue again.
     Refused(PostError),
 }
 
-/// What `Tx` is made with.
+/// The parameters of a [`Tx`].
 pub(super) struct Limits {
-    /// Completions that sends may take up in the completion queue.
+    /// Entries of the completion queue that are for sends.
     pub(super) credits: u32,
-    /// Every so many requests one asks for a completion.
+    /// One of this many requests asks for a completion.
     pub(super) signal_interval: u32,
-    /// Send slots that there are at most; 0: as many as are needed.
+    /// Most send slots; 0: no limit.
     pub(super) send_slots: u64,
-    /// The most bytes a work request carries inline.
+    /// Most bytes that a work request carries inline.
     pub(super) max_inline: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Tx<S> {
-    /// Work requests that may still be posted before completions could overflow their queue.
+    /// Work requests that may still be posted before the completion queue could overflow.
     credits: u32,
-    /// Below this many, every request asks for a completion.
+    /// With fewer credits than this, every request asks for a completion.
     scarce_credits: u32,
     signal_interval: u32,
     max_inline: u32,
-    /// Whether copied sends ask for a completion each, because their buffers are few.
+    /// Whether each copied send asks for a completion, because send slots are few.
     prompt_copies: bool,
-    /// Room came since the backlog was last worked.
+    /// Whether room was made since the backlog was last worked.
     is_freed: bool,
     posted: Posted,
     bounce: Bounce<S>,
-    /// Peers with requests that wait.
+    /// Peers with waiting requests.
     backlog: VecDeque<EndpointId>,
-    /// Sends that have succeeded and that no connection knows: those of queue pairs that close ([`Self::take_late`]).
+    /// Successful sends that belong to no connection, but to a closing queue pair ([`Self::take_late`]).
     late: Vec<WrId>,
 }
 
 impl<S: SendSlots> Tx<S> {
-    /// With these limits, and bounce buffers in `slots`.
+    /// A send side with these limits, and bounce buffers in `slots`.
     pub(super) fn new(limits: &Limits, slots: S) -> Self {
         Tx {
             credits: limits.credits,
@@ -122,7 +122,7 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Work requests that may still be posted.
+    /// Number of work requests that may still be posted.
     #[cfg(test)]
     pub(super) fn credits(&self) -> u32 {
         self.credits
@@ -133,7 +133,7 @@ impl<S: SendSlots> Tx<S> {
         self.bounce.bytes()
     }
 
-    /// The most bytes a work request carries inline. Hot.
+    /// Most bytes that a work request carries inline. Hot.
     #[inline]
     pub(super) fn max_inline(&self) -> usize {
         self.max_inline as usize
@@ -177,7 +177,7 @@ impl<S: SendSlots> Tx<S> {
         post: impl Post<Q>,
     ) -> Attempt {
         let sequence = queue.next();
-        // When credits run low all requests ask for a completion, so that credits always come back.
+        // When credits run low, all requests ask for a completion, so that credits come back.
         let signalled = signal == Signal::Always
             || queue.unsignalled() + 1 >= self.signal_interval
             || self.credits < self.scarce_credits;
@@ -198,8 +198,8 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// A send, and every request before it on its connection, is done: their tokens come back, but for those that
-    /// `takes` takes. Hot.
+    /// Retires a successful send and every request before it on its connection: their tokens come back in the batch,
+    /// unless `takes` consumes them. Hot.
     #[inline(never)]
     pub(super) fn retire<Q: QueuePair>(
         &mut self,
@@ -221,8 +221,8 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// A send did not succeed; every request before it on its connection did. Their tokens come back; its own is
-    /// returned (0 where it has none). `None` where the request is of a queue pair that is gone.
+    /// Retires a failed send, and as successes the requests before it on its connection. Returns its token (0 if it has
+    /// none), or `None` if the request belongs to a queue pair that is gone.
     #[cold]
     pub(super) fn retire_failed<Q: QueuePair>(
         &mut self,
@@ -244,19 +244,19 @@ impl<S: SendSlots> Tx<S> {
         Some(failed)
     }
 
-    /// A send has succeeded that no connection knows.
+    /// Notes a successful send that belongs to no connection.
     #[cold]
     #[inline(never)]
     pub(super) fn is_late(&mut self, id: WrId) {
         self.late.push(id);
     }
 
-    /// Takes those, in the order in which they completed.
+    /// Takes the noted sends, in order of completion.
     pub(super) fn take_late(&mut self) -> Vec<WrId> {
         std::mem::take(&mut self.late)
     }
 
-    /// Of a queue pair that closes the request numbered `through`, and every one before it, has succeeded.
+    /// Retires, as successes, the requests of a closing queue pair up to the one numbered `through`.
     pub(super) fn succeeded<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
@@ -272,8 +272,8 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Posts the last request of a queue pair in error, which is flushed after all others. False where there is no room
-    /// for it: only the adapter knows how many of the others it still has.
+    /// Posts the end marker, the last request of a queue pair in error, which is flushed after all others. False if
+    /// there is no room for it.
     pub(super) fn post_end_marker<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>) -> bool {
         if self.credits == 0 {
             return false;
@@ -284,8 +284,8 @@ impl<S: SendSlots> Tx<S> {
         is_posted
     }
 
-    /// Destroys a send queue with its queue pair. What is posted to it and not known to have succeeded comes back as
-    /// failed, but for its end marker where it `is_marked`; nothing waits for it any more.
+    /// Destroys a send queue with its queue pair. Posted requests that are not known to have succeeded complete as
+    /// failed. `is_marked`: an end marker is among them, which completes nothing.
     pub(super) fn close<Q: QueuePair>(
         &mut self,
         queue: SendQueue<Q>,
@@ -304,7 +304,7 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Puts a request behind all that waits for its peer.
+    /// Puts a request behind all that wait for its peer.
     #[cold]
     pub(super) fn wait<Q: QueuePair>(
         &mut self,
@@ -319,15 +319,15 @@ impl<S: SendSlots> Tx<S> {
         self.enlist(queue, to);
     }
 
-    /// Notes that the peer's waiting requests shall be looked at.
+    /// Puts the peer into the backlog, unless it is in it.
     pub(super) fn enlist<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, to: EndpointId) {
         if !queue.note_backlog(true) {
             self.backlog.push_back(to);
         }
     }
 
-    /// Looks `now` whether a peer, for which requests wait, takes what is posted to it, and counts how long it does
-    /// not. True: it is held back from now on.
+    /// Checks a peer with waiting requests: whether it acknowledges what is posted to it. Counts the time in which it
+    /// does not. True if it is held back from now on (`send_window.rs`).
     pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) -> bool {
         let held = queue.look(self.signal_interval, now);
         add(&counters.held_back, u64::from(held.begins));
@@ -335,30 +335,30 @@ impl<S: SendSlots> Tx<S> {
         held.begins
     }
 
-    /// How many peers have requests that wait.
+    /// Number of peers with waiting requests.
     #[inline]
     pub(super) fn peers_waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// The next of them, which leaves the list.
+    /// Takes the next of these peers from the backlog.
     pub(super) fn next_waiting(&mut self) -> Option<EndpointId> {
         self.backlog.pop_front()
     }
 
-    /// The backlog is to be worked at the next opportunity: there may be room.
+    /// Has the backlog worked at the next opportunity, as there may be room.
     pub(super) fn expect_room(&mut self) {
         self.is_freed = true;
     }
 
-    /// Whether the backlog is to be worked. Once true, not again before more room came. Hot.
+    /// Whether to work the backlog; resets the answer until more room is made. Hot.
     #[inline]
     pub(super) fn take_freed(&mut self) -> bool {
         std::mem::take(&mut self.is_freed)
     }
 
-    /// Posts the first request that waits, where there is room. New requests of the peer may be held back or go by
-    /// another port: what waits here goes nevertheless.
+    /// Posts the first waiting request, if there is room: also when the peer's new requests are held back or use
+    /// another port.
     pub(super) fn post_first<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,
@@ -415,7 +415,7 @@ impl<S: SendSlots> Tx<S> {
         self.post_now(queue, to, asked, counters, work)
     }
 
-    /// Posts a message from memory of no registration by a bounce buffer.
+    /// Posts a message from unregistered memory through a bounce buffer.
     fn attempt_bounced<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,

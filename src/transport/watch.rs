@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine's own sites tell: connections, waiting, receives, what the adapter reports; and the port's source
-//! with the adapter's clock.
+//! Reports the engine's own events: connections, waiting requests, used-up receives, reports of the adapter. Also opens
+//! the port's event source with the adapter's clock.
 //!
-//! All of it goes to the flight recorder, but of what waits only the first and the last request; and to tools while any
-//! listens. The caller has the port, so events are staged here and delivered by progress, outside
+//! All events go to the flight recorder (of waiting requests only the first and the last), and to tools that listen.
+//! The caller has the port, so events are staged here and delivered by progress, after the port is released
 //! ([`crate::events::stage`]). Path: cold. Threads: the port's. Tests: `hw-tests/mpi/events.c`, `device/flight.rs`.
 
 use super::completion::Token;
@@ -16,18 +16,18 @@ use crate::flight::{self, Entry, Kind, NOBODY};
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
-/// What callbacks must be fit for: MPI is on the stack.
+/// The level that callbacks must have: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
-/// For how long an adapter's event is held back for an earlier one where it is not known whether one is to come,
-/// nanoseconds. Completions are polled from one queue in the order in which the adapter wrote them, and what is polled
-/// is said to be ([`events::begin_batch`]); so this is for events that are raised without.
+/// Longest time for which an adapter's event is held back if it is unknown whether an earlier one will come,
+/// nanoseconds. For polled completions that is known ([`events::begin_batch`]), so this only concerns events raised
+/// without a batch.
 const WINDOW: u64 = 50_000;
 
-/// How many of an adapter's events are held back at most.
+/// Most events of an adapter that are held back.
 const ROOM: usize = 4096;
 
-/// The types that want the adapter's stamp, a bit each.
+/// The types that get the adapter's stamp, one bit each.
 const STAMPED: u64 = {
     let (mut word, mut index) = (0, 0);
     while index < TABLE.len() {
@@ -39,14 +39,14 @@ const STAMPED: u64 = {
     word
 };
 
-/// Whether somebody wants what the adapter could stamp by its stamp.
+/// Whether a tool wants events ordered by the adapter's stamp.
 #[cold]
 #[inline(never)]
 pub(crate) fn wants_stamps() -> bool {
     events::ordered_interest().has_any(STAMPED)
 }
 
-/// The source of a port whose completion queue gives stamps; `None` where it does not, and it has one of no event.
+/// Opens the source of a port. `None` if its completion queue gives no stamps; its source then has no events.
 pub(crate) fn open_source(
     context: &Arc<Context>,
     cq: &CompletionQueue,
@@ -75,7 +75,7 @@ fn stage<P: Payload>(make: impl FnOnce() -> P) {
     events::stage(SAFETY, make);
 }
 
-/// The connection to this rank, on the process's port of this number, has failed.
+/// Reports a failed connection to this rank, on the process's port with this index.
 pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
     let status = match failure.cause {
         Cause::Completion { status, .. } => status.0,
@@ -91,7 +91,7 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
     stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });
 }
 
-/// All of the port's receives are used up.
+/// Reports that all receives of the port are used up.
 #[cold]
 #[inline(never)]
 pub(crate) fn receives_used_up(port: u8, receives: u32) {
@@ -99,7 +99,7 @@ pub(crate) fn receives_used_up(port: u8, receives: u32) {
     stage(|| ReceiverNotReady { port: u32::from(port), receives });
 }
 
-/// A request to this rank is put behind all that waits for it; so many wait now.
+/// Reports that a request to this rank was queued; `waiting` requests wait now.
 #[cold]
 pub(crate) fn queued(peer: u32, port: u8, token: Token, waiting: usize) {
     if waiting == 1 {
@@ -108,7 +108,7 @@ pub(crate) fn queued(peer: u32, port: u8, token: Token, waiting: usize) {
     stage(|| QueuedBegin { operation: token.0, peer, waiting: waiting as u32 });
 }
 
-/// A request to this rank that waited is posted, or has failed, and so many still wait.
+/// Reports that a waiting request to this rank was posted or has failed; `waiting` requests still wait.
 #[cold]
 pub(crate) fn unqueued(peer: u32, port: u8, token: Token, waiting: usize) {
     if waiting == 0 {
@@ -117,31 +117,31 @@ pub(crate) fn unqueued(peer: u32, port: u8, token: Token, waiting: usize) {
     stage(|| QueuedEnd { operation: token.0, peer, waiting: waiting as u32 });
 }
 
-/// A peer has acknowledged nothing for long, and is held back; so many requests wait.
+/// Reports that a peer has acknowledged nothing for long and is held back, while `waiting` requests wait.
 #[cold]
 pub(crate) fn held_back(peer: u32, port: u8, waiting: usize) {
     flight::record((Kind::HeldBack, 0), port, peer, [waiting as u64, 0, 0, 0]);
 }
 
-/// A peer that has not answered is asked for a connection again, for the time of this number.
+/// Reports that a silent peer is asked for a connection again, for the `times`th time.
 pub(crate) fn asked_again(peer: u32, port: u8, times: u32) {
     flight::record((Kind::HelloAgain, 0), port, peer, [times.into(), 0, 0, 0]);
 }
 
-/// A connection to this rank is begun; `asked`: by the peer.
+/// Reports that a connection to this rank begins, at the peer's request if `asked`.
 pub(crate) fn connection_begun(peer: u32, host: &str, port: u8, asked: bool) {
     flight::record((Kind::ConnectionBegun, u8::from(asked)), port, peer, Entry::text(host));
     stage(|| ConnectionBegin { peer, port: u32::from(port), asked: u32::from(asked) });
 }
 
-/// A connection to this rank is ready; its queue pairs here and there.
+/// Reports that a connection to this rank is ready, with both queue pairs.
 pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_queue_pair): (u32, u32)) {
     let numbers = [queue_pair.into(), remote_queue_pair.into(), 0, 0];
     flight::record((Kind::ConnectionEstablished, 0), port, peer, numbers);
     stage(|| ConnectionEstablished { peer, port: u32::from(port), queue_pair, remote_queue_pair });
 }
 
-/// The adapter reports something; `number` is the port's on its device, `port` its place among the process's.
+/// Reports an event of the adapter. `number` is the port's number on its device, `port` its index in the process.
 pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: u8) {
     if event.port == 0 || event.port == number {
         let kind = if event.port == 0 { Kind::DeviceEvent } else { Kind::PortEvent };

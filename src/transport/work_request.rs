@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that travel through an adapter: endpoints, identifiers of work requests, the immediate data of a
-//! message.
+//! The numbers that pass through an adapter: endpoints, identifiers of work requests, and the immediate data of
+//! messages.
 //!
-//! Made where a request is posted, read where its completion is. Hot: plain values. Tests: at the end of the file.
+//! Made when a request is posted, read from its completion. Hot: plain values. Tests: at the end of the file.
 
-/// The name of an endpoint of a port: its place in the port's table, from 0. Never reused while the port lives.
+/// The name of an endpoint of a port: its index in the port's table. Never reused while the port lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(u32);
 
 impl EndpointId {
-    /// Its place in the table.
+    /// Index in the table.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
 
-    /// The endpoint at this place. The port checks it at every use.
+    /// The endpoint with this index. The port checks it at every use.
     #[must_use]
     pub const fn from_index(index: u32) -> Self {
         EndpointId(index)
     }
 }
 
-/// The identifier of a work request: who it belongs to, and which of theirs it is. A receive has its slot, a send the
-/// endpoint and the low 32 bits of its sequence number. The last request of a queue pair that closes, its end marker,
-/// belongs to no endpoint and has the number of the queue pair.
+/// The identifier of a work request. A receive has its slot; a send has its endpoint and the low 32 bits of its
+/// sequence number. An end marker, the last request of a closing queue pair, has no endpoint and the number of the
+/// queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrId(pub u64);
 
@@ -33,33 +33,33 @@ impl WrId {
     /// Beyond any table of endpoints: their numbers have 31 bits here.
     const NO_ENDPOINT: EndpointId = EndpointId((1 << 31) - 1);
 
-    /// Of the receive that fills `slot`.
+    /// The identifier of the receive that fills `slot`.
     #[must_use]
     #[inline]
     pub const fn receive(slot: u32) -> Self {
         WrId(slot as u64)
     }
 
-    /// Of the send numbered `sequence` to `endpoint`.
+    /// The identifier of the send numbered `sequence` to `endpoint`.
     #[must_use]
     #[inline]
     pub const fn send(endpoint: EndpointId, sequence: u32) -> Self {
         WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
     }
 
-    /// Of the end marker of this queue pair.
+    /// The identifier of the end marker of this queue pair.
     #[must_use]
     pub const fn end_marker(qp_num: u32) -> Self {
         WrId::send(Self::NO_ENDPOINT, qp_num)
     }
 
-    /// Whether it is an end marker's.
+    /// Whether it identifies an end marker.
     #[must_use]
     pub const fn is_end_marker(self) -> bool {
         self.is_send() && self.endpoint().0 == Self::NO_ENDPOINT.0
     }
 
-    /// Whether it is a send's.
+    /// Whether it identifies a send or an end marker.
     #[must_use]
     #[inline]
     pub const fn is_send(self) -> bool {
@@ -81,30 +81,30 @@ impl WrId {
     }
 }
 
-/// Whether the request numbered `sequence` is done when the one numbered `through` is. Numbers wrap; of two in flight
-/// the distance is far below half their range. Hot.
+/// Whether the request numbered `sequence` is done when the one numbered `through` is. Numbers wrap; two requests in
+/// flight are far less than half the range apart. Hot.
 #[inline]
 pub(super) const fn is_done(sequence: u32, through: u32) -> bool {
     through.wrapping_sub(sequence) <= u32::MAX / 2
 }
 
-/// The immediate data of a message: the tag, and the receiver's own name for the sender's endpoint, exchanged in the
+/// The immediate data of a message: the tag, and the receiver's name for the sender's endpoint, exchanged in the
 /// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Endpoints that can be named; beyond them a message says that it names none.
+    /// Name of the endpoints beyond the last that has a name of its own.
     const UNNAMED: u32 = (1 << 24) - 1;
 
-    /// Of a message with `tag`, to a peer that names the sender's endpoint so.
+    /// For a message with `tag`, to a peer that names the sender's endpoint `endpoint_bits`.
     #[must_use]
     #[inline]
     pub const fn new(tag: u8, endpoint_bits: u32) -> Self {
         Immediate(endpoint_bits << 8 | tag as u32)
     }
 
-    /// The bits by which messages name the endpoint `index` of their receiver.
+    /// The bits by which messages name their receiver's endpoint with this index.
     #[must_use]
     pub const fn endpoint_bits(index: u32) -> u32 {
         if index < Self::UNNAMED { index } else { Self::UNNAMED }

@@ -60,7 +60,7 @@ fn write_row(page: &mut String, row: &Row) {
     let _ = writeln!(page, "| {cells} | {} | {} |", escape(row.help), escape(row.effect));
 }
 
-/// Keeps the patterns of a help text from being read as Markdown.
+/// Keeps Markdown from interpreting the patterns of a help text.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*").replace('_', "\\_")
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One parameter: what it may be, and the check of a value against that.
+//! One parameter: its permitted values, and the check of a value.
 //!
-//! Owns what the table of `rows.rs` consists of ([`Row`], [`Kind`], [`Faces`], [`Scope`], [`Writable`]), the values that are given ([`Value`]), and the
-//! refusal of one ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Owns the parts of the table in `rows.rs` ([`Row`], [`Kind`], [`Faces`], [`Scope`], [`Writable`]), the user's values
+//! ([`Value`]), and the refusal of a value ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
 
-/// What a parameter is, what it is unless set, and what it may be.
+/// The type of a parameter, its default, and its permitted values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A whole number from `min` to `max`, both included.
     Count {
-        /// The value unless set.
+        /// The default.
         default: u64,
         /// The smallest permitted value.
         min: u64,
@@ -18,22 +18,22 @@ pub enum Kind {
     },
     /// Words.
     Text {
-        /// The value unless set.
+        /// The default.
         default: &'static str,
-        /// What it may be; empty: anything. A choice written `a..=b` stands for every whole number from a to b.
+        /// The permitted words; empty: any text. A choice written `a..=b` stands for every whole number from a to b.
         choices: &'static [&'static str],
     },
     /// Yes or no.
     Flag {
-        /// The value unless set.
+        /// The default.
         default: bool,
     },
 }
 
-/// Which components of ibex a parameter concerns, and so the name by which Open MPI shows it.
+/// The components of ibex that a parameter concerns, which determine its name in Open MPI.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Faces {
-    /// Whichever uses the ports: `btl_ibex_<name>`, also where the PML is loaded alone.
+    /// Both, or whichever is loaded: `btl_ibex_<name>`.
     Both,
     /// The BTL alone: `btl_ibex_<name>`.
     Btl,
@@ -42,7 +42,7 @@ pub enum Faces {
 }
 
 impl Faces {
-    /// What stands before the names of its parameters.
+    /// The prefix of the parameters' names.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -52,12 +52,12 @@ impl Faces {
     }
 }
 
-/// Whose values must go together: the scope of a control variable (MPI 4.1, section 15.3.6).
+/// Which processes must have matching values: the scope of a control variable (MPI 4.1, section 15.3.6).
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Scope {
-    /// Each process may have its own.
+    /// Each process may have its own value.
     Local,
-    /// Those of all processes.
+    /// The values of all processes must match.
     All,
 }
 
@@ -66,35 +66,35 @@ pub enum Scope {
 pub enum Writable {
     /// Until `MPI_Init` reads it.
     UntilInit,
-    /// At any time; it is read wherever its value matters.
+    /// At any time; the value is read wherever it matters.
     Always,
 }
 
 /// One parameter.
 #[derive(Copy, Clone, Debug)]
 pub struct Row {
-    /// Whom it concerns.
+    /// The components that it concerns.
     pub faces: Faces,
-    /// Its name, without what stands before it.
+    /// Name, without the prefix.
     pub name: &'static str,
-    /// Its kind, default and bounds.
+    /// Type, default and bounds.
     pub kind: Kind,
-    /// The unit of a count; empty where there is none.
+    /// Unit of a count; empty if there is none.
     pub unit: &'static str,
     /// What it sets, in one sentence.
     pub help: &'static str,
-    /// What one gets and pays when changing it.
+    /// Benefit and cost of a change.
     pub effect: &'static str,
-    /// Whose values must go together.
+    /// Which processes must have matching values.
     pub scope: Scope,
     /// Until when a tool may write it.
     pub writable: Writable,
-    /// Who needs it: the verbosity level of MPI_T (MPI 4.0, section 15.3.1), 1 = every user ... 9 = developers of ibex.
+    /// Audience: the verbosity level of MPI_T (MPI 4.0, section 15.3.1), 1 = every user ... 9 = developers of ibex.
     pub level: u8,
 }
 
 impl Row {
-    /// Its whole name.
+    /// The full name.
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}{}", self.faces.prefix(), self.name)
@@ -115,7 +115,7 @@ impl Row {
         }
     }
 
-    /// The value unless set.
+    /// The default.
     #[must_use]
     pub fn default_value(&self) -> Value {
         match self.kind {
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// The value, if there is one and it is permitted.
+    /// Returns the value, if there is one and it is permitted.
     pub(super) fn checked<'value>(&self, value: Option<&'value Value>) -> Result<&'value Value, OutOfBounds> {
         let value = value.ok_or_else(|| OutOfBounds::new(self, "missing".to_owned(), self.permitted()))?;
         self.check(value)?;
@@ -135,7 +135,7 @@ impl Row {
     /// Checks one value against this row.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when the value is of another kind than the row or not permitted.
+    /// [`OutOfBounds`] if the value is of another type than the row, or not permitted.
     pub fn check(&self, value: &Value) -> Result<(), OutOfBounds> {
         let permitted = match (self.kind, value) {
             (Kind::Count { min, max, .. }, Value::Count(given)) => (min..=max).contains(given),
@@ -148,8 +148,8 @@ impl Row {
         if permitted { Ok(()) } else { Err(OutOfBounds::value(self, value)) }
     }
 
-    /// The nearest permitted count to one that is not, where it may be at most `most`, with the refusal; `None`: it is
-    /// permitted.
+    /// Returns the permitted count nearest to `given`, which may be at most `most`, with the refusal; `None` if `given`
+    /// is permitted.
     #[must_use]
     pub fn nearest(&self, given: u64, most: u64) -> Option<(u64, OutOfBounds)> {
         let Kind::Count { default, min, max } = self.kind else { return None };
@@ -160,11 +160,11 @@ impl Row {
     }
 }
 
-/// Whether `given` is the word `choice`, or a whole number in it when it is written `a..=b`.
+/// Whether `given` is the word `choice`, or a whole number in the range if that is written `a..=b`.
 fn admits(choice: &str, given: &str) -> bool {
     let Some((low, high)) = choice.split_once("..=") else { return choice == given };
     let (Ok(low), Ok(high)) = (low.parse::<u64>(), high.parse::<u64>()) else { return false };
-    // `parse` would also take a plus sign, which the users of the value would not.
+    // `parse` also takes a plus sign, which the users of the value do not.
     let digits = !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit());
     digits && given.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number))
 }
@@ -172,11 +172,11 @@ fn admits(choice: &str, given: &str) -> bool {
 /// A value of a parameter, as the plugin read it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Value {
-    /// Of a [`Kind::Count`].
+    /// Value of a [`Kind::Count`].
     Count(u64),
-    /// Of a [`Kind::Text`].
+    /// Value of a [`Kind::Text`].
     Text(String),
-    /// Of a [`Kind::Flag`].
+    /// Value of a [`Kind::Flag`].
     Flag(bool),
 }
 
@@ -190,7 +190,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// A parameter has a value it may not have. The text names the parameter, the value, what is permitted, and what to do.
+/// The refusal of a value. The text names the parameter, the value, the permitted values, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "the parameter {}{name} is {given}, but may be {permitted}: set it so \
@@ -199,15 +199,15 @@ impl std::fmt::Display for Value {
     .faces.prefix()
 )]
 pub struct OutOfBounds {
-    /// Whom the row concerns.
+    /// The components that the row concerns.
     pub faces: Faces,
-    /// The row's name.
+    /// Name of the row.
     pub name: &'static str,
-    /// What was given, as text.
+    /// The given value, as text.
     pub given: String,
-    /// What is permitted, in words.
+    /// The permitted values, in words.
     pub permitted: String,
-    /// The value unless set, as text.
+    /// The default, as text.
     pub default: String,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of all parameters: whom a row concerns, its default and bounds, unit, level, scope, until when a tool may
+//! The table of all parameters. Each row has: components, default and bounds, unit, level, scope, until when a tool may
 //! write it, help and effect.
 //!
 //! Owns [`TABLE`] and the type of the checked values, [`Tunables`], whose methods are in `../tunables.rs`. Path: setup.
@@ -11,7 +11,7 @@ table! {
     /// The checked value of every parameter: one field per row of [`TABLE`], in the row's unit.
     Tunables;
 
-    // Which ports, and how they are addressed.
+    // The choice of ports, and their addresses.
     if_include [Both]: Text { default: "", choices: &[] }, "", level 1, Local UntilInit,
         "The only ports to use: comma-separated patterns device[:port], with * and ? (mlx5_*, rxe0:1). Empty: all.",
         "ibex ignores all other ports; btl_ibex_verbose 1 lists them with this reason.";
@@ -83,7 +83,7 @@ table! {
         "None where the kernel copies. Elsewhere each registration takes a call of madvise, and children must not touch \
          registered pages.";
 
-    // UCX, too, takes explicit huge pages first and transparent ones then for the buffers it receives into.
+    // Like UCX: explicit huge pages first, then transparent ones, for the buffers into which messages are received.
     huge_pages [Both]: Text { default: "auto", choices: &["auto", "explicit", "transparent", "no"] }, "", level 5, Local UntilInit,
         "The pages of receive slots and send slots. auto: explicit huge pages of 2 MiB (vm.nr_hugepages) where slots fill them \
          but for an eighth, each process of the job on the host could take as many and leave half of them, and a quarter stays \
@@ -91,8 +91,8 @@ table! {
          the kernel gives to those who do not ask.",
         "With huge pages, adapter and processor look up fewer translations of addresses. A port's receive slots take 17 explicit \
          ones (34 MiB, of which the limit of locked memory counts all).";
-    // On: the adapter's drivers register the kernel's own memory so on every processor (mlx5), what ibex waits for are
-    // completions, as there, and an adapter that gains nothing by it ignores it.
+    // On, as the kernel registers its own memory like that on every processor (mlx5), and ibex, too, waits only for
+    // completions. An adapter that gains nothing ignores it.
     relaxed_ordering [Both]: Flag { default: true }, "", level 9, Local UntilInit,
         "Whether the adapter may write to memory in any order (IBV_ACCESS_RELAXED_ORDERING) where only a completion says what has \
          arrived: to slots and to the user's memory of messages. Never to windows of one-sided communication, which a processor \
@@ -100,7 +100,7 @@ table! {
         "true: more bandwidth on some processors (AMD EPYC, Intel Emerald Rapids, Fujitsu A64FX); none on adapters that ignore it. \
          If messages take longer with it, try false.";
 
-    // What the adapter does when packets are lost or the receiver is late.
+    // The adapter's behaviour when packets are lost or the receiver is late.
     ack_timeout [Both]: Count { default: 0, min: 0, max: 31 }, "exponent", level 5, Local UntilInit,
         "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \
          268 ms, 18: 1.07 s). 0: ibex chooses it for each connection by round trip and link_outage.",
@@ -150,7 +150,7 @@ table! {
         "true: the timestamp says when the adapter did it, and ibex holds events for some microseconds to deliver them in \
          order. false: the host stamps an event when MPI sees it, and its callback runs then.";
 
-    // Watching.
+    // Diagnostics.
     flight_recorder [Both]: Text { default: "/dev/shm", choices: &[] }, "", level 4, Local UntilInit,
         "The folder in which each process keeps, while it runs, a file with what it did last (ibex flight) and with its \
          counts (ibex top), of 300 KiB. no: none.",
@@ -162,11 +162,11 @@ table! {
         "None on messages.";
 
     // Messages of the PML.
-    // Above that of ucx with a device it knows (51).
+    // Higher than ucx's with a device it knows (51).
     priority [Pml]: Count { default: 60, min: 0, max: 2147483647 }, "", level 5, All UntilInit,
         "Above it other PMLs are preferred, below it ibex is.",
         "None on messages.";
-    // The default: a measurement is still to be made. The least: a message that is a header alone.
+    // The default is not measured yet. The minimum: a message that is only a header.
     eager_limit [Pml]: Count { default: 12288, min: 64, max: 1048576 }, "bytes", level 5, Local Always,
         "The longest message, with its header, that is sent at once; at most what a receive slot holds. While MPI runs it is at most \
          what it was when MPI was initialised.",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the table of parameters, the type of their checked values, and the reading of one from the other out of one
-//! list of rows, so that no row can be without a field. Path: setup.
+//! Makes the table of parameters, the type of the checked values, and the check that turns values into it, out of one
+//! list of rows, so that every row has its field. Path: setup.
 
-/// Static and type; then the rows.
+/// The names and docs of the table and of the type; then the rows.
 macro_rules! table {
     (@type Count) => { u64 };
     (@type Text) => { String };

@@ -15,7 +15,7 @@ fn with(name: &str, value: Value) -> Result<Tunables, OutOfBounds> {
     Tunables::from_values(&values)
 }
 
-/// The parameters as Debug shows them, one of them set.
+/// The parameters as Debug prints them, with `row` set to `value`.
 fn shown_with(row: &Row, value: Option<&Value>) -> String {
     let set = |of: &Row| value.filter(|_| std::ptr::eq(of, row)).cloned().unwrap_or_else(|| of.default_value());
     let values: Vec<Value> = TABLE.iter().map(set).collect();
@@ -41,7 +41,7 @@ fn every_default_is_inside_its_bounds_and_every_row_says_what_it_is_for() {
 
 #[test]
 fn every_field_reads_back_the_value_of_its_own_row() {
-    // Each row in turn gets a value that differs from its default; exactly that must show, under its name, in Debug.
+    // Each row in turn gets a value that differs from its default; only that one must show, under its name, in Debug.
     for row in TABLE {
         let before = shown_with(row, None);
         let (value, shown) = match row.kind {
@@ -97,7 +97,7 @@ fn a_count_that_is_not_permitted_now_has_a_nearest_one_that_is_with_the_same_ref
             format!("the parameter pml_ibex_eager_limit is {given}, but may be 64 to 4096 bytes: set it so");
         assert!(refusal.to_string().starts_with(&beginning), "{refusal}");
     }
-    // Nothing is less than the least.
+    // The result is never below the minimum.
     assert_eq!(row.nearest(100, 10).map(|(value, _)| value), Some(64));
     assert!(TABLE[0].nearest(0, 0).is_none(), "a text has no counts");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why no connection came about, and how the user is told: what was tried, where, how often, and what to do.
+//! Why a connection could not be made, as a message: what was tried, where, how often, and advice.
 //!
-//! Made by the handshake, made a message of by the port. Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Made by the handshake; the port makes the message. Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use super::super::{Paths, Reach};
 use crate::peer::PeerName;
 use crate::select::address::PortAddress;
 
-/// Why no connection came about, and what was tried.
+/// Why a connection could not be made, and what was tried.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// The kind.
+    /// Kind of the failure.
     pub reason: FailureReason,
-    /// Which carriers there were.
+    /// The carriers that the ports have in common.
     pub paths: Paths,
-    /// Hellos sent as datagrams.
+    /// Number of hellos sent as datagrams.
     pub ud_sent: u32,
-    /// Hellos sent over TCP.
+    /// Number of hellos sent over TCP.
     pub tcp_sent: u32,
-    /// Hellos heard from the peer.
+    /// Number of hellos received from the peer.
     pub heard: u32,
-    /// What had become of TCP.
+    /// How far TCP reached the peer.
     pub reach: Reach,
-    /// How long the peer was silent.
+    /// Time since the peer was last heard.
     pub silent: Duration,
 }
 
@@ -34,21 +34,21 @@ pub struct Failure {
 pub enum FailureReason {
     /// The two ports have no carrier in common.
     NoCarrier,
-    /// Never a word of the peer.
+    /// The peer sent no hello.
     Unanswered,
-    /// The peer spoke, but went silent before it confirmed.
+    /// The peer sent a hello, but went silent before it confirmed.
     Unconfirmed,
 }
 
 impl Failure {
-    /// The whole message: who, from which local port (`rxe0:1`), what was tried and how often, what to do.
+    /// The whole message: the peer, the local port (`rxe0:1`), what was tried and how often, and advice.
     #[must_use]
     pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
         format!("no connection from port {local_port} to peer {peer}: {}", FailureText { failure: self, remote })
     }
 }
 
-/// What was tried and what to do, once it is known where.
+/// The part of the message that depends on the peer's address.
 struct FailureText<'a> {
     failure: &'a Failure,
     remote: &'a PortAddress,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and the rules
-//! one by one.
+//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and each rule
+//! alone.
 
 use super::*;
 use crate::connect::Random;
@@ -20,7 +20,7 @@ fn both_sides_connect_exactly_once_in_any_weather() {
         let weather = bad_weather(&mut random);
         let mut world = World::new(seed, weather);
         world.connect(0);
-        // One side alone, both at once, or the second while the first one's packets are under way.
+        // One side alone, both at once, or the second while the first one's packets are in flight.
         if seed % 3 == 1 {
             world.connect(1);
         } else if seed % 3 == 2 {
@@ -58,7 +58,7 @@ fn without_loss_three_packets_connect_one_starter_and_six_connect_two() {
 fn a_side_that_restarts_as_a_new_instance_connects_anew() {
     for seed in 0..4000 {
         let (mut world, _) = World::begun(seed, 12);
-        // The new life counts its epochs from the beginning; packets of the old one are still under way, both ways.
+        // The new instance counts its epochs from the beginning; packets of the old one are still in flight, both ways.
         world.nodes[1] = Node::new(1, 0xb1);
         world.connect(0);
         if seed % 2 == 0 {
@@ -74,7 +74,7 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
     let mut superseded = 0;
     for seed in 0..4000 {
         let (mut world, mut random) = World::begun(seed, 14);
-        // The same process gives up its end (and counts on); the other may still hold, or be making, the old
+        // The same process gives up its end (and continues its count); the other may still have, or be making, the old
         // connection.
         let who = random.below(2) as usize;
         world.nodes[who].drop_end();
@@ -100,7 +100,7 @@ fn a_connection_in_use_outlives_every_hello_that_is_not_followed_up() {
         world.connect(0);
         world.run();
         world.assert_connected_once();
-        // All that was ever sent comes again, and hellos of later connections that nobody has begun.
+        // Every packet that was ever sent comes again, and hellos of later connections that neither side has begun.
         let mut packets = std::mem::take(&mut world.recorded);
         for who in 0..2 {
             let node = &world.nodes[1 - who];
@@ -130,7 +130,7 @@ fn the_round_trip_is_from_the_first_hello_to_the_confirmation() {
     assert_eq!(handshake.round_trip(), None);
     let local = handshake.local();
     let heard = Hello { heard_qpn: local.qpn, heard_epoch: local.epoch, ..hello };
-    // Asked again in between: which of the two was answered cannot be told, so the first counts.
+    // Asked again in between: it is unknown which of the two hellos was answered, so the first counts.
     assert!(handshake.on_timer(Reach::Unused, MS * 60).send.is_some());
     assert!(handshake.on_hello(&node.me, &heard, Carrier::Ud, MS * 70).confirmed);
     assert_eq!(handshake.round_trip(), Some(MS * 69));
@@ -192,7 +192,7 @@ fn a_silent_peer_is_a_failure_soon_after_the_time_out_unless_tcp_stands() {
 
 #[test]
 fn a_peer_that_answers_but_never_confirms_is_a_failure_on_both_sides() {
-    // Towards node 0 all arrives, towards node 1 nothing: node 1 gives up first, and node 0 after it went silent.
+    // Every packet to node 0 arrives, none to node 1: node 1 gives up first, and node 0 once node 1 is silent.
     let mut world = World::new(5, Weather { ud_loss: [0, 100], tcp_loss: [0, 100], ..FAIR });
     world.connect(0);
     world.connect(1);
@@ -305,7 +305,7 @@ fn only_a_hello_that_names_this_connections_queue_pair_and_epoch_answers_it() {
         node.handshake.take().expect("made")
     };
     let local = asking().local();
-    // The device may give the number of a queue pair that is gone to the next one, so that the number alone says nothing.
+    // The device may reuse the number of a destroyed queue pair, so the number alone proves nothing.
     for heard_qpn in [0, local.qpn, local.qpn + 1] {
         for heard_epoch in [0, local.epoch - 1, local.epoch, local.epoch + 1] {
             let heard = Hello { heard_qpn, heard_epoch, ..hello };
@@ -401,6 +401,6 @@ fn a_failure_names_peer_and_port_and_what_was_tried_and_what_to_do() {
 
 #[test]
 fn a_handshake_stays_small() {
-    // Part of the 1 KiB a connected peer may cost.
+    // Part of the 1 KiB that a connected peer may take.
     assert!(size_of::<Handshake>() <= 192, "{}", size_of::<Handshake>());
 }

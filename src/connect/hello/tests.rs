@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tests of hellos, and one that other tests send.
+//! Tests of hellos, and a hello for other tests.
 
 use super::*;
 use crate::connect::Random;
 use crate::select::address::tests::ethernet;
 
-/// The key of the port that the tests' hellos are for.
+/// The key of the port that receives the tests' hellos.
 pub(crate) const KEY: Key = Key::from_bytes(*b"a key of 16 byte");
 
 pub(crate) fn hello() -> Hello {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One TCP connection of the handshake's carrier: being made, carrying hellos, being closed.
+//! One TCP connection of the handshake's carrier: connecting, carrying hellos, closing.
 //!
-//! Owns the socket, the bytes of a hello that came or went in part, and the addresses still to be tried. Used by
-//! [`super`] alone. At most one hello waits to be written and one is read at a time, so a connection's memory is
-//! bounded.
+//! Owns the socket, the bytes of partly read or written hellos, and the addresses still to be tried. Used by [`super`]
+//! alone. It keeps a fixed number of hellos, so a connection's memory is bounded.
 //!
 //! Path: setup; nothing blocks. Threads: the port's. Tests: `tests.rs` beside this file, over real sockets.
 
@@ -17,30 +16,30 @@ use crate::connect::Reach;
 use crate::connect::hello::{Hello, HelloError};
 use crate::select::key::Key;
 
-/// A hello as it is sent.
+/// The bytes of a hello.
 pub(super) type Frame = [u8; Hello::SIZE];
 
-/// How long a connection may wait to say who made it.
+/// Longest time until an accepted connection must have brought a hello.
 pub(super) const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an address may leave the attempt to connect unanswered before the next one is tried.
+/// Longest time for connecting to an address before the next one is tried.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the last address may.
+/// Longest time for connecting to the last address.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a closed connection waits for the peer to close as well.
+/// Longest time that a closed connection waits for the peer to close it as well.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
-/// How many hellos one look takes from one connection, so that no peer keeps us from the others.
+/// Most hellos that one poll reads from one connection, so that no peer delays the others.
 const READS: usize = 16;
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum End {
-    /// What came is no hello, or not for us.
+    /// It brought no hello, or one that was not for us.
     Garbage(HelloError),
-    /// It began as one peer's and brought a hello of another.
+    /// It brought a hello of another peer than before.
     Turned,
-    /// Nothing came in time.
+    /// No hello came in time.
     Silent,
-    /// It was to be closed, and is.
+    /// It was closed as intended.
     Closed,
     /// No address could be reached, or the connection broke.
     Failed(Reach),
@@ -50,9 +49,9 @@ pub(super) enum End {
 enum State {
     Connecting,
     Open,
-    /// Close as soon as what waits is written.
+    /// Close once the pending hellos are written.
     Closing,
-    /// Our side is closed; waiting for the peer's.
+    /// This side is closed; waiting for the peer's.
     Closed,
 }
 
@@ -61,32 +60,32 @@ enum State {
 pub(super) struct Link {
     stream: TcpStream,
     state: State,
-    /// When the state began.
+    /// Time at which the state began.
     since: Instant,
-    /// Who made it, where we did not.
+    /// Address of the peer that made it; `None` if we made it.
     from: Option<SocketAddr>,
-    /// The instance of the peer's port; `None` until an accepted connection has said it.
+    /// Instance of the peer's port; `None` until the first hello of an accepted connection.
     peer: Option<u64>,
-    /// The addresses still to be tried, the next one last.
+    /// Addresses still to be tried, the next one last.
     rest: Vec<SocketAddr>,
-    /// We made this connection.
+    /// Whether we made this connection.
     ours: bool,
-    /// The peer has proved on this connection to be the one we mean.
+    /// Whether the peer has proved its identity on this connection.
     heard: bool,
-    /// How an earlier address failed: a refusal tells more than silence.
+    /// Whether an earlier address refused: that says more than silence.
     refused: bool,
     input: Frame,
     filled: usize,
-    /// The hello being written, and how much of it is.
+    /// The hello being written, and the number of its bytes that are written.
     output: Option<(Frame, usize)>,
-    /// The one after it.
+    /// The hello after that.
     next: Option<Frame>,
-    /// The newest hello given to this connection, for the next address.
+    /// The newest hello, to be sent again to the next address.
     newest: Option<Frame>,
 }
 
 impl Link {
-    /// Begins to connect to the last of `addresses`; the others follow when it fails.
+    /// Begins to connect to the last of `addresses`; the others follow if that fails.
     pub(super) fn connect(peer: u64, mut addresses: Vec<SocketAddr>, now: Instant) -> io::Result<Link> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         while let Some(address) = addresses.pop() {
@@ -101,7 +100,7 @@ impl Link {
         Err(last)
     }
 
-    /// Takes a connection of someone who has not yet said who they are.
+    /// Takes over an accepted connection whose peer is not known yet.
     pub(super) fn accepted(stream: TcpStream, from: SocketAddr, now: Instant) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         Ok(Link { from: Some(from), ..Link::new(prepared(stream.into())?, State::Open, now) })
@@ -126,33 +125,33 @@ impl Link {
         }
     }
 
-    /// The instance of the peer's port, if known.
+    /// Instance of the peer's port, if known.
     pub(super) fn peer(&self) -> Option<u64> {
         self.peer
     }
 
-    /// Who made it, where we did not.
+    /// Address of the peer that made it; `None` if we made it.
     pub(super) fn from(&self) -> Option<SocketAddr> {
         self.from
     }
 
-    /// When its state began.
+    /// Time at which the state began.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Whether it stands and nobody has asked for its end.
+    /// Whether it is open and not to be closed.
     pub(super) fn is_settled(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Of several to one peer, those of the highest rank are sent on: ours that stands, any that stands, ours being
-    /// made.
+    /// Rank among the connections to one peer; hellos are sent on the highest: ours that is open, any that is open,
+    /// ours that is connecting.
     pub(super) fn rank(&self) -> u8 {
         u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
 
-    /// Whether the connection stands.
+    /// Whether the connection is open.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open | State::Closing)
     }
@@ -167,8 +166,8 @@ impl Link {
         self.state != State::Closed
     }
 
-    /// Sends a hello, or keeps it until the connection takes it; it replaces one that still waits. A connection that is
-    /// to be closed is closed after it: the last word of a handshake may come after the wish to close.
+    /// Sends a hello, or keeps it until the connection can take it; it replaces one that still waits. A connection that
+    /// is to be closed is closed after it: the last hello of a handshake may come after the call of `close`.
     pub(super) fn send(&mut self, frame: Frame) -> io::Result<()> {
         self.newest = Some(frame);
         match self.output {
@@ -178,7 +177,7 @@ impl Link {
         if self.state == State::Connecting { Ok(()) } else { self.write() }
     }
 
-    /// Closes once what waits is written; at once if the connection does not stand yet.
+    /// Closes once the pending hellos are written; at once if it is not open yet.
     pub(super) fn close(&mut self, now: Instant) {
         match self.state {
             State::Connecting => self.enter(State::Closed, now),
@@ -187,13 +186,13 @@ impl Link {
         }
     }
 
-    /// Goes on as far as it goes without waiting.
+    /// Makes progress as far as possible without waiting.
     pub(super) fn advance(&mut self, key: &Key, now: Instant, deliver: &mut impl FnMut(Hello)) -> Result<(), End> {
         if self.state == State::Connecting && !self.connected(now)? {
             return Ok(());
         }
         let mut over = self.write().err();
-        // What the peer wrote before it went is read in any case.
+        // Hellos that the peer sent before it closed are read in any case.
         over = self.read(key, deliver)?.or(over);
         if let Some(error) = over {
             return self.broken(&error, now);
@@ -206,11 +205,11 @@ impl Link {
         self.since = now;
     }
 
-    /// Whether the attempt to connect has come to an end; turns to the next address when it failed.
+    /// Whether connecting has ended successfully; tries the next address if it failed.
     fn connected(&mut self, now: Instant) -> Result<bool, End> {
         let failure = match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => error,
-            // Only a connection that stands has a peer; until then the kernel says ENOTCONN.
+            // Only an open connection has a peer address; until then the kernel says ENOTCONN.
             Ok(None) if self.stream.peer_addr().is_ok() => {
                 self.enter(State::Open, now);
                 return Ok(true);
@@ -235,7 +234,7 @@ impl Link {
                 Ok(stream) => {
                     self.stream = stream;
                     self.filled = 0;
-                    // Whatever the other address took, this one has heard nothing.
+                    // The new address has received nothing yet.
                     self.output = self.newest.map(|frame| (frame, 0));
                     self.next = None;
                     self.enter(State::Connecting, now);
@@ -247,7 +246,7 @@ impl Link {
         Err(End::Failed(if self.refused { Reach::Refused } else { outcome(failure) }))
     }
 
-    /// Writes what waits, as far as the kernel takes it.
+    /// Writes pending hellos, as far as the kernel takes them.
     fn write(&mut self) -> io::Result<()> {
         while let Some((frame, written)) = &mut self.output {
             match self.stream.write(&frame[*written..]) {
@@ -266,7 +265,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads and hands over what has come. The inner error is the connection's end.
+    /// Reads hellos and passes them on. The inner error ends the connection.
     fn read(&mut self, key: &Key, deliver: &mut impl FnMut(Hello)) -> Result<Option<io::Error>, End> {
         let mut taken = 0;
         while taken < READS {
@@ -286,7 +285,7 @@ impl Link {
         Ok(None)
     }
 
-    /// The hello that has come whole, if it is one, for us, and from who this connection is with.
+    /// Decodes the complete hello, and checks that it is for us and from this connection's peer.
     fn checked(&mut self, key: &Key) -> Result<Hello, End> {
         let hello = Hello::decode(&self.input, key).map_err(End::Garbage)?;
         let source = hello.source.address.instance;
@@ -298,19 +297,19 @@ impl Link {
         Ok(hello)
     }
 
-    /// The connection broke or the peer closed it.
+    /// Handles a broken connection, or one that the peer closed.
     fn broken(&mut self, error: &io::Error, now: Instant) -> Result<(), End> {
         if matches!(self.state, State::Closing | State::Closed) {
             return Err(End::Closed);
         }
         if self.ours && !self.heard {
-            // Whoever took and dropped it need not have been the peer: another host may have the same address.
+            // The host that accepted and closed it need not be the peer's: another host may have the same address.
             return self.next_address(error, now);
         }
         Err(End::Failed(outcome(error)))
     }
 
-    /// What time and the wish to close make of it.
+    /// Handles time-outs and a pending close.
     fn proceed(&mut self, now: Instant) -> Result<(), End> {
         let waited = now.duration_since(self.since);
         if self.state == State::Closing && self.output.is_none() {
@@ -327,7 +326,7 @@ impl Link {
     }
 }
 
-/// Begins to connect, without waiting for it.
+/// Begins to connect, without waiting.
 fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -339,12 +338,12 @@ fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     prepared(socket)
 }
 
-/// What a non-blocking connect answers when it goes on by itself (connect(2)).
+/// Whether a non-blocking connect is in progress (connect(2)).
 fn is_in_progress(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EINPROGRESS)
 }
 
-/// Hellos leave at once, and a peer whose host died is noticed within half a minute.
+/// Sets the options of a socket: hellos leave at once, and a dead peer host is noticed within half a minute.
 fn prepared(socket: Socket) -> io::Result<TcpStream> {
     socket.set_tcp_nodelay(true)?;
     let keepalive =
@@ -353,7 +352,7 @@ fn prepared(socket: Socket) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// What a failed attempt says about the peer.
+/// What a failed attempt shows about the peer.
 pub(super) fn outcome(error: &io::Error) -> Reach {
     match error.kind() {
         io::ErrorKind::ConnectionRefused

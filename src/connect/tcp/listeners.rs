@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sockets at which a port takes handshakes over TCP: one for each address that is published, all with one port
-//! number.
+//! The listening sockets of a port for handshakes over TCP: one per published address, all with one port number.
 //!
 //! Owns the listening sockets. Used by [`super`] alone. Path: setup; nothing blocks. Threads: the port's.
 //! Tests: `tests.rs` beside this file.
@@ -10,17 +9,17 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How many connections may wait in the kernel while we compute; it takes the smaller of this and `net.core.somaxconn`.
+/// Connections that may wait in the kernel while we compute; `net.core.somaxconn` limits them as well.
 const BACKLOG: i32 = 4096;
-/// How often a port number is chosen anew because it is taken at one of the other addresses.
+/// Number of port numbers to try if one is taken at another address.
 const TRIES: usize = 32;
 
-/// Listens at some of this host's addresses.
+/// The sockets that listen at some of this host's addresses.
 #[derive(Debug)]
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     pub(super) port: u16,
-    /// Where it listens: the addresses asked for, less those that cannot be had.
+    /// The listening addresses: the requested ones that are available.
     pub(super) addresses: Vec<IpAddr>,
 }
 
@@ -28,7 +27,7 @@ impl Listeners {
     /// Listens at `addresses`, at a port that the kernel chooses.
     ///
     /// # Errors
-    /// What the kernel says, where none of them can be had.
+    /// The kernel's error if none of them is available.
     pub(super) fn open(addresses: &[IpAddr]) -> io::Result<Listeners> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..TRIES {
@@ -51,16 +50,16 @@ impl Listeners {
                     listeners.sockets.push(socket);
                     listeners.addresses.push(*address);
                 }
-                // Another number may be free everywhere.
+                // Another number may be free at all addresses.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-                // An address that is being taken away, or checked for a double: the others will do.
+                // This address is being removed, or checked for a duplicate: the others suffice.
                 Err(error) => last = error,
             }
         }
         if listeners.sockets.is_empty() { Err(last) } else { Ok(listeners) }
     }
 
-    /// A connection that waits, and who made it; `WouldBlock` where there is none.
+    /// Accepts a waiting connection; `WouldBlock` if there is none.
     pub(super) fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let mut none = io::Error::from(io::ErrorKind::WouldBlock);
         for socket in &self.sockets {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the TCP carrier over real sockets of the loopback interface. No test sleeps; each polls both sides until
-//! what it waits for has come, or fails after a generous time.
+//! the expected event has come, or fails after a generous time.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Side {
         Side { carrier, address, got: Vec::new(), refused: Vec::new() }
     }
 
-    /// A hello from this side to `to`, told apart by `psn`.
+    /// A hello from this side to `to`, identified by `psn`.
     fn hello(&self, to: &PortAddress, psn: u32) -> Hello {
         let mut made = hello();
         made.source.address = self.address;
@@ -45,7 +45,7 @@ impl Side {
         self.carrier.send(to, &hello.encode(&KEY));
     }
 
-    /// As a port does that begins a handshake with everybody who asks.
+    /// Polls like a port that begins a handshake with every peer that asks.
     fn poll(&mut self) {
         let before = self.got.len();
         self.poll_alone();
@@ -54,7 +54,7 @@ impl Side {
         }
     }
 
-    /// As a port does that has no handshake to begin.
+    /// Polls like a port that begins no handshake.
     fn poll_alone(&mut self) {
         self.carrier.poll(&mut |arrival| match arrival {
             Ok(hello) => self.got.push(hello),
@@ -71,7 +71,7 @@ impl Side {
     }
 }
 
-/// Polls until `done`; fails when that takes longer than any machine needs.
+/// Polls until `done`; fails if that takes longer than any machine needs.
 fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&[&mut Side]) -> bool) {
     let begin = Instant::now();
     while !done(sides) {
@@ -140,7 +140,7 @@ fn what_was_sent_before_closing_arrives_and_both_ends_forget_the_connection() {
     a.carrier.close(&to_b);
     until("the last word", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 2);
     until("the end", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| side.carrier.is_idle()));
-    // And a new one can be made at once.
+    // A new connection can be made at once.
     a.send(&b.address, 3);
     until("the new one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 3);
 }
@@ -215,7 +215,7 @@ fn the_next_address_is_tried_when_one_is_taken_by_somebody_else() {
     let mut link = Link::connect(b.address.instance, vec![right, wrong], Instant::now()).expect("it begins");
     link.send(a.hello(&b.address, 5).encode(&KEY)).expect("it waits");
     a.carrier.links.push(link);
-    // The stranger takes the connection and drops it, as a carrier does with a hello that is for another instance.
+    // The stranger accepts the connection and closes it, like a carrier that gets a hello for another instance.
     drop(stranger.accept().expect("the wrong address is tried first"));
     until("the right one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
     assert_eq!(b.numbers(), [5]);
@@ -283,7 +283,7 @@ fn it_listens_at_the_published_addresses_and_at_no_other() {
     let addresses: Vec<IpAddr> = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address")).into();
     let carrier = TcpCarrier::open(KEY, HOST, &addresses, Vec::new()).expect("listeners");
     assert_eq!(carrier.addresses(), host::published(&carrier.listeners.addresses));
-    // A machine may be without IPv6.
+    // A machine may lack IPv6.
     assert!(carrier.listeners.addresses.starts_with(&addresses[..2]), "{:?}", carrier.listeners.addresses);
     for address in &carrier.listeners.addresses {
         TcpStream::connect((*address, carrier.port())).expect("somebody listens");
@@ -296,7 +296,7 @@ fn it_listens_at_the_published_addresses_and_at_no_other() {
 
 #[test]
 fn an_address_that_does_not_answer_is_given_up_after_a_while() {
-    // 192.0.2.0/24 is for documentation. Where there is no route at all, the kernel says so at once.
+    // 192.0.2.0/24 is for documentation. Without a route the kernel fails at once.
     let begin = Instant::now();
     let address: SocketAddr = "192.0.2.254:9".parse().expect("an address");
     let mut link = match Link::connect(5, vec![address], begin) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffered delivery: order, fullness, and that every loss is counted and told.
+//! Buffered delivery: order, full buffers, and that every loss is counted and reported.
 
 use super::*;
 use crate::events::deliver::deliver_counted;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-/// What a dropped handler was told: how many.
+/// Sets a dropped handler; returns the counts that it gets.
 fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told);
@@ -86,7 +86,7 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
     let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
         let number = instance.words[0] & 0xffff_ffff;
         events.lock().expect("no panic").push(number);
-        // There is room again: this one comes after the lost ones.
+        // The buffer has room again: this event comes after the lost ones.
         if number == 1 {
             raise_number(5);
         }
@@ -156,8 +156,8 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
 }
 
 proptest! {
-    /// Whatever is raised, delivered and resized to: what a registration was offered was delivered, waits, or was lost
-    /// and told.
+    /// Whatever is raised, delivered and switched: each event that a registration was offered was delivered, is in the
+    /// buffer, or was lost and reported.
     #[test]
     fn every_event_is_accounted_for(
         room in 1_usize..20,
@@ -233,11 +233,11 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
         set_callback(&registration, Safety::MpiRestricted, Some(Arc::clone(&callback))).expect("it is not freed");
         registration
     });
-    // In both buffers: one thread is in a callback of one of them.
+    // The event is in both buffers: one thread is in a callback of one of them.
     raise_number(1);
     let first = std::thread::spawn(|| deliver(1, Safety::MpiRestricted));
     has_entered.recv().expect("the callback is called");
-    // Whoever finds that another is at it does not end that one's turn: not the first who tries, nor the next.
+    // A thread that finds another one emptying does not end the other's turn: not the first such thread, nor the next.
     for number in 2..5 {
         raise_number(number);
         deliver(usize::MAX, Safety::MpiRestricted);

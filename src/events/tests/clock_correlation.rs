@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relation of two clocks: the truth is always within the bound, and the bound is small where samples are good.
+//! The relation of two clocks: the truth is always within the bound, which is small if the samples are good.
 
 use crate::events::clock_correlation::{ClockCorrelation, ClockSample};
 use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// An adapter's clock of 2.5 GHz nominal seen on a host's of 1 GHz, off by `ppm` that itself sways by `sway` ppm.
+/// An adapter's clock of nominally 2.5 GHz beside a host's of 1 GHz, off by `ppm`, which itself varies by `sway` ppm.
 struct Adapter {
     ppm: f64,
     sway: f64,

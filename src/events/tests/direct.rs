@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events whose raiser calls the callback itself, or puts them into a buffer.
+//! Events whose raiser calls the callback itself or buffers them.
 
 use super::*;
 use crate::events::*;
@@ -40,7 +40,7 @@ fn nothing_is_delivered_and_no_registration_finished_within_a_callback() {
         assert!(!is_freed.load(Ordering::Relaxed));
     });
     let after = counts(matching_source());
-    // The one that is called, and the one that is kept for a registration that is freed is nobody's.
+    // Only the called event counts; the one kept for a freed registration does not.
     assert_eq!([after.raised - before.raised, after.delivered - before.delivered], [1, 1]);
     count_told_again();
     assert_eq!(counts(matching_source()).raised, after.raised - 1);

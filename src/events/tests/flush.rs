@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivery where a tool itself has called: what may do anything is called there, and nowhere else.
+//! Delivery in a tool's own call: callbacks that may do anything run there, and nowhere else.
 
 use super::held_up::Thread;
 use super::*;
@@ -43,7 +43,7 @@ fn what_callbacks_raise_themselves_waits_for_the_next_time() {
         assert!(flush(Safety::None));
         assert_eq!((seen.numbers().len(), registration.waiting()), (3 * rounds, 3));
     }
-    // What others have waits for nobody.
+    // Other threads' buffers hold up nothing.
     drop(registration);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Freeing: no callback after the free callback, from within a callback and while other threads deliver.
+//! Freeing: no callback follows the free callback, from within a callback and while other threads deliver.
 
 use super::*;
 use crate::events::*;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-/// A free callback that writes down that it was called.
+/// A free callback that counts its calls.
 fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
     let freed = Arc::clone(freed);
     Box::new(move |_, _| {
@@ -128,7 +128,7 @@ fn what_waits_for_a_callback_that_may_do_anything_is_not_lost_where_another_thre
     let freed = Arc::new(AtomicU64::new(0));
     let other = std::thread::spawn(|| {
         deliver(usize::MAX, Safety::MpiRestricted);
-        // Nobody is within a callback now.
+        // No thread is within a callback now.
         deliver(usize::MAX, Safety::MpiRestricted);
     });
     has_entered.recv().expect("the callback is called");

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows that a thread waits for another: by what it does, not by a moment at which it would be further.
+//! Shows that a thread waits for another: by what the thread does, not after a fixed time.
 //!
-//! Called by the tests of the events and, by its path, by those of `plugin-abi`. A thread says which it is
-//! ([`Thread::this`]) and does what must wait; once it has come to where it comes by itself, the test looks how far
-//! that is. Grade: setup. Threads: any.
+//! Called by the tests of the events and, by its path, by those of `plugin-abi`. A thread names itself
+//! ([`Thread::this`]) and begins the operation that must wait. Once the thread comes no further by itself, the test
+//! checks how far it has come. Grade: setup. Threads: any.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Of its own processor time, in hundredths of a second, and how often it was given a processor: what does not wait is
-/// over by then, on however busy a machine. Who waits by yielding has nearly no time of its own where others compute.
+/// Processor time (hundredths of a second) and number of context switches of the thread, after which any operation that
+/// does not wait has ended, even on a busy machine. A thread that waits by yielding uses hardly any processor time
+/// while others compute, hence the second limit.
 const LONG: (u64, u64) = (5, 20);
 
-/// A thread, by the folder that the kernel has for it.
+/// A thread, by its folder in `/proc`.
 pub(crate) struct Thread(PathBuf);
 
 impl Thread {
-    /// The one that calls.
+    /// The calling thread.
     pub(crate) fn this() -> Thread {
         Thread(Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has it")))
     }
 
-    /// Returns when it has ended, sleeps, or looks again and again for what it waits for.
+    /// Returns when the thread has ended, sleeps, or repeatedly polls for what it waits for.
     pub(crate) fn comes_no_further(&self) {
         let Some((mut sleeps, before)) = self.state() else { return };
         let mut now = before;
@@ -32,7 +33,7 @@ impl Thread {
         }
     }
 
-    /// Whether it sleeps, how long it has run, and how often it has left a processor; `None` once it has ended.
+    /// Whether the thread sleeps, and its processor time and number of context switches; `None` once it has ended.
     fn state(&self) -> Option<(bool, (u64, u64))> {
         let read = |name| fs::read_to_string(self.0.join(name)).ok();
         let (stat, status) = (read("stat")?, read("status")?);

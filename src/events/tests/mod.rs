@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the event engine, by what they are about; `models.rs` runs under loom alone, all others elsewhere.
+//! Tests of the event engine, one file per subject; `models.rs` runs only under loom, all others only without it.
 //!
-//! The engine is one per process, so tests that register take [`alone`] first: one of them at a time, beginning with
-//! nobody registered. Other threads of the test process may exist, so callbacks are registered as thread-safe.
+//! There is one engine per process, so a test that registers first takes [`alone`]: one such test at a time, beginning
+//! without registrations. Other threads of the test process may exist, so callbacks are registered as thread-safe.
 
 mod buffers;
 mod clock_correlation;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// This test has the engine for itself; nobody is registered.
+/// Gives a test the engine for itself, without registrations.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for left in all() {
@@ -36,7 +36,7 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// What a callback has seen.
+/// The events that a callback got.
 #[derive(Clone, Default)]
 pub(super) struct Seen(Arc<Mutex<Vec<EventInstance>>>);
 
@@ -50,7 +50,7 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first element of each, which the tests number.
+    /// The first element of each event, by which the tests number them.
     pub(super) fn numbers(&self) -> Vec<u64> {
         self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
     }
@@ -61,7 +61,7 @@ pub(super) fn raise_number(number: u32) {
     raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
 }
 
-/// Stages an event of a port's that its adapter has stamped.
+/// Stages an adapter-stamped event of a port.
 pub(super) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnOnce() -> P) {
     let mut group = EventGroup::new(interest());
     group.add(make);
@@ -70,7 +70,7 @@ pub(super) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnO
 
 pub(super) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
-/// A registration for numbered events whose thread-safe callback is what is given.
+/// Registers a thread-safe callback for numbered events.
 pub(super) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
     let registration = register(NUMBERED, options);
     set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
@@ -81,7 +81,7 @@ pub(super) fn buffered(room: usize) -> Options {
     Options { buffered: true, room, ..Options::default() }
 }
 
-/// Delivers all there is.
+/// Delivers all waiting events; returns how many came from buffers.
 pub(super) fn deliver_all() -> usize {
     deliver_counted(usize::MAX, Safety::MpiRestricted)
 }

@@ -83,7 +83,7 @@ fn after_a_grace_period_nobody_calls_what_was_freed_before() {
 #[test]
 fn work_that_is_flagged_after_it_was_stored_is_never_overlooked() {
     loom::model(|| {
-        // What `deliver::flag` and `deliver::empty` do, with a count in place of a buffer.
+        // The steps of `interest_mask::set_pending` and `Emptying::empty`, with a count in place of a buffer.
         let (work, stored) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
         let raising = {
             let (work, stored) = (Arc::clone(&work), Arc::clone(&stored));

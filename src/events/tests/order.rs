@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What several registrations have seen, in the order of the calls.
+/// The events that several registrations got, in the order of the calls.
 #[derive(Clone, Default)]
 struct Together(Arc<Mutex<Vec<(SourceId, u64)>>>);
 
@@ -29,7 +29,7 @@ impl Together {
         self.0.lock().expect("no panic").len()
     }
 
-    /// How often a source's events went back in time.
+    /// Number of events that are earlier than the one before of the same source.
     fn steps_back(&self) -> usize {
         let mut last = HashMap::new();
         let seen = self.0.lock().expect("no panic");
@@ -41,7 +41,7 @@ fn matching(place: usize) -> TypeId {
     TypeId::of_matching(place).expect("there is one")
 }
 
-/// Raises an event of one of five types, of three sources.
+/// Raises an event of one of the types, which have three sources.
 fn raise_one(which: usize, port: SourceId, raw: u64, registrations: &[Arc<Registration>]) {
     match which {
         0 => raise_number(1),
@@ -80,8 +80,8 @@ proptest! {
             read_clock: None,
         };
         let port = open_port(clock).expect("there is room");
-        // Those whose callbacks may do anything are delivered elsewhere, and do not hold back the others; so do those that
-        // have their events in place.
+        // Events for callbacks that may do anything are delivered elsewhere, and events in place at once: neither hold
+        // back the others.
         let (here, in_place, elsewhere) = (Together::default(), Together::default(), Together::default());
         let event_type = |which| match which {
             0 => DeviceAsync::TYPE,
@@ -105,7 +105,7 @@ proptest! {
             match step {
                 which if which < TYPES => {
                     for _ in 0..count {
-                        // The adapter's clock goes on from case to case.
+                        // The adapter's clock continues from case to case.
                         let raw = RAW.fetch_add(10, Ordering::Relaxed);
                         raise_one(which, port, raw, &registrations);
                     }
@@ -145,7 +145,7 @@ fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
             });
         }
         while running.load(Ordering::Acquire) > 0 {
-            // Often all of it, so that what is put into a buffer meanwhile would be missed.
+            // Without a budget, so that an event that enters a buffer during the merge could be missed.
             deliver_counted(usize::MAX, Safety::ThreadSafe);
         }
     });

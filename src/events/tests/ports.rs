@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports' sources: raw ticks in, ordered events out, whoever delivers; and the adapter's clock on the host's.
+//! Ports' sources: raw ticks in, ordered events out, whichever thread delivers; and the adapter's clock on the host's.
 
 use super::held_up::Thread;
 use super::*;
@@ -193,7 +193,7 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     assert!(info.ordered && info.name == "test_late:1" && info.ticks_per_second == 1_000_000_000, "{info:?}");
 }
 
-/// Sees a put that the adapter has stamped, where callbacks may run.
+/// Raises an adapter-stamped put where callbacks may run.
 fn put_is_seen(source: SourceId, raw: u64, number: u64) {
     let mut group = EventGroup::new(interest());
     group.add(|| PutComplete { operation: number, ..PutComplete::default() });
@@ -212,7 +212,7 @@ fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_ot
     put_is_seen(port, 1100, 1);
     assert_eq!(as_they_happen.numbers(), [2, 7, 1], "as they happened");
     assert_eq!(ordered.numbers(), [7], "what the host has stamped");
-    // What is told of later is nothing to who has been told already.
+    // The ordered delivery below does not reach the registration for immediate delivery.
     put_complete(port, 1000, 0);
     close_port(port, Safety::ThreadSafe);
     assert_eq!(as_they_happen.numbers(), [2, 7, 1]);
@@ -237,7 +237,7 @@ fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_rais
     let take = || begin_batch(port).expect("a port's");
     let first = take();
     put_complete(port, 1000, 0);
-    // Another thread, or one that is called while this is at it, reads on.
+    // Another thread, or one that is called within this one's batch, polls on.
     let second = take();
     put_complete(port, 1200, 2);
     end_batch(port, second);
@@ -267,7 +267,7 @@ fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_come
     close_port(port, Safety::ThreadSafe);
 }
 
-/// Spins for two periods of the clock, in which nobody polls.
+/// Spins for two periods of the clock, without a poll.
 fn compute(adapter: &Adapter) {
     let until = adapter.ticks() + (2 << adapter.bits);
     while adapter.ticks() < until {
@@ -290,7 +290,7 @@ fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the
     assert!(source_info(instance.source).name.starts_with("host:"), "{instance:?}");
     assert!(instance.timestamp >= before && instance.timestamp <= HostClock::get().now());
     assert_eq!(counts(port), counted, "it is the thread's");
-    // A thread that loses its processor for a period computes, too.
+    // A thread that is preempted for a period computes, too.
     let placed = || {
         (0..1100).for_each(|_| progress(Safety::ThreadSafe));
         put_complete(port, adapter.raw(adapter.ticks()), 8);
@@ -323,7 +323,7 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     let port = open_port(Adapter::new(48).clock("test_one_at_a_time:1", 0, false)).expect("room");
     let callback: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, level| {
         if instance.words[0] == 1 {
-            // While this callback runs another thread has a later one, and delivers.
+            // While this callback runs, another thread submits a later event and delivers.
             let other = std::thread::spawn(move || {
                 put_complete(port, 1001, 2);
                 deliver(256, Safety::ThreadSafe);
@@ -340,16 +340,16 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     close_port(port, Safety::ThreadSafe);
 }
 
-/// The masks of the rails below, one run after the other: they wrap every 4.2 ms to 4.3 s, and allow stalls of half of
-/// that. On a busy machine only a wide one says anything.
+/// The masks of the rails below, one run after the other: they wrap every 4.2 ms to 4.3 s, and tolerate stalls of half
+/// of that. On a busy machine only a run with a wide mask is conclusive.
 const BITS: [u32; 6] = [22, 24, 26, 28, 30, 32];
 
-/// Ticks for which rails with such a mask are polled: it wraps thrice at least.
+/// Ticks for which rails with such a mask are polled: it wraps at least three times.
 const fn polled_for(bits: u32) -> u64 {
     if bits < 25 { 20 << BITS[0] } else { 3 << bits }
 }
 
-/// A port that is polled, and what its adapter has really done: when, and the number of the event.
+/// A polled port, and its adapter's true events: time and number of each.
 struct Rail {
     adapter: Adapter,
     port: SourceId,
@@ -357,11 +357,11 @@ struct Rail {
 }
 
 impl Rail {
-    /// Polls four completions, which are a little out of order. False where this thread lost the processor before it
-    /// had shown them, for longer than such a narrow mask allows (`unwrap.rs`), so that the run says nothing.
+    /// Polls four completions, slightly out of order. False if the thread was preempted before it submitted them, for
+    /// longer than the mask tolerates (`unwrap.rs`), so that the run is inconclusive.
     fn poll(&self, number: &AtomicU64) -> bool {
         let period = 1 << self.adapter.bits;
-        // One thread at a time has a port.
+        // One thread at a time polls a port.
         let mut truth = self.truth.lock().expect("no panic");
         let now = self.adapter.ticks();
         for back in [300, 0, 200, 100] {
@@ -373,11 +373,11 @@ impl Rail {
     }
 }
 
-/// What a registration saw, and how much it lost.
+/// The events that a registration got, and the number that it lost.
 type Tool = (Seen, u64);
 
-/// Three threads poll two rails; what a registration that is called at once and a buffered one saw, unless the run says
-/// nothing.
+/// Three threads poll two rails. Returns the events of an unbuffered and a buffered registration, or `None` if the run
+/// is inconclusive.
 fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let seen = [Seen::default(), Seen::default()];
     let options = Options { room: 65536, ..Options::default() };
@@ -416,7 +416,7 @@ fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     for registration in &registrations {
         free(registration, Safety::ThreadSafe, None).expect("live");
     }
-    // Nothing is placed where the threads hardly ran at all.
+    // A run in which the threads hardly ran is inconclusive.
     let is_good = good.into_inner() && rails.iter().all(|rail| counts(rail.port).raised > 0);
     let [one, two] = seen;
     let seen = [(one, registrations[0].dropped()), (two, registrations[1].dropped())];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raising within a thread: order, nesting, what a callback may do.
+//! Raising within one thread: order, nesting, and what a callback may do.
 
 use super::*;
 use crate::events::*;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations: who gets what, by which callback.
+//! Registrations: which of them gets an event, by which callback.
 
 use super::*;
 use crate::events::deliver::deliver_counted;
@@ -72,7 +72,7 @@ fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_
         raise(context, DeviceAsync::default);
     }
     let asked = asked.lock().expect("no panic");
-    // From the moment a second thread raises, none asks for less than safety with threads.
+    // Once a second thread raises events, no place requires less than `ThreadSafe`.
     let is_told = |(told, context): (&Safety, Safety)| *told == context || *told == Safety::ThreadSafe.max(context);
     assert!(asked.len() == 4 && asked.iter().zip(Safety::ALL).all(is_told), "{asked:?}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reorder window: what comes out is ordered, complete, and refused rather than slipped in.
+//! The reorder buffer: its output is ordered and complete, and a late instance is refused, never inserted.
 
 use crate::events::event_type::TypeId;
 use crate::events::instance::EventInstance;
@@ -35,7 +35,7 @@ fn what_is_settled_waits_no_longer_than_the_adapter_has_been_seen_to_write_behin
     assert_eq!(order.pop_due(6, false).map(|instance| instance.words[0]), Some(1));
     assert_eq!(order.pop_due(6, false), None, "it came after");
     order.set_complete_until(7);
-    // The adapter writes a stamp of 20 before.
+    // The adapter writes a stamp that is 20 ticks earlier.
     assert_eq!(order.hold(&at(485, 3), 7), Err(Refused::Late));
     assert_eq!(order.pop_due(7, false), None, "held for as long, from now on");
     assert_eq!(order.pop_due(205, false), None);
@@ -54,7 +54,7 @@ fn what_may_be_later_than_one_that_is_known_to_come_is_held_much_longer_than_the
     assert_eq!(order.hold(&at(900, 2), 20), Ok(()));
     assert_eq!(order.pop_due(5000, true), None);
     assert_eq!(order.hold(&at(400, 3), 5000), Ok(()));
-    // What was handed in before 15 is later than nothing that is to come.
+    // Instances submitted before 15 are complete.
     order.set_complete_until(15);
     let out: Vec<_> = std::iter::from_fn(|| order.pop_due(5000, true)).map(|instance| instance.words[0]).collect();
     assert_eq!(out, [], "the earliest was handed in after");
@@ -77,7 +77,7 @@ fn an_earlier_one_after_a_later_one_is_out_is_refused_and_an_equal_one_is_not() 
 #[test]
 fn equal_stamps_come_out_in_the_order_they_came() {
     let mut order = ReorderBuffer::new(8, (10, 10));
-    // The last two after a later one.
+    // The last two arrive after a later one.
     for (timestamp, number) in [(5, 0), (5, 1), (9, 4), (5, 2), (5, 3)] {
         assert_eq!(order.hold(&at(timestamp, number), 0), Ok(()));
     }
@@ -126,7 +126,7 @@ proptest! {
         prop_assert_eq!(sorted, kept);
     }
 
-    /// A lag within the window loses nothing, as long as there is room.
+    /// No instance is lost that is late by less than the window, as long as there is room.
     #[test]
     fn what_is_late_by_less_than_the_window_is_not_lost(
         steps in proptest::collection::vec((1_u64..50, 0_u64..100), 0..300),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool may ask of a source.
+//! The queries of tools about sources.
 
 use super::*;
 use crate::events::*;
@@ -33,7 +33,7 @@ fn a_source_that_threads_have_one_after_the_other_does_not_say_that_it_is_one_th
     let _alone = alone();
     let seen = Seen::default();
     let _registration = listen(Options::default(), seen.callback());
-    // As many as there are sources for, and one more: so at least one gets that of another.
+    // More threads than there are sources for threads, so at least one gets the source of another.
     for _ in 0..SOURCES {
         std::thread::spawn(|| raise_number(1)).join().expect("no panic");
     }

@@ -80,7 +80,7 @@ fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
 fn a_bound_type_names_the_communicator_by_one_of_its_elements() {
     for row in &TABLE {
         let bound = row.bound.map(|index| row.elements[index].name);
-        // What says that a communicator comes or goes can be asked for before it is there.
+        // A tool can ask for a communicator's birth and end before its context exists: these types are not bound.
         let is_of_life = row.name.starts_with("communicator_");
         let has_context = row.elements.iter().any(|element| element.name == "context");
         assert_eq!((bound.is_some(), bound), (has_context && !is_of_life, bound.and(Some("context"))), "{}", row.name);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several threads raise: each source stays ordered at every registration, and nothing is lost uncounted.
+//! Several threads raise: each source stays ordered at every registration, and every loss is counted.
 
 use super::*;
 use crate::events::*;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many events each thread raises: more than there is room for in any case.
+/// Number of events that each thread raises: more than any buffer holds.
 const EACH: u32 = if cfg!(miri) { 600 } else { 5000 };
 
-/// Per source, in order of delivery: timestamps rise and the numbers of each thread (`word / 2^20`) too.
+/// Checks that the timestamps of each source rise in the order of delivery.
 fn check_order(instances: &[EventInstance]) {
     let mut last: HashMap<SourceId, u64> = HashMap::new();
     for instance in instances {
@@ -87,7 +87,7 @@ fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
 }
 
-/// Stages so many in another thread, which ends.
+/// Stages `events` events in another thread, which then ends.
 fn stage_elsewhere(events: u32) {
     std::thread::spawn(move || (0..events).for_each(stage_number)).join().expect("no panic");
 }
@@ -106,7 +106,7 @@ fn what_waits_in_a_thread_that_ends_is_delivered_by_another_and_no_buffer_is_nee
         std::thread::spawn(move || (0..10).for_each(|event| stage_number(10 * thread + event)))
             .join()
             .expect("no panic");
-        // As progress does between two polls.
+        // Like progress between two polls.
         deliver_due(Safety::MpiRestricted);
     }
     assert_eq!(seen.numbers(), (0..500).collect::<Vec<_>>());
@@ -152,7 +152,7 @@ fn what_is_staged_is_behind_what_its_thread_has_raised_and_before_what_it_raises
     std::thread::scope(|scope| {
         scope.spawn(|| {
             raise_number(0);
-            // More than there is room for: the rest waits in the thread, and is not overtaken.
+            // More than the buffer holds: the rest stays staged in the thread, and is not overtaken.
             (1..=6).for_each(stage_number);
             deliver(usize::MAX, Safety::ThreadSafe);
             deliver(usize::MAX, Safety::ThreadSafe);

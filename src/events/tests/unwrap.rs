@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timestamps carried past the mask: exactly or not at all, whatever the clock's rate, the silences and the lags.
+//! Timestamps extended beyond the mask: exactly or not at all, whatever the clock's rate, the silences and the lags.
 
 use crate::events::unwrap::Unwrap;
 use proptest::prelude::*;
@@ -10,10 +10,10 @@ fn truth(start: u64, ppm: f64, host: u64) -> u64 {
     start + (host as f64 * (1.0 + ppm * 1e-6)) as u64
 }
 
-/// How often progress was called.
+/// Number of calls of progress.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The queue is polled so often at `host` that all that had completed is read.
+/// Simulates polls at `host` that read all earlier completions.
 fn drain(unwrap: &mut Unwrap, host: u64) {
     (0..2).for_each(|_| unwrap.progressed(host, CALLS.fetch_add(32, Ordering::Relaxed) + 32));
 }
@@ -54,7 +54,7 @@ fn a_stamp_read_later_than_the_clock_goes_round_is_placed_only_where_an_earlier_
         (6.0, 5.5, false),
         (6.0, 4.5, false),
         (6.0, 0.5, false),
-        // Had it happened a period before 3 s ago, it would have been read before.
+        // A period earlier than 3 s ago it would have been read before the computation.
         (6.0, 3.0, true),
         (60.0, 3.0, false),
     ] {
@@ -91,8 +91,8 @@ fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be
 }
 
 proptest! {
-    /// Stamps of a drifting clock, read with lags and after silences of many periods while the queue is polled, are one
-    /// constant away from the truth.
+    /// Stamps of a drifting clock, read with lags and after silences of many periods in which the queue is polled, are
+    /// a constant away from the truth.
     #[test]
     fn every_stamp_is_placed_exactly(
         bits in 16_u32..48,
@@ -104,7 +104,7 @@ proptest! {
         let mut unwrap = Unwrap::new(bits, 1.0);
         let (mut host, mut constant) = (period * 2, None);
         for (silence, lag, prompt) in steps {
-            // Some are read promptly, as the text of the file asks.
+            // Some stamps are read promptly, as the head of `unwrap.rs` requires.
             host += (period as f64 * silence) as u64 + 1;
             let lag = if prompt || constant.is_none() { 0 } else { (period as f64 * lag) as u64 };
             drain(&mut unwrap, host - lag - 1);
@@ -121,8 +121,8 @@ proptest! {
         }
     }
 
-    /// Where the adapter is asked now and then: whatever the lags, the program's pauses, a stamp is placed exactly or
-    /// not at all, and it is placed where the queue was empty less than a period ago.
+    /// If the adapter's clock is read now and then: whatever the lags and the program's pauses, a stamp is extended
+    /// exactly or not at all, and exactly if the queue was empty less than a period ago.
     #[test]
     fn no_stamp_is_ever_placed_wrongly(
         bits in 16_u32..48,
@@ -136,7 +136,7 @@ proptest! {
         let base = truth(7, ppm, host);
         let away = unwrap.observe(base & (period - 1), host, 0).wrapping_sub(base);
         for (silence, computed, lag, asked) in steps {
-            // Polled all the time, then not while the program computed; meanwhile something completed.
+            // The queue is polled all the time, then not while the program computes; meanwhile an operation completes.
             host += of_period(silence) + 2;
             drain(&mut unwrap, host);
             if asked || unwrap.is_stale(host) {
@@ -149,13 +149,13 @@ proptest! {
             let ticks = truth(7, ppm, happened);
             let got = unwrap.unwrap(ticks & (period - 1), host);
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
-            // A sixteenth of a period is aside for the floor, and half of one for the drift since the adapter was
-            // asked.
+            // A sixteenth of a period is the margin of the floor, and up to half of one the drift since the clock was
+            // read.
             prop_assert!(got.is_some() || computed >= 0.85);
         }
     }
 
-    /// Where the adapter can be asked now and then, lags and silences alone do not mislead either.
+    /// If the adapter's clock is read now and then, lags and silences alone do not cause errors.
     #[test]
     fn asking_the_adapter_keeps_the_place(
         ppm in -400.0..400.0_f64,

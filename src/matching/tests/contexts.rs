@@ -47,7 +47,7 @@ fn a_communicator_without_a_parent_has_a_large_context_beside_the_small_ones() {
     );
     assert_eq!([contexts.remove(first), contexts.remove(first)], [Some("first"), None]);
     assert_eq!(contexts.get(first), None);
-    // Between them, and beyond what a header can say.
+    // Between the ranges, and beyond the end.
     for context in [Of::LIMIT, first - 1, last + 1] {
         assert_eq!(contexts.add(context, "lost"), Err(Refused::BeyondLimit("lost")));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories of a communicator, each step of which ends as in the model. `PROPTEST_CASES` is how many (256).
+//! Random histories of a communicator, compared with the model after each step; `PROPTEST_CASES` sets how many (256).
 //!
-//! A history has phases. Each leans towards posting or towards arrivals, so that queues become long, get indexes, and
-//! empty again; and towards few or many different envelopes.
+//! A history has phases. A phase prefers posts or arrivals, so that queues grow long, get indexes and become empty
+//! again; and it has few or many different envelopes.
 
 use super::Numbered;
 use super::model::{Entry, Model};
@@ -17,12 +17,12 @@ enum Step {
     Arrive(i32, i32),
     Probe(i32, i32),
     MatchedProbe(i32, i32),
-    /// Of the handles there ever were, the one at this part of them.
+    /// Cancels the handle at this fraction (of 2^16) of all handles so far.
     Cancel(u16),
     Take(u16),
 }
 
-/// Tags: few, some of them a library's.
+/// A few tags, some of them negative.
 fn tag() -> impl Strategy<Value = i32> {
     prop_oneof![6 => 0..4_i32, 1 => Just(i32::MAX), 2 => -3..=-2_i32, 1 => Just(i32::MIN)]
 }
@@ -32,7 +32,7 @@ fn pattern(ranks: i32) -> impl Strategy<Value = (i32, i32)> {
     (source, prop_oneof![4 => tag(), 1 => Just(ANY_TAG)])
 }
 
-/// A step of a phase that posts and receives with these weights.
+/// A step of a phase with these weights of posts and arrivals.
 fn step(ranks: i32, posts: u32, arrivals: u32) -> impl Strategy<Value = Step> {
     prop_oneof![
         posts * 4 => pattern(ranks).prop_map(|(source, tag)| Step::Post(source, tag)),
@@ -67,7 +67,7 @@ fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
 struct History {
     matching: Numbered,
     model: Model,
-    /// What matched probes have taken.
+    /// Messages that matched probes set aside.
     aside: Vec<Entry>,
     handles: Handles,
     next: u32,
@@ -140,7 +140,7 @@ impl History {
         assert_eq!(self.matching.unexpected() as usize, self.model.messages.len());
     }
 
-    /// What is left is what the model has left; the order is that of each side.
+    /// Compares the remains with the model's; they are ordered only within each side.
     fn end(self) {
         let Remains { mut receives, messages } = self.matching.into_remains();
         receives.sort_unstable();

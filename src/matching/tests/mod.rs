@@ -10,10 +10,10 @@ mod steps;
 
 use super::{Arrival, Envelope, Matching, Message, MessageHandle, Pattern, Posting, ReceiveHandle};
 
-/// Receives and messages are known by a number.
+/// Receives and messages are numbers here.
 type Numbered = Matching<u32, u32>;
 
-/// Posts; returns the message matched.
+/// Posts a receive; returns the message that it got.
 fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<u32> {
     match matching.post(Pattern::new(source, tag), request) {
         Posting::Matched { message: Message { message, .. }, .. } => Some(message),
@@ -21,7 +21,7 @@ fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<
     }
 }
 
-/// Posts what no message is there for.
+/// Posts a receive that finds no message.
 fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> ReceiveHandle {
     match matching.post(Pattern::new(source, tag), request) {
         Posting::Inserted { handle, .. } => handle,
@@ -29,7 +29,7 @@ fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Recei
     }
 }
 
-/// A message arrives; returns the receive matched.
+/// Handles the arrival of a message; returns the receive that took it.
 fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Option<u32> {
     match matching.arrive(Envelope::new(source, tag), || message) {
         Arrival::Matched { request, .. } => Some(request),
@@ -37,7 +37,7 @@ fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Optio
     }
 }
 
-/// What no receive is there for arrives.
+/// Handles the arrival of a message that finds no receive.
 fn unexpected(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> MessageHandle {
     match matching.arrive(Envelope::new(source, tag), || message) {
         Arrival::Inserted { handle, .. } => handle,

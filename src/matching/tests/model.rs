@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The matching as two lists, searched from the front: what MPI's text says, and nothing else.
+//! The matching as two lists, searched from the front: a literal model of MPI's text.
 
 use crate::matching::{ANY_SOURCE, ANY_TAG};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each rule of MPI's matching alone.
+//! Each rule of MPI's matching on its own.
 
 use super::{Numbered, arrive, insert, post, unexpected};
 use crate::matching::{ANY_SOURCE, ANY_TAG, Message, MessageHandle, Pattern, ReceiveHandle};
@@ -140,7 +140,7 @@ fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled()
     assert_eq!(arrive(&mut matching, 1, 5, 10), Some(1));
     assert!(!matching.cancel(first, 1));
     assert_eq!(arrive(&mut matching, 1, 5, 11), Some(3));
-    // Its place has another receive now.
+    // The place of the second receive has another receive now.
     insert(&mut matching, 1, 5, 4);
     assert!(![(first, 1), (second, 2), (third, 3)].iter().any(|(handle, request)| matching.cancel(*handle, *request)));
     assert!(!matching.cancel(ReceiveHandle::from_bits(0), 4));

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the work of a search grows with the length of the queue: counted in entries looked at, not in time.
+//! How the work of a search grows with the length of the queue: counted in entries compared, not in time.
 //!
-//! The first search of its kind goes through the head of the list and builds an index; the others are looked at.
+//! The first search of a kind walks the head of the list and builds an index; the tests limit the later ones.
 
 use super::Numbered;
 use crate::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
 
 const LENGTH: i32 = if cfg!(miri) { 60 } else { 100_000 };
 
-/// Searches that are looked at.
+/// Number of searches per test.
 const SEARCHES: i32 = if cfg!(miri) { 20 } else { 100 };
 
-/// What a search in the longest queue may look at: four classes, in each of them a chain of its bucket.
+/// Most entries that a search in the longest queue may compare: four indexes, and in each the chain of a bucket.
 const MOST: u32 = 16;
 
-/// A pattern of each class for the rank and tag `number`, of which no other takes that message.
+/// For each class with an index, a pattern of the message from rank `number` with tag `number`. No other takes it.
 fn patterns(number: i32) -> [Pattern; 3] {
     [Pattern::new(number, number), Pattern::new(ANY_SOURCE, number), Pattern::new(number, ANY_TAG)]
 }
 
-/// Places all over the queue, its end first.
+/// Positions spread over the queue, from its end.
 fn places() -> impl Iterator<Item = i32> {
     (0..SEARCHES).map(|search| LENGTH - 1 - search * (LENGTH / SEARCHES))
 }
@@ -38,7 +38,7 @@ fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards(
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {
-            // The classes are mixed, but for tag and rank no two of them meet.
+            // Classes are mixed, but no two patterns share a tag or a rank.
             let pattern = patterns(number)[(class + number as usize) % 3];
             matching.insert_posted(pattern, number as u32);
         }
@@ -64,7 +64,7 @@ fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked()
         };
         let attempts: Vec<u32> = places().map(post).collect();
         assert_few(&attempts, "unexpected");
-        // The oldest of all.
+        // The oldest message.
         let Posting::Matched { attempts, .. } = matching.post(Pattern::new(ANY_SOURCE, ANY_TAG), 0) else {
             panic!("there are some")
         };
@@ -152,7 +152,7 @@ fn a_queue_that_has_become_short_is_a_list_again() {
             assert_eq!(posted.found, Some(number as u32), "{round}");
             assert_eq!(unexpected.found.map(|message| message.message), Some(number as u32), "{round}");
             if number < 4 {
-                // From the front, to the last.
+                // A walk from the front to the last entry.
                 let attempts = number as u32 + 1;
                 assert_eq!((posted.attempts, unexpected.attempts), (attempts, attempts), "{round}");
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules one by one, and then a model of two processes: random histories, in which nothing is lost, overtaken or
-//! held up for ever, and memory stays bounded.
+//! Tests: each rule alone, and a model of two processes with random histories, in which no message is lost, overtaken
+//! or held up for ever, and the memory is bounded.
 
 use super::*;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn who_is_asked_for_more_announces_as_many_again() {
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(2), Some(3), None]);
     assert!(!outgoing.tells(PEER, 0));
-    // To this one nothing pends.
+    // No message to this peer pends.
     outgoing.more(9, 0);
     assert!(!outgoing.tells(9, 0));
 }
@@ -84,7 +84,7 @@ fn the_last_word_counts_whichever_comes_last() {
     assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());
     assert_eq!(outgoing.heard(PEER, Word { number: 7, holds_back: true }), None);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    // Words to other peers have numbers, too: there may be any number of them in between.
+    // The numbers are shared by all peers, so a peer may see large gaps.
     assert!(outgoing.heard(PEER, Word { number: 9 + (1 << 31), holds_back: true }).is_some());
     assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
     let mut kept = Kept::<u8> { number: u64::from(u32::MAX), ..Kept::new(LIMITS) };
@@ -185,7 +185,7 @@ thread_local! {
     static COMPARED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A peer of which it is counted how often it is looked at.
+/// A peer that counts how often it is compared or hashed.
 #[derive(Debug, Clone, Copy, Eq)]
 struct Counted(u32);
 
@@ -203,7 +203,7 @@ impl Hash for Counted {
     }
 }
 
-/// How often a peer is looked at meanwhile.
+/// Runs `work` and returns how often it compared or hashed a peer.
 fn looks<T>(work: impl FnOnce() -> T) -> u32 {
     COMPARED.set(0);
     work();
@@ -222,7 +222,7 @@ fn a_send_that_has_gone_costs_the_same_whatever_pends_to_however_many_peers() {
         }
     }
     let peer = Counted(500);
-    // A few tables are looked at, in each of which a search may meet another peer or two.
+    // Each of the few tables costs a hash, and a comparison with another peer or two.
     assert!(looks(|| assert!(!outgoing.went(peer, 1))) <= 10);
     assert!(looks(|| assert!(outgoing.went(peer, 2))) <= 10);
     assert!(looks(|| assert!(outgoing.next_to(peer).is_some())) <= 40);
@@ -266,9 +266,9 @@ enum Step {
     Send { tag: i32 },
     /// The program posts a receive for this tag.
     Receive { tag: i32 },
-    /// The port takes the first that waits for it.
+    /// The port sends the first message that is queued for it.
     Post,
-    /// The first word on the way to the receiver arrives, or to the sender.
+    /// The first message in flight to the receiver, or to the sender, arrives.
     Deliver { to_receiver: bool },
 }
 
@@ -281,7 +281,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What goes from the sender to the receiver: a message with its tag and number, whole or announced.
+/// Messages from the sender to the receiver: with tag and number, whole or announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Forth {
     Whole(i32, u32),
@@ -289,7 +289,7 @@ enum Forth {
     Pending,
 }
 
-/// What goes back.
+/// Messages back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     Answer(bool),
@@ -297,26 +297,26 @@ enum Back {
     More,
 }
 
-/// Bytes that a message takes at the receiver, and one that is announced.
+/// Bytes that a message takes at the receiver, announced or not.
 const BYTES: u64 = 10;
 
-/// Any bounds, the least of each included.
+/// Any limits, the least of each included.
 fn limits() -> impl Strategy<Value = Limits> {
     (0..150_u64, 0..50_u64, 1..4_u32).prop_map(|(kept, waiting, window)| Limits { kept, waiting, window })
 }
 
-/// A sender and a receiver with one communicator, and what is on the way between them.
+/// A sender and a receiver with one communicator, and the messages in flight between them.
 struct Model {
     outgoing: Outgoing<u8, (i32, u32)>,
     kept: Kept<u8>,
-    /// What waits for the sender's port.
+    /// Messages queued for the sender's port.
     port: VecDeque<Forth>,
     forth: VecDeque<Forth>,
     back: VecDeque<Back>,
     unexpected: Vec<Forth>,
     posted: Vec<i32>,
     sent: u32,
-    /// What was received of each tag, in order.
+    /// Tag and number of each received message, in order.
     received: Vec<(i32, u32)>,
     most_kept: u64,
 }
@@ -405,7 +405,7 @@ impl Model {
             }
             self.matched(message);
         } else {
-            // As the plugin: who has nothing unexpected looks for nobody.
+            // Like the plugin: with no unexpected message it asks no sender for more.
             if !self.unexpected.is_empty() {
                 self.ask_for_more();
             }
@@ -485,7 +485,7 @@ impl Model {
         }
     }
 
-    /// Delivers all that is on the way, and what that brings about.
+    /// Delivers all messages in flight, and those that they cause.
     fn settle(&mut self) {
         while !(self.port.is_empty() && self.forth.is_empty() && self.back.is_empty()) {
             self.step(Step::Post);
@@ -537,7 +537,7 @@ proptest! {
             }
         }
         model.settle();
-        // The bound, what went before the sender heard of it, and a window.
+        // The bound, the messages sent before the sender learned of it, and a window.
         let most = limits.kept + BYTES * u64::from(way_back + 2 + limits.window);
         prop_assert!(model.most_kept <= most, "{} bytes", model.most_kept);
         for _ in 0..count {

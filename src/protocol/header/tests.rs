@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Headers there and back, and bytes that are none.
+//! Tests: headers come back as they were encoded, and other bytes are refused.
 
 use super::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn number() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), 0..1000_u32, any::<u32>(), Just(u32::MAX)]
 }
 
-/// On both sides of each bound of the short form.
+/// Matches on both sides of each bound of the short form.
 fn matched() -> impl Strategy<Value = Match> {
     let context =
         prop_oneof![0..10_u32, 0xfff0..0x1000f_u32, 0..1_u32 << LONG_CONTEXT, Just((1_u32 << LONG_CONTEXT) - 1)];
@@ -20,7 +20,7 @@ fn matched() -> impl Strategy<Value = Match> {
 
 fn memory() -> impl Strategy<Value = Memory> {
     (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(key, address, length)| {
-        // As much as there is behind the address.
+        // At most the bytes from the address to the end of the address space.
         Memory { key, address, length: length.min(u64::MAX - address) }
     })
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the modex: its bytes, what is refused, and the pairing of ports.
+//! Tests of the modex: its bytes, refusals, and the pairing of ports.
 
 use super::*;
 use crate::connect::Random;
 
-/// The address of a RoCE port, of which every field has bytes of its own.
+/// The address of a RoCE port in which every field has different bytes.
 pub(crate) fn ethernet() -> PortAddress {
     let mut tcp_addresses = [[0; 16]; TCP_ADDRESSES];
     tcp_addresses[0] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
@@ -58,7 +58,7 @@ fn lid_and_subnet_prefix_are_little_endian() {
     assert_eq!(PortAddress::decode(&bytes), Ok(infiniband(0xfe80_0000_0000_0001)));
 }
 
-/// An entry with a key of its own.
+/// An entry with its own key.
 fn entry(address: PortAddress) -> PortEntry {
     PortEntry { address, key: Key::from_bytes([address.link_layer; 16]) }
 }
@@ -179,14 +179,14 @@ fn ports_of_different_layers_or_gid_types_are_not_paired() {
     }
 }
 
-/// A RoCE port whose GID is this address, in a subnet of so many bits.
+/// A RoCE port whose GID is this IPv4 address, in a subnet of this prefix length.
 fn ipv4(address: [u8; 4], bits: u8) -> PortAddress {
     let mut gid = ethernet().gid;
     gid[12..].copy_from_slice(&address);
     PortAddress { gid, subnet_length: 96 + bits, ..ethernet() }
 }
 
-/// The same of IPv6.
+/// A RoCE port whose GID is this IPv6 address.
 fn ipv6(address: &str) -> PortAddress {
     let gid = address.parse::<Ipv6Addr>().expect("an address").octets();
     PortAddress { gid, subnet_length: 64, ..ethernet() }

@@ -24,21 +24,21 @@ pub const PORT_ACTIVE_DEFER: u32 = 5;
 /// One port as verbs describes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PortInfo {
-    /// Its number, from 1.
+    /// Number of the port, from 1.
     pub number: u8,
-    /// `PORT_ACTIVE` and the others.
+    /// State: `PORT_ACTIVE` and the others.
     pub state: u32,
-    /// [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
+    /// Link layer: [`LINK_INFINIBAND`] or [`LINK_ETHERNET`].
     pub link_layer: u8,
-    /// Its local identifier; 0: none.
+    /// Local identifier; 0: none.
     pub lid: u16,
-    /// The MTU in use, as verbs.h's code.
+    /// Active MTU, as verbs.h's code.
     pub active_mtu: u8,
-    /// Its data rate, in Mb/s.
+    /// Data rate, in Mb/s.
     pub rate_mbps: u32,
-    /// Its GID table; empty entries may be left out.
+    /// GID table; empty entries may be left out.
     pub gids: Vec<GidInfo>,
-    /// The entry of its partition key table at the configured index.
+    /// Entry of the partition key table at the configured index.
     pub partition_key: PartitionKey,
 }
 
@@ -48,14 +48,14 @@ pub enum PartitionKey {
     /// The table could not be read.
     #[default]
     Unknown,
-    /// The table is too short: its number of entries.
+    /// The table is too short; it has this number of entries.
     Missing(usize),
-    /// The key: bit 15 for a full member, the others for the partition, 0 in an empty entry.
+    /// The key: bit 15 marks a full member, the other bits name the partition; 0 is an empty entry.
     Key(u16),
 }
 
 impl PartitionKey {
-    /// The number of the partition, without the bit for a full member.
+    /// The bits that name the partition.
     const PARTITION: u16 = 0x7fff;
 
     /// Why other ports may not accept packets with the key at `index`, as the end of a sentence that begins with the
@@ -73,14 +73,14 @@ impl PartitionKey {
     }
 }
 
-/// Whether the port is usable; otherwise why not, and what to do.
+/// Whether the port is usable; the reason and advice if not.
 pub(super) fn usable(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     works(port)?;
     carries(port, tunables)?;
     is_member(port, tunables.pkey_index)
 }
 
-/// Whether the port is in a partition by the key asked for.
+/// Whether the configured key makes the port a member of a partition.
 fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
     match port.partition_key {
         PartitionKey::Missing(entries) => Err(format!(
@@ -97,7 +97,7 @@ fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
     }
 }
 
-/// Whether the port is in a state and has the addresses to be used.
+/// Whether the port's state and addresses permit its use.
 fn works(port: &PortInfo) -> Result<(), String> {
     let infiniband = port.link_layer == LINK_INFINIBAND;
     if !infiniband && port.link_layer != LINK_ETHERNET {
@@ -150,7 +150,7 @@ fn state(number: u32) -> String {
     name.to_owned()
 }
 
-/// Whether the port carries packets of the size asked for.
+/// Whether the port carries packets of the configured size.
 fn carries(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     let Some(active) = mtu_bytes(port.active_mtu) else {
         return Err(format!("its active MTU has the code {}, which verbs does not define (1 to 5)", port.active_mtu));

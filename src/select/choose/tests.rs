@@ -40,7 +40,7 @@ fn chosen(devices: &[DeviceInfo], tunables: &Tunables) -> Vec<String> {
     ports(devices, tunables).chosen().map(|chosen| format!("{}:{}", chosen.device_name, chosen.port)).collect()
 }
 
-/// Why a port that is alone on its host is refused.
+/// The reason for which a port that is alone on its host is refused.
 fn refusal(port: PortInfo, tunables: &Tunables) -> String {
     let selection = ports(&[device("dev0", vec![port])], tunables);
     assert!(selection.chosen().next().is_none());

@@ -80,7 +80,7 @@ impl Adapter for Scripted {
         self.0.state().async_events.pop_front()
     }
 
-    /// Time passes as it is looked at.
+    /// Time passes with each call.
     fn now(&self) -> Duration {
         let mut state = self.0.state();
         state.now += Duration::from_millis(1);
@@ -181,7 +181,7 @@ impl Drop for ScriptedQp {
         let mut state = self.script.state();
         state.qps[self.index].state = QpState::Destroyed;
         state.qps[self.index].posted.clear();
-        // Receives whose completions go are lost.
+        // The receives of the dropped completions are lost.
         state.completions.retain(|completion| completion.qp_num() != self.number);
     }
 }
@@ -250,7 +250,7 @@ impl ReceiveQueue for ScriptedReceives {
     }
 }
 
-/// Slots without memory: what is written to them is lost.
+/// Slots without memory: written bytes are lost.
 #[derive(Debug)]
 pub(crate) struct ScriptedSlots {
     size: u32,

@@ -23,8 +23,8 @@ pub struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// As the parameters say, in one of so many processes of the job on this host. ibex looks at a slot after a
-    /// completion, which comes after all that was written to it; so the order of the writes does not matter.
+    /// The memory that the parameters ask for, in one of `processes` processes of the job on this host. ibex reads a
+    /// slot after its completion, which follows all writes to the slot, so the order of these writes does not matter.
     #[must_use]
     pub fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
@@ -36,7 +36,7 @@ impl SlotMemory {
     }
 }
 
-/// A protection domain of a device, what a queue pair in it is asked to hold, and the memory of slots.
+/// A protection domain of a device, the limits of its queue pairs, and the memory of slots.
 #[derive(Debug)]
 pub struct Verbs {
     domain: Arc<ProtectionDomain>,
@@ -46,7 +46,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Over this domain.
+    /// An adapter over this domain.
     #[must_use]
     pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
         Verbs { domain, limits, memory, start: Instant::now() }
@@ -90,7 +90,7 @@ impl Adapter for Verbs {
 /// A shared receive queue and the memory it receives into.
 #[derive(Debug)]
 pub struct SharedReceives {
-    // The queue goes before the memory.
+    // Dropped first: the queue goes before the memory.
     queue: SharedReceiveQueue,
     arena: Arena,
 }
@@ -99,7 +99,7 @@ impl SharedReceives {
     /// Registers `depth` slots of `size` bytes, to be posted at most `batch` at a time.
     ///
     /// # Errors
-    /// What the adapter or the kernel says.
+    /// The error of the adapter or the kernel.
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         memory: SlotMemory,
@@ -111,7 +111,7 @@ impl SharedReceives {
         Ok(SharedReceives { queue: SharedReceiveQueue::new(domain, depth, batch)?, arena })
     }
 
-    /// The memory that it receives into.
+    /// The memory of its slots.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }

@@ -5,35 +5,35 @@
 
 use std::time::Duration;
 
-/// After the modex was asked in vain, how long it is not asked for another name. A peer repeats its hello.
+/// Pause between modex look-ups after one failed. A peer repeats its hello.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
 bitflags::bitflags! {
-    /// What is said once to a user who wants to know more.
+    /// Messages that a verbose user gets once.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct Once: u8 {
-        /// Bytes came that are no hello for this port.
+        /// Bytes arrived that are no hello for this port.
         const UNREADABLE = 1;
-        /// A hello named a port that nobody has published.
+        /// A hello named a port that no process has published.
         const NOT_IN_JOB = 2;
-        /// A hello named another life of a port.
+        /// A hello named another instance of a port.
         const OTHER_INSTANCE = 4;
-        /// A connection that a peer began came to nothing.
+        /// A connection that a peer began was not made.
         const NOT_MADE = 8;
-        /// Another port of a peer answered than the one that addresses pair.
+        /// A peer answered with another port than the one that addresses pair.
         const OTHER_PARTNER = 16;
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Before this moment the modex is not asked.
+    /// Time before which the modex is not asked.
     next_lookup: Duration,
     said: Once,
 }
 
 impl Admission {
-    /// Nothing was asked or said yet.
+    /// Without look-ups and messages.
     pub(crate) fn new() -> Self {
         Admission { next_lookup: Duration::ZERO, said: Once::empty() }
     }
@@ -43,12 +43,12 @@ impl Admission {
         now >= self.next_lookup
     }
 
-    /// The modex was asked in vain.
+    /// Notes a failed look-up.
     pub(crate) fn was_in_vain(&mut self, now: Duration) {
         self.next_lookup = now + LOOKUP_PAUSE;
     }
 
-    /// Whether a line of this kind is the first.
+    /// Whether this is the first message of its kind.
     pub(crate) fn is_first(&mut self, kind: Once) -> bool {
         let is_first = !self.said.contains(kind);
         self.said.insert(kind);

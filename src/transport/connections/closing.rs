@@ -12,17 +12,17 @@ use crate::transport::tx::send_queue::SendQueue;
 use crate::transport::work_request::EndpointId;
 use std::time::Duration;
 
-/// How far the completion queue was taken.
+/// How far the completion queue was polled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    /// How often it was found empty.
+    /// Number of empty polls.
     pub(crate) empty_polls: u64,
-    /// Completions that came out of it.
+    /// Number of polled completions.
     pub(crate) completions: u64,
 }
 
 impl Taken {
-    /// Whether everything that a queue of `capacity` entries held at `earlier` has come out since.
+    /// Whether everything that a queue of `capacity` entries held at `earlier` has been polled since.
     fn is_past(&self, earlier: &Taken, capacity: u32) -> bool {
         self.empty_polls != earlier.empty_polls || self.completions >= earlier.completions + u64::from(capacity)
     }
@@ -31,25 +31,25 @@ impl Taken {
 /// A queue pair that closes.
 #[derive(Debug)]
 pub(crate) struct ClosingQueue<Q> {
-    /// Whose it was.
+    /// Its former endpoint.
     pub(crate) of: EndpointId,
     pub(crate) queue: SendQueue<Q>,
     /// Whether its end marker is posted.
     pub(crate) is_marked: bool,
-    /// When it is no longer waited for.
+    /// Deadline for draining it.
     end: Duration,
-    /// How far the completion queue was taken when the marker came, or the time was over.
+    /// How far the completion queue was polled when the marker came or the deadline passed.
     over: Option<Taken>,
 }
 
-/// Those of a port.
+/// The closing queue pairs of a port.
 #[derive(Debug)]
 pub(crate) struct Closing<Q> {
     queues: Vec<ClosingQueue<Q>>,
 }
 
 impl<Q: QueuePair> Closing<Q> {
-    /// None.
+    /// Without queue pairs.
     pub(crate) fn new() -> Self {
         Closing { queues: Vec::new() }
     }
@@ -58,37 +58,37 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.is_empty()
     }
 
-    /// Whether a queue pair of this number was of this endpoint, and is not destroyed.
+    /// Whether a queue pair of this number belonged to this endpoint, and is not destroyed.
     pub(crate) fn has(&self, of: EndpointId, number: u32) -> bool {
         self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
     }
 
-    /// That of which a request of this number is in flight. No two have one, nor a connection in use
+    /// The closing queue in which a request of this number is in flight. At most one has it, and no connection in use
     /// ([`SendQueue::succeed`]).
     pub(crate) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
         let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
         self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
     }
 
-    /// Takes a queue pair in error that was `of` this endpoint, to be waited for until `end`.
+    /// Adds a queue pair in error that belonged to endpoint `of`, to be drained until `end`.
     pub(crate) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
         self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
     }
 
-    /// Those that have no end marker yet.
+    /// The queue pairs without an end marker.
     pub(crate) fn unmarked(&mut self) -> impl Iterator<Item = &mut ClosingQueue<Q>> {
         self.queues.iter_mut().filter(|closing| !closing.is_marked)
     }
 
-    /// The end marker of the queue pair of this number came. Returns whose it was, and its queue.
+    /// Notes the end marker of the queue pair of this number. Returns its endpoint and its queue.
     pub(crate) fn flushed(&mut self, qp_num: u32, taken: Taken) -> Option<(EndpointId, &mut SendQueue<Q>)> {
         let closing = self.queues.iter_mut().find(|closing| closing.queue.qp().number() == qp_num)?;
         closing.over.get_or_insert(taken);
         Some((closing.of, &mut closing.queue))
     }
 
-    /// Takes out those that can be destroyed: everything that is to come of them has come, or the time is over. Where
-    /// it passed without a look into the completion queue, there is still one.
+    /// Removes the queue pairs that can be destroyed: all their completions were polled, or the deadline has passed.
+    /// After the deadline the completion queue is polled once more.
     pub(crate) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
         for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
             closing.over.get_or_insert(taken);
@@ -97,7 +97,7 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.extract_if(.., is_over).collect()
     }
 
-    /// Takes out all.
+    /// Removes all.
     pub(crate) fn take_all(&mut self) -> Vec<ClosingQueue<Q>> {
         std::mem::take(&mut self.queues)
     }

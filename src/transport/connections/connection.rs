@@ -28,15 +28,15 @@ pub(crate) enum Phase {
 pub(crate) struct Connection<Q> {
     pub(crate) queue: SendQueue<Q>,
     phase: Phase,
-    /// How many requests had been posted when peers were last probed.
+    /// Number of requests that had been posted at the last probe.
     probed_at: u32,
-    /// With what hellos to the port of the peer that is asked are sealed.
+    /// The key that seals hellos to the asked port of the peer.
     pub(crate) key: Key,
-    /// Reads and atomics it may have in flight, as both sides have said.
+    /// Reads and atomics that it may have in flight, as agreed with the peer.
     pub(crate) initiator_depth: u8,
     /// How long the adapter waits for an acknowledgement, and how often.
     pub(crate) retransmission: Retransmission,
-    /// Kept while connected, for a peer that missed its last word.
+    /// Kept while connected, for a peer that missed the last hello.
     pub(crate) handshake: Box<Handshake>,
 }
 
@@ -64,7 +64,7 @@ impl<Q: QueuePair> Connection<Q> {
         self.phase
     }
 
-    /// New requests are posted while it is ready, and only then.
+    /// Changes the phase. New requests are posted only in `Ready`.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.queue.set_open(phase == Phase::Ready);
@@ -75,14 +75,14 @@ impl<Q: QueuePair> Connection<Q> {
         matches!(self.phase, Phase::Ready | Phase::Diverted)
     }
 
-    /// Sends new messages by another port, or by this one again.
+    /// Sets whether new messages use another port.
     pub(crate) fn divert(&mut self, is_diverted: bool) {
         if self.is_made() {
             self.enter(if is_diverted { Phase::Diverted } else { Phase::Ready });
         }
     }
 
-    /// Whether nothing was posted since the last probe, and nothing posted before would tell that the peer is gone.
+    /// Whether no request was posted since the last probe, and no due completion would show that the peer is gone.
     pub(crate) fn is_idle(&self) -> bool {
         let queue = &self.queue;
         let asks_for_a_completion = queue.in_flight() > 0 && queue.unsignalled() == 0;
@@ -90,7 +90,7 @@ impl<Q: QueuePair> Connection<Q> {
         self.phase == Phase::Ready && !waits && queue.posted() == self.probed_at && !asks_for_a_completion
     }
 
-    /// Peers were probed.
+    /// Notes a probe.
     pub(crate) fn was_probed(&mut self) {
         self.probed_at = self.queue.posted();
     }

@@ -15,7 +15,7 @@ use std::fmt;
 pub enum Cause {
     /// The adapter completed a request with an error.
     Completion {
-        /// The status it gave.
+        /// The adapter's status.
         status: Status,
         /// The vendor's own code.
         vendor: u32,
@@ -25,9 +25,9 @@ pub enum Cause {
         /// The errno.
         errno: i32,
     },
-    /// The connection could not be made; the sentence says why and what to do.
+    /// The connection could not be made; the sentence gives the reason and advice.
     Connect(String),
-    /// The port can no longer be used: the sentence says why.
+    /// The port can no longer be used; the sentence gives the reason.
     Port(String),
 }
 
@@ -44,9 +44,9 @@ pub struct Failure {
     pub remote_port: String,
     /// This side's queue pair.
     pub qp_num: u32,
-    /// What went wrong.
+    /// Cause of the failure.
     pub cause: Cause,
-    /// How long the adapter waited for acknowledgements, and how often.
+    /// The adapter's time-out and number of retries.
     pub retransmission: Retransmission,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handshakes in progress of a port: peers, carriers and due times, and this side's own data.
+//! The handshakes of a port that are in progress: peers, carriers and due times, and this side's own data.
 //!
 //! Owned by the port; driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
 
@@ -21,11 +21,11 @@ use std::time::Duration;
 /// This side's data in every hello.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ourselves {
-    /// Who this is, and where.
+    /// Name and address of this port.
     pub(crate) identity: Identity,
-    /// With what hellos to this port are sealed.
+    /// The key that seals hellos to this port.
     pub(crate) key: Key,
-    /// Reads and atomics a queue pair may have in flight, as initiator and as responder.
+    /// Reads and atomics that a queue pair may have in flight, as initiator and as responder.
     pub(crate) rd_atomic: (u8, u8),
 }
 
@@ -33,21 +33,21 @@ pub(crate) struct Ourselves {
 pub(crate) struct Handshakes<C> {
     carriers: C,
     ourselves: Ourselves,
-    /// Peers whose handshake is not confirmed yet, with their addresses.
+    /// Peers whose handshake is not confirmed yet, and the addresses of their ports that are asked.
     active: Vec<(EndpointId, PortAddress)>,
-    /// Which of their ports is to be asked, where there is a choice.
+    /// The searches among a peer's ports, if there is a choice.
     searches: Vec<(EndpointId, Search)>,
-    /// The addresses of ports that were asked before another one of the same peer.
+    /// Addresses of ports of the same peers that were asked before.
     left: Vec<(EndpointId, PortAddress)>,
-    /// Before this moment none of them has anything to do.
+    /// Time before which no handshake has anything to do.
     next_due: Duration,
-    /// The connections that this side has begun.
+    /// Number of connections that this side has begun.
     epoch: u32,
     random: Random,
 }
 
 impl<C: Carriers> Handshakes<C> {
-    /// None under way.
+    /// Without handshakes.
     pub(crate) fn new(carriers: C, ourselves: Ourselves) -> Self {
         let random = Random::new(ourselves.identity.address.instance);
         Handshakes {
@@ -66,25 +66,25 @@ impl<C: Carriers> Handshakes<C> {
         &self.carriers
     }
 
-    /// Who this is, and where.
+    /// Name and address of this port.
     pub(crate) fn identity(&self) -> &Identity {
         &self.ourselves.identity
     }
 
-    /// This port is reached at this LID and GID now; the modex is not told twice, so our hellos tell it.
+    /// Notes the port's new LID and GID. The modex keeps the old ones, so this side's hellos carry the new ones.
     pub(crate) fn readdress(&mut self, choice: &PortChoice) {
         let ours = &mut self.ourselves.identity.address;
         *ours = PortAddress { lid: choice.lid, gid: choice.gid, subnet_prefix: choice.subnet_prefix(), ..*ours };
-        // The ways to the peers begin at the old GID.
+        // The paths to the peers begin at the old GID.
         self.active.iter().for_each(|(_, peer)| self.carriers.forget(peer.instance));
     }
 
-    /// What this port publishes about itself.
+    /// The entry that this port publishes about itself.
     pub(crate) fn entry(&self) -> PortEntry {
         PortEntry { address: self.ourselves.identity.address, key: self.ourselves.key }
     }
 
-    /// A handshake for a new queue pair `qpn` to the peer's port `remote_port`.
+    /// Makes a handshake for a new queue pair `qpn` to the peer's port `remote_port`.
     pub(crate) fn begin(
         &mut self,
         (to, qpn): (EndpointId, u32),
@@ -111,23 +111,23 @@ impl<C: Carriers> Handshakes<C> {
         self.epoch
     }
 
-    /// What carries hellos to this port of a peer.
+    /// The carriers of hellos to this port of a peer.
     pub(crate) fn paths(&self, remote: &PortAddress, tunables: &Tunables) -> Paths {
         Paths::between(&self.ourselves.identity.address, remote, self.carriers.has_tcp(), tunables)
     }
 
-    /// There is a choice of the peer's port to ask.
+    /// Stores the search for a peer whose ports leave a choice.
     pub(crate) fn put_search(&mut self, peer: EndpointId, search: Search) {
         self.searches.retain(|(of, _)| *of != peer);
         self.searches.push((peer, search));
     }
 
-    /// What came of those that were asked; `None` where there is no choice, or the handshake is over.
+    /// The search for a peer; `None` if there is no choice, or the handshake is over.
     pub(crate) fn search(&mut self, peer: EndpointId) -> Option<&mut Search> {
         self.searches.iter_mut().find(|(of, _)| *of == peer).map(|(_, search)| search)
     }
 
-    /// The handshake that is under way with this peer goes on with its port at `address`.
+    /// Continues the handshake with this peer at its port at `address`.
     pub(crate) fn ask_port(&mut self, peer: EndpointId, address: PortAddress) {
         self.carriers.expect(&address);
         let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
@@ -137,29 +137,29 @@ impl<C: Carriers> Handshakes<C> {
             return;
         }
         self.carriers.forget(before.instance);
-        // TCP to that port goes on: its answer may still come, and the connection says that the process lives.
+        // TCP to the former port goes on: its answer may still come, and a connection shows that the process lives.
         self.left.retain(|(of, left)| *of != peer || ![before.instance, address.instance].contains(&left.instance));
         self.left.push((peer, before));
     }
 
-    /// The handshake with this peer is under way.
+    /// Adds a handshake in progress.
     pub(crate) fn activate(&mut self, peer: EndpointId, address: PortAddress) {
         self.carriers.expect(&address);
         self.active.push((peer, address));
         self.next_due = Duration::ZERO;
     }
 
-    /// The peer says that it is reached at this address now. It has told the modex what it was when it began.
+    /// Notes the peer's present address from its hello. The modex has the address of its start.
     pub(crate) fn relocate(&mut self, peer: EndpointId, address: &PortAddress) {
         let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
         if known != address {
             *known = *address;
-            // The way there is another one, too.
+            // The path to it has changed, too.
             self.carriers.forget(address.instance);
         }
     }
 
-    /// The handshake with this peer is over.
+    /// Ends the handshake with this peer.
     pub(crate) fn settle(&mut self, peer: EndpointId) {
         let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
         let (_, address) = self.active.swap_remove(place);
@@ -170,13 +170,13 @@ impl<C: Carriers> Handshakes<C> {
         }
     }
 
-    /// Whether any is under way. Hot.
+    /// Whether any handshake is in progress. Hot.
     #[inline]
     pub(crate) fn is_any_active(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// The peers with whom one is under way, and their addresses.
+    /// The peers with a handshake in progress, and their addresses.
     pub(crate) fn active(&self) -> Vec<(EndpointId, PortAddress)> {
         self.active.clone()
     }
@@ -185,32 +185,32 @@ impl<C: Carriers> Handshakes<C> {
         self.active.iter().any(|(active, _)| *active == peer)
     }
 
-    /// Whether any may have something to do.
+    /// Whether any handshake may have something to do.
     pub(crate) fn are_due(&self, now: Duration) -> bool {
         now >= self.next_due
     }
 
-    /// None has anything to do before this moment.
+    /// Sets the time before which no handshake has anything to do.
     pub(crate) fn set_due(&mut self, due: Duration) {
         self.next_due = due;
     }
 
-    /// How far TCP gets to a peer, whose port at `remote` is being asked.
+    /// How far TCP reaches a peer whose port at `remote` is being asked.
     pub(crate) fn reach(&self, peer: EndpointId, remote: &PortAddress) -> Reach {
         let is_open = |(of, left): &(EndpointId, PortAddress)| *of == peer && self.carriers.reach(left) == Reach::Open;
         if self.left.iter().any(is_open) { Reach::Open } else { self.carriers.reach(remote) }
     }
 
-    /// What has come in, `polls` after the last look; `now` reads the clock.
+    /// Receives hellos, `polls` polls after the last call; `now` reads the clock.
     pub(crate) fn receive(&mut self, now: &dyn Fn() -> Duration, polls: u32, counters: &Counters) -> Arrivals {
         let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
-        // After an error it may be another one. The modex is not told twice, so our hellos tell it.
+        // It may have changed after an error. The modex keeps the old one, so this side's hellos carry the new one.
         self.ourselves.identity.address.ud_qpn = self.carriers.ud_qpn();
         add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
         arrivals
     }
 
-    /// Sends a sealed hello; `None`: no handshake of ours is for it.
+    /// Sends a sealed hello. `to` is `None` if it belongs to no handshake of ours.
     pub(crate) fn send(
         &mut self,
         to: Option<EndpointId>,
@@ -226,7 +226,7 @@ impl<C: Carriers> Handshakes<C> {
         }
     }
 
-    /// Where the port is that is being asked; `None` where the handshake is over.
+    /// The address of the port that is being asked; `None` if the handshake is over.
     pub(crate) fn asked(&self, peer: EndpointId) -> Option<PortAddress> {
         self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
     }

@@ -6,28 +6,28 @@
 use crate::transport::work_request::EndpointId;
 use std::time::Duration;
 
-/// The time until a peer is first asked; it doubles each time.
+/// Time until the first probe; it doubles with each probe.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest time.
+/// Longest time between probes.
 const LONGEST: Duration = Duration::from_secs(64);
 
-/// A peer parted from whose connection is still there.
+/// A parted peer whose connection still exists.
 #[derive(Debug)]
 pub(crate) struct Parted {
     pub(crate) peer: EndpointId,
-    /// When it is asked next.
+    /// Time of the next probe.
     due: Duration,
     wait: Duration,
 }
 
 impl Parted {
-    /// From now on.
+    /// Begins now.
     pub(crate) fn new(peer: EndpointId, now: Duration) -> Self {
         Parted { peer, due: now + FIRST, wait: FIRST }
     }
 
-    /// Whether it is to be asked now. Once true, not again for twice as long.
+    /// Whether a probe is due now. Once true, false for twice as long as before.
     pub(crate) fn is_due(&mut self, now: Duration) -> bool {
         if now < self.due {
             return false;

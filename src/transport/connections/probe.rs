@@ -8,10 +8,10 @@
 
 use std::time::Duration;
 
-/// When peers are next looked at.
+/// The times of probes.
 #[derive(Debug)]
 pub(crate) struct Probes {
-    /// Time between two looks; zero: none.
+    /// Time between two probes; zero: none.
     interval: Duration,
     due: Duration,
 }
@@ -21,7 +21,7 @@ impl Probes {
         Self { interval, due: interval }
     }
 
-    /// Whether it is time, `now` after the port's start. Once true, not again before the interval is over.
+    /// Whether a probe is due, `now` after the port's start. Once true, false until the interval is over.
     pub(crate) fn are_due(&mut self, now: Duration) -> bool {
         if self.interval.is_zero() || now < self.due {
             return false;

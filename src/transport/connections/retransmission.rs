@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The acknowledgement time-out and the number of retries of a connection.
 //!
-//! Owns [`Retransmission`] and its choice. Called by `port/connect.rs` when a connection is confirmed, because its
+//! Owns [`Retransmission`] and its choice. Called by `port/establish.rs` when a connection is confirmed, because its
 //! round trip is known then; printed by `failure.rs` and in verbose messages. Setup grade. Tests: at the end of the
 //! file. There are two opposing goals. A packet lost at the end of a message costs one time-out, so the time-out should
 //! be short; but an adapter retries at most seven times, so a link that is silent for eight time-outs ends the
@@ -12,27 +12,27 @@ use crate::tunables::Tunables;
 use std::fmt;
 use std::time::Duration;
 
-/// The shortest time-out there is for an adapter to keep: 1.05 ms. Below it, adapters take longer ones anyway.
+/// The shortest time-out that adapters observe: 1.05 ms. For smaller values they take longer ones anyway.
 const FLOOR: u8 = 8;
-/// The longest that a measured round trip asks for: 1.07 s. What looks like a longer one is a peer that computed.
+/// The longest time-out for a measured round trip: 1.07 s. A longer round trip means that the peer computed.
 const CEILING: u8 = 18;
-/// How often packets are repeated: the most there is. soft-RoCE takes 7 for "without end" (`rxe_comp.c`), by which the
-/// specification means seven times, so that a peer that fell silent would never be an error: there it is once less.
+/// Number of retries: the most there is. soft-RoCE takes 7 as "without limit" (`rxe_comp.c`), not as seven like the
+/// specification, so a silent peer would never fail: it gets one less.
 const RETRIES: u8 = 7;
-/// How many round trips a time-out is at least: an acknowledgement waits behind what others send.
+/// Least number of round trips in a time-out: an acknowledgement waits behind the packets of others.
 const ROUND_TRIPS: u32 = 16;
 
-/// What an adapter is told of waiting for acknowledgements.
+/// How an adapter waits for acknowledgements.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct Retransmission {
-    /// The time-out: 4.096 us * 2^this.
+    /// The time-out is 4.096 us * 2^`exponent`.
     pub exponent: u8,
-    /// How often a packet is repeated.
+    /// Number of times that a packet is repeated.
     pub retries: u8,
 }
 
 impl Retransmission {
-    /// What the user has set, or what suits a path whose round trip takes no longer than `round_trip`.
+    /// The user's values, or those that suit a path whose round trip takes at most `round_trip`.
     #[must_use]
     pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Retransmission {
         let retries = if software { RETRIES - 1 } else { RETRIES };
@@ -44,13 +44,13 @@ impl Retransmission {
         Retransmission { exponent: exponent(outage).max(path).max(FLOOR), retries }
     }
 
-    /// The time-out. Adapters wait that long at least, and up to four times that.
+    /// The time-out. Adapters wait at least that long, and up to four times as long.
     #[must_use]
     pub fn timeout(self) -> Duration {
         Duration::from_nanos(4096 << self.exponent)
     }
 
-    /// How long the peer must have been silent when the adapter gives up: at least.
+    /// The shortest silence of the peer after which the adapter gives up.
     #[must_use]
     pub fn total(self) -> Duration {
         self.timeout() * (u32::from(self.retries) + 1)
@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(retransmission.timeout().as_millis(), 268);
             assert!(retransmission.total() >= Duration::from_secs(2));
         }
-        // One try less must be made up for.
+        // The missing retry is made up for.
         let software = Retransmission::choose(&Tunables::default(), true, Some(Duration::from_micros(50)));
         assert_eq!(software, Retransmission { exponent: 17, retries: 6 });
     }

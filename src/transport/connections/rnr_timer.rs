@@ -19,13 +19,13 @@ use std::time::Duration;
 /// second bring 640000 messages, about as many as an MPI process can take.
 const PER_SECOND: u32 = 5_000;
 
-/// The timers that are chosen from. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a
-/// batch of slots, and suits three connections. The longest, 41 ms, suits 205. With more, peers are turned away more
-/// often: a timer that were longer still would leave them idle long after the receiver is back.
+/// The range of timers. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a batch of
+/// slots, and suits three connections. The longest, 41 ms, suits 205. With more connections, peers are refused more
+/// often: an even longer timer would leave them idle long after the receiver is back.
 const SHORTEST: u8 = 12;
 const LONGEST: u8 = 24;
 
-/// What the codes stand for, in units of 10 us (InfiniBand specification, table 46).
+/// The times of the codes, in units of 10 us (InfiniBand specification, table 46).
 const TENS_OF_MICROSECONDS: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
@@ -36,7 +36,7 @@ const TENS_OF_MICROSECONDS: [u32; 32] = [
 pub(crate) struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// What suits a port that has so many connections with this one.
+    /// The timer for a port's new connection, `connections` with this one.
     pub(crate) fn of(connections: usize) -> Self {
         let suits = |code: &u8| RnrTimer(*code).time() >= Duration::from_secs(1) / PER_SECOND * connections as u32;
         RnrTimer((SHORTEST..LONGEST).find(suits).unwrap_or(LONGEST))
@@ -46,7 +46,7 @@ impl RnrTimer {
         self.0
     }
 
-    /// How long it lasts.
+    /// Duration of the timer.
     pub(crate) fn time(self) -> Duration {
         Duration::from_micros(10 * u64::from(TENS_OF_MICROSECONDS[usize::from(self.0) % TENS_OF_MICROSECONDS.len()]))
     }

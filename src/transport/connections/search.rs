@@ -2,23 +2,23 @@
 //! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other until
 //! one answers.
 //!
-//! Owns the result of each attempt. Exists from the begin of a connection until it is made; the handshake sends the
+//! Owns the result of each attempt. Exists from the beginning of a connection until it is made. The handshake sends the
 //! requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search. It has neither clock nor
 //! adapter. Setup grade; the port's thread. Tests: at the end of the file, and `port/tests/partners.rs`.
 
-/// How often a port is asked before the next one is.
+/// Number of requests to a port before the next port is asked.
 const TRIES: u32 = 3;
-/// The same, while the peer's process is known to look at what comes.
+/// The same, while the peer's process is known to answer.
 const TRIES_AWAKE: u32 = 2;
 
-/// What is known of one of the peer's ports.
+/// The result for one of the peer's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may be the one.
+    /// It may be the port to connect to.
     Open,
     /// It declined, being connected to another port of this process.
     Taken,
-    /// No datagram comes through, although its process answers by TCP.
+    /// Datagrams to it do not arrive, although its process answers by TCP.
     Unmet,
 }
 
@@ -26,18 +26,18 @@ pub(crate) enum Verdict {
 struct Candidate {
     port: u8,
     verdict: Verdict,
-    /// Datagrams and TCP packets sent to it, but for what the handshake counts.
+    /// Datagrams and TCP packets sent to it in earlier turns; the handshake counts those of the current turn.
     sent: (u32, u32),
-    /// It was silent while its process was awake.
+    /// Whether it was silent while its process was awake.
     is_ruled_out: bool,
 }
 
-/// The ports of one peer that may be the one to connect to, best first.
+/// The peer's ports that may be the one to connect to, best first.
 #[derive(Debug)]
 pub(crate) struct Search {
     candidates: Vec<Candidate>,
     current: usize,
-    /// One that has spoken, before better ones had their say while its process was awake.
+    /// A port that has sent a hello and waits until the better ports were asked again.
     wanted: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Search {
         self.candidates[self.current].port
     }
 
-    /// Whether that is the one that addresses pair.
+    /// Whether that is the port that addresses pair.
     pub(crate) fn is_first_choice(&self) -> bool {
         self.current == 0
     }
@@ -69,53 +69,53 @@ impl Search {
         self.candidates[0].port
     }
 
-    /// What is known of this port; `None` where it is none of the candidates.
+    /// The result for this port; `None` if it is not a candidate.
     pub(crate) fn verdict(&self, port: u8) -> Option<Verdict> {
         self.find(port).map(|place| self.candidates[place].verdict)
     }
 
-    /// Whether the port that is being asked is no worse a partner than this one. The peer ranks the two alike.
+    /// Whether the port that is being asked is no worse than this one. The peer ranks the two alike.
     pub(crate) fn prefers_current_to(&self, port: u8) -> bool {
         self.find(port).is_none_or(|place| self.current <= place)
     }
 
-    /// How often the port that is being asked is asked before it is left.
+    /// Number of requests to the port that is being asked before the next one is.
     pub(crate) fn tries(&self) -> u32 {
         if self.wanted.is_some() { TRIES_AWAKE } else { TRIES }
     }
 
-    /// Whether this port may be taken, now that it speaks: no better one is left that might have been silent only
-    /// because the peer computed. So ports of one fabric are connected as addresses pair them, whoever is late.
+    /// Whether this port, which has sent a hello, may be taken: no better port is left that may be silent only because
+    /// the peer computes. So ports of one fabric are connected as addresses pair them, whichever is late.
     pub(crate) fn may_take(&self, port: u8) -> bool {
         self.find(port).is_some_and(|place| self.better_than(place).is_none())
     }
 
-    /// The best port above `place` that has not had its say.
+    /// The best port above `place` that was neither excluded nor ruled out.
     fn better_than(&self, place: usize) -> Option<usize> {
         let is_left = |candidate: &Candidate| candidate.verdict == Verdict::Open && !candidate.is_ruled_out;
         self.candidates[..place].iter().position(is_left)
     }
 
-    /// This port has spoken, and may not be taken yet: its process is awake, so that better ones are asked again first.
-    /// False where they are being asked already.
+    /// Notes that this port has sent a hello and may not be taken yet: its process is awake, so better ports are asked
+    /// again first. False if they are being asked already.
     pub(crate) fn want(&mut self, port: u8) -> bool {
         let place = self.find(port).filter(|place| self.wanted.is_none_or(|wanted| *place < wanted));
         self.wanted = place.or(self.wanted);
         place.is_some()
     }
 
-    /// Whether better ones are being asked before one that has spoken is taken.
+    /// Whether better ports are being asked before a port that has sent a hello is taken.
     pub(crate) fn has_wanted(&self) -> bool {
         self.wanted.is_some()
     }
 
-    /// The port that is being asked has said nothing.
+    /// Notes that the port that is being asked did not answer.
     pub(crate) fn was_silent(&mut self) {
         self.candidates[self.current].is_ruled_out |= self.wanted.is_some();
         self.wanted = self.wanted.filter(|wanted| *wanted != self.current);
     }
 
-    /// The next port to ask; the one that is being asked where no other is open, `None` where none is at all.
+    /// The next port to ask. If no other is open it is the one that is being asked, and `None` if none is.
     pub(crate) fn next(&self) -> Option<u8> {
         let is_open = |place: &usize| self.candidates[*place].verdict == Verdict::Open;
         let wanted = self.wanted.map(|wanted| self.better_than(wanted).unwrap_or(wanted)).filter(is_open);
@@ -124,14 +124,14 @@ impl Search {
         wanted.or(next).map(|place| self.candidates[place].port)
     }
 
-    /// Nothing is to be had of this port.
+    /// Excludes a port, with the reason.
     pub(crate) fn exclude(&mut self, port: u8, verdict: Verdict) {
         if let Some(place) = self.find(port) {
             self.candidates[place].verdict = verdict;
         }
     }
 
-    /// So much was sent to the port that was being asked; this one is asked now. How much was sent to that before.
+    /// Changes the port to ask. `sent`: packets sent to the former one. Returns those sent earlier to the new one.
     pub(crate) fn ask_port(&mut self, port: u8, sent: (u32, u32)) -> (u32, u32) {
         self.candidates[self.current].sent = sent;
         if let Some(place) = self.find(port) {
@@ -141,7 +141,7 @@ impl Search {
         self.candidates[self.current].sent
     }
 
-    /// What was tried, and what came of it, `sent` being of the port that is being asked.
+    /// Lists the ports and their results; `sent`: packets sent to the port that is being asked.
     pub(crate) fn tried(&self, sent: (u32, u32)) -> String {
         let what = self.candidates.iter().enumerate().map(|(place, candidate)| {
             let sent = if place == self.current { sent } else { candidate.sent };

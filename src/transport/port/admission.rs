@@ -14,23 +14,23 @@ use crate::transport::adapter::Adapter;
 use crate::transport::connections::admission::Once;
 use crate::transport::work_request::EndpointId;
 
-/// Why a sealed hello is not taken.
+/// Why a sealed hello is not accepted.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Stranger {
-    /// The modex knows no such port of no such process.
+    /// The modex has no such process, or no such port of it.
     NotInJob,
     /// The modex has another instance of that port.
     OtherInstance,
-    /// The modex was asked in vain a moment ago.
+    /// A modex look-up failed a moment ago, and the next must wait.
     NotNow,
-    /// Its connection has failed before.
+    /// The connection to that port has failed before.
     Failed,
     /// The endpoint is connected, or being connected, to another port of its process.
     Elsewhere,
 }
 
 impl<A: Adapter> Port<A> {
-    /// The endpoint of a hello whose port has none, or has no connection, and what the modex says of that port.
+    /// The endpoint for a hello whose port has none, or one without a connection, and the port's modex entry.
     pub(super) fn admit(&mut self, hello: &Hello) -> Result<(EndpointId, PortEntry), Stranger> {
         let source = hello.source;
         let known = self.connections.known(source.name, source.port);
@@ -41,7 +41,7 @@ impl<A: Adapter> Port<A> {
         Ok((known.unwrap_or_else(|| self.peer(source.name, source.port)), entry))
     }
 
-    /// What the modex says of the port that a hello names.
+    /// The modex entry of the port that a hello names.
     pub(super) fn listed(&mut self, hello: &Hello) -> Result<PortEntry, Stranger> {
         let source = hello.source;
         if !self.admission.may_look_up(self.adapter.now()) {
@@ -51,17 +51,17 @@ impl<A: Adapter> Port<A> {
         let found = match entry {
             None => Err(Stranger::NotInJob),
             Some(entry) if entry.address.instance != source.address.instance => Err(Stranger::OtherInstance),
-            // Where it is now: it may have moved since it published.
+            // With its present address: it may have changed since the port published it.
             Some(entry) => Ok(PortEntry { address: source.address, ..entry }),
         };
         if found.is_err() {
-            // Measured from now on: the lookup may have taken long.
+            // Measured from now: the look-up may have taken long.
             self.admission.was_in_vain(self.adapter.now());
         }
         found
     }
 
-    /// Notes a sealed hello that is not taken.
+    /// Counts and reports a sealed hello that is not accepted.
     pub(super) fn turn_away(&mut self, hello: &Hello, why: Stranger) {
         add(&self.counters.handshakes_dropped, 1);
         let (once, reason) = match why {
@@ -78,7 +78,7 @@ impl<A: Adapter> Port<A> {
         });
     }
 
-    /// Notes bytes that are no hello for this port.
+    /// Counts and reports bytes that are no hello for this port.
     pub(super) fn refuse(&mut self, refusal: &Refusal) {
         add(&self.counters.handshakes_dropped, 1);
         let from = refusal.from.map_or_else(|| "as a datagram".to_owned(), |from| format!("over TCP from {from}"));

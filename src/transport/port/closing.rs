@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
 //!
-//! Until then its requests keep their tokens, credits and bounce buffers: the adapter may still read or write their
-//! memory. What the adapter says of them until then counts: those that were delivered before succeed. Called by the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` looks
-//! after the queue pairs that close, `poll.rs` tells of their end markers. Setup grade. One thread at a time
-//! (`&mut Port`). Tests: `tests/closings.rs`, and the engine's device tests in `hw-tests`.
+//! Until it is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still read or
+//! write their memory. Its completions until then count: requests that were delivered before succeed. Called by the
+//! other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue pairs,
+//! `poll.rs` passes on their end markers. Setup grade. One thread at a time (`&mut Port`). Tests: `tests/closings.rs`,
+//! and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
@@ -17,12 +18,12 @@ use ibex_ffi::verbs::Status;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a queue pair that closes is waited for: far above what an adapter needs to flush it.
+/// Longest time for draining a queue pair: far above what an adapter needs to flush it.
 const DRAINING: Duration = Duration::from_secs(1);
 
 impl<A: Adapter> Port<A> {
-    /// Gives up a peer's queue pair. Its requests complete as failed: those that waited at once, those that the adapter
-    /// has when it has let go of them.
+    /// Gives up a peer's queue pair. Its waiting requests fail at once, its posted ones when the adapter has flushed
+    /// them.
     pub(super) fn drop_connection(&mut self, peer: EndpointId) {
         self.fail_waiting(peer);
         self.drop_successor(peer);
@@ -33,8 +34,7 @@ impl<A: Adapter> Port<A> {
         self.close_queue_pair(peer, *connection);
     }
 
-    /// Gives up what was to take the place of the peer's connection. It may have received already. False where there is
-    /// none.
+    /// Gives up the successor of a peer's connection, which may have received already. False if there is none.
     pub(super) fn drop_successor(&mut self, peer: EndpointId) -> bool {
         let Some(successor) = self.connections.take_successor(peer) else { return false };
         self.close_queue_pair(peer, *successor);
@@ -42,25 +42,25 @@ impl<A: Adapter> Port<A> {
     }
 
     fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
-        // They are of queue pairs that close already.
+        // These belong to queue pairs that are closing already.
         self.settle_late();
         let mut queue = connection.queue;
-        // Where even this fails the queue pair is in error already, or the device is gone.
+        // If even this fails, the queue pair is in error already, or the device is gone.
         let _ = queue.qp_mut().fail();
         self.closing.put(of, queue, self.adapter.now() + DRAINING);
         self.mark_ends();
         self.countdown = 1;
     }
 
-    /// Posts end markers to the queue pairs that have none yet. Where there is no room, later looks try again.
+    /// Posts end markers to the closing queue pairs that have none. If there is no room, later checks try again.
     fn mark_ends(&mut self) {
         for closing in self.closing.unmarked() {
             closing.is_marked = self.tx.post_end_marker(&mut closing.queue);
         }
     }
 
-    /// The end marker of this queue pair came: what was posted to it before and has not failed has succeeded, though it
-    /// asked for no completion.
+    /// Handles the end marker of this queue pair: requests posted before it that have not failed have succeeded, also
+    /// unsignalled ones.
     #[cold]
     pub(super) fn flushed(&mut self, qp_num: u32) {
         self.settle_late();
@@ -71,7 +71,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Requests of queue pairs that close have succeeded.
+    /// Retires the successful requests of closing queue pairs.
     fn settle_late(&mut self) {
         for id in self.tx.take_late() {
             if let Some(queue) = self.closing.with(id.endpoint(), id.low()) {
@@ -80,7 +80,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A request that no connection knows has failed: one of a queue pair that closes, if of any.
+    /// Handles a failed request of no connection: it belongs to a closing queue pair, if to any.
     #[cold]
     pub(super) fn failed_late(&mut self, id: WrId, status: Status) {
         self.settle_late();
@@ -92,7 +92,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Destroys the queue pairs of which nothing is to come any more.
+    /// Destroys the queue pairs that are drained.
     #[cold]
     pub(super) fn look_after_closing(&mut self) {
         self.settle_late();
@@ -103,7 +103,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Destroys all of them now: the port ends, or its device is lost.
+    /// Destroys all closing queue pairs now: the port ends, or its device is lost.
     pub(super) fn destroy_closing(&mut self) {
         self.settle_late();
         for closing in self.closing.take_all() {

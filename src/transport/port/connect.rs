@@ -2,12 +2,12 @@
 //! Makes a port's connections: reads hellos, begins connections, passes hellos to their handshakes.
 //!
 //! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue
-//! pairs, reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which has no adapter, and
-//! in `admission.rs` (whose hellos are taken); what a handshake says is done in `establish.rs`. Tests: `tests.rs`, and
-//! the device tests in `hw-tests`.
+//! pairs, reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which knows no adapter,
+//! and in `admission.rs`, which accepts or refuses hellos; `establish.rs` executes a handshake's steps. Tests:
+//! `tests.rs`, and the device tests in `hw-tests`.
 //!
-//! An endpoint has one connection, and while a peer says that it has begun another, a successor beside it:
-//! [`crate::transport::connections::Connections::making`] is whichever of the two a handshake is under way for.
+//! An endpoint has one connection. If its peer says that it has begun another one, there is a successor beside it.
+//! [`crate::transport::connections::Connections::making`] is the one of the two whose handshake is in progress.
 
 use super::admission::Stranger;
 use super::{ASYNC_INTERVAL, ASYNC_PERIOD, CLOCK_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
@@ -28,8 +28,8 @@ use std::io;
 use std::time::Duration;
 
 impl<A: Adapter> Port<A> {
-    /// Looks after connections: hellos, timers, asynchronous events. Returns the polls until the next look, of which an
-    /// empty one counts as [`EMPTY_POLL`].
+    /// Checks connections: hellos, timers, asynchronous events. Returns the number of polls until the next check, where
+    /// an empty poll counts as [`EMPTY_POLL`].
     #[cold]
     pub(super) fn look_after_connections(&mut self) -> u32 {
         let adapter = &self.adapter;
@@ -61,11 +61,11 @@ impl<A: Adapter> Port<A> {
         }
         let is_idle = !self.handshakes.is_any_active() && self.closing.is_empty();
         self.look_interval = if is_idle { self.look_pause } else { 1 };
-        // A request that waits may be posted by the next look.
+        // The next check may post a waiting request.
         if is_idle && self.tx.peers_waiting() == 0 { self.look_interval * EMPTY_POLL } else { self.look_interval }
     }
 
-    /// Whether asynchronous events are to be asked for by this look.
+    /// Whether this check queries the device for asynchronous events.
     fn is_async_due(&mut self) -> bool {
         self.until_async -= 1;
         if self.until_async > 0 {
@@ -78,10 +78,10 @@ impl<A: Adapter> Port<A> {
         true
     }
 
-    /// The first request to a peer, or a word of it (`asked`): makes the queue pair and sends the first hello. Where
-    /// that fails the connection fails.
+    /// Begins a connection for the first request to a peer, or because the peer `asked`: makes the queue pair and sends
+    /// the first hello. If that fails, the connection fails.
     pub(super) fn begin_connection(&mut self, to: EndpointId, asked: bool) {
-        // A port that has lost its link meanwhile is known by the time the first message would wait for it.
+        // So that a lost link is known before the first message waits for it.
         self.take_async_events();
         let Some((name, remote_port)) = self.connections.remote(to) else { return };
         let Some(remote) = self.directory.entry(name, remote_port) else {
@@ -100,10 +100,10 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A queue pair and a handshake for an endpoint, because the peer `asked` or for a request.
+    /// Makes a queue pair and a handshake for an endpoint, for a request or because the peer `asked`.
     ///
     /// # Errors
-    /// The adapter has no more queue pairs: why, and what to do.
+    /// Why the adapter gave no queue pair, and advice.
     fn new_connection(
         &mut self,
         to: EndpointId,
@@ -144,7 +144,7 @@ impl<A: Adapter> Port<A> {
         let now = self.adapter.now();
         self.handshakes.set_due(Duration::ZERO);
         if self.connections.has_successor(to) {
-            // Of the connection that the peer says it has given up: there is nothing to answer.
+            // It belongs to the connection that the peer has given up: no answer.
             if !self.connections.get(to).is_some_and(|in_use| in_use.handshake.is_earlier_than(hello)) {
                 return add(&self.counters.handshakes_dropped, 1);
             }
@@ -164,7 +164,7 @@ impl<A: Adapter> Port<A> {
         self.take_step(to, &step, &source.address);
     }
 
-    /// The endpoint of a hello, which has a connection.
+    /// The endpoint of a hello, with a connection.
     fn endpoint_of(&mut self, hello: &Hello, carrier: Carrier) -> Result<EndpointId, Stranger> {
         self.hear(hello, carrier)?;
         let known = self.connections.known(hello.source.name, hello.source.port);
@@ -172,7 +172,7 @@ impl<A: Adapter> Port<A> {
         known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.answer(to, &entry)), Ok)
     }
 
-    /// Begins a connection because the peer asks for it.
+    /// Begins a connection that the peer asks for.
     fn answer(&mut self, to: EndpointId, entry: &PortEntry) -> Result<EndpointId, Stranger> {
         match self.new_connection(to, entry, true) {
             Ok(mut connection) => {
@@ -188,17 +188,17 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Begins a connection beside one that is in use, because the peer says it has given that up.
+    /// Begins a successor of a connection in use, because the peer says that it has given that up.
     fn succeed(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
         let (_, entry) = self.admit(hello)?;
-        // Where the adapter has no queue pair for it, the connection in use stays as it is.
+        // If the adapter has no queue pair for it, the connection in use stays.
         let connection = self.new_connection(to, &entry, true).map_err(|_| Stranger::Failed)?;
         self.connections.put_successor(to, connection);
         self.handshakes.activate(to, entry.address);
         Ok(())
     }
 
-    /// Does what is due of the handshakes under way.
+    /// Handles the due timers of the handshakes in progress.
     fn on_timers(&mut self) {
         let now = self.adapter.now();
         if !self.handshakes.are_due(now) {
@@ -212,7 +212,7 @@ impl<A: Adapter> Port<A> {
                 Some(_) => {
                     self.reconsider(to);
                     let Some(remote) = self.handshakes.asked(to) else { continue };
-                    // That the process lives is no reason to wait for it while there is a connection to it.
+                    // While there is a connection to the process, its being alive is no reason to wait for a successor.
                     let replaces = self.connections.has_successor(to);
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };
@@ -230,7 +230,7 @@ impl<A: Adapter> Port<A> {
         self.handshakes.set_due(due.unwrap_or(Duration::MAX));
     }
 
-    /// Asks the device what happened to it.
+    /// Handles the device's asynchronous events.
     fn take_async_events(&mut self) {
         while let Some(event) = self.adapter.async_event() {
             watch::asynchronous(event, self.choice.port, self.index());
@@ -253,7 +253,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The port may have another LID or GID, or its GID another place: connections that are made from now on use these.
+    /// Handles a new LID, GID or GID index of the port: connections made from now on use these.
     fn readdress(&mut self) {
         let Some(choice) = self.adapter.refresh(&self.choice).filter(|choice| *choice != self.choice) else { return };
         if self.directory.verbosity() > 0 {
@@ -270,7 +270,7 @@ impl<A: Adapter> Port<A> {
     }
 }
 
-/// Whether a port may be addressed differently after this event.
+/// Whether the port's address may have changed with this event.
 fn may_readdress(kind: u32) -> bool {
     matches!(
         kind,

@@ -2,11 +2,11 @@
 //! Diverts messages from a port that has lost its link: refuses new messages, so that the caller sends them by another
 //! port.
 //!
-//! A peer is *diverted* while this port has no link: a message to it is refused, a message that waits for a connection
-//! may come back unposted, and all other requests (operations on memory, whose keys belong to this port) still go to
-//! the adapter, which retries them for some seconds. The caller decides when to divert peers and when they return.
-//! Called by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time
-//! (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! A peer is *diverted* while this port has no link. A message to it is refused; a message that waits for a connection
+//! may come back unposted; all other requests (operations on memory, whose keys belong to this port) still go to the
+//! adapter, which retries them for some seconds. The caller decides when to divert peers and when they return. Called
+//! by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time (`&mut Port`).
+//! Tests: `tests.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use crate::peer::PeerName;
@@ -17,7 +17,7 @@ use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::Status;
 
 impl<A: Adapter> Port<A> {
-    /// The adapter says that the port has a link again, or none any more.
+    /// Handles the adapter's report that the port has a link again, or has lost it.
     #[cold]
     pub(super) fn link_changed(&mut self, is_up: bool) {
         if self.diversion.is_down == is_up && !self.is_closing {
@@ -26,7 +26,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Reminds of a link that is there again, while peers are still diverted.
+    /// Repeats the report of a restored link while peers are still diverted.
     pub(super) fn remind_of_diverted(&mut self) {
         if self.diversion.is_on && !self.diversion.is_down && !self.is_closing {
             self.undelivered.push(Completion::LinkChanged { is_up: true });
@@ -39,8 +39,8 @@ impl<A: Adapter> Port<A> {
         self.diversion.is_down
     }
 
-    /// Diverts every peer, those still to come included, until [`Port::undivert`]. Messages with a tag of which
-    /// `may_move` holds come back where they wait for a connection to be made.
+    /// Diverts every peer, new ones included, until [`Port::undivert`]. Messages that wait for a connection to be made
+    /// come back if `may_move` holds for their tag.
     pub fn divert_all(&mut self, may_move: impl Fn(u8) -> bool) {
         self.diversion.is_on = true;
         for to in self.connections.all() {
@@ -52,7 +52,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Lets messages to the peers for which `may_return` holds go by this port again. Returns how many are left.
+    /// Ends the diversion of the peers for which `may_return` holds. Returns the number of peers still diverted.
     pub fn undivert(&mut self, mut may_return: impl FnMut(PeerName) -> bool) -> usize {
         for to in self.connections.all() {
             if self.connections.is_diverted(to) && self.connections.name(to).is_some_and(&mut may_return) {
@@ -64,20 +64,20 @@ impl<A: Adapter> Port<A> {
         left
     }
 
-    /// The peers that are diverted.
+    /// The diverted peers.
     #[must_use]
     pub fn diverted(&self) -> Vec<PeerName> {
         let diverted = self.connections.all().filter(|to| self.connections.is_diverted(*to));
         diverted.filter_map(|to| self.connections.name(to)).collect()
     }
 
-    /// Whether messages to this peer are better sent another way: it is diverted, or no connection could be made.
+    /// Whether messages to this peer should use another port: it is diverted, or no connection could be made.
     #[must_use]
     pub fn is_diverted(&self, to: EndpointId) -> bool {
         self.connections.is_diverted(to) || self.connections.never_connected(to)
     }
 
-    /// The endpoint by which this port reaches the process; `None` where it does not, or not now.
+    /// The endpoint by which this port reaches the process; `None` if there is none, or not now.
     #[must_use]
     pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
         let to = self.connections.of_peer(name)?;
@@ -85,14 +85,14 @@ impl<A: Adapter> Port<A> {
         (self.connections.takes_requests(to) && !is_diverted).then_some(to)
     }
 
-    /// Whether messages to the process wait to be posted, or were posted and are not known to be delivered.
+    /// Whether messages to the process wait, or were posted and may not be delivered yet.
     #[must_use]
     pub fn is_busy_with(&self, name: PeerName) -> bool {
         let connection = self.connections.of_peer(name).and_then(|to| self.connections.get(to));
         connection.is_some_and(|connection| connection.queue.waiting() > 0 || connection.queue.is_completion_due())
     }
 
-    /// Gives `token` back with the next poll: its message went another way, or `is_lost` there.
+    /// Returns `token` with the next poll: its message went by another port, or `is_lost`.
     pub fn complete(&mut self, to: EndpointId, token: Token, is_lost: bool) {
         let outcome = if is_lost { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
         self.undelivered.push(Completion::Request { token, to, outcome });

@@ -10,15 +10,15 @@ use std::io;
 pub struct PortError {
     /// Device and port.
     pub place: String,
-    /// What was tried, with its numbers.
+    /// The operation that failed, with its numbers.
     pub doing: String,
-    /// How much memory that takes; `None` where only the adapter's driver knows.
+    /// Memory that the operation takes; `None` if only the adapter's driver knows.
     pub bytes: Option<u64>,
-    /// What the adapter or the kernel said.
+    /// The error of the adapter or the kernel.
     pub error: io::Error,
 }
 
-/// What to do about an error of the kernel.
+/// Advice about an error of the kernel.
 fn advice(error: &io::Error, bytes: Option<u64>) -> String {
     if let Some(advice) = limits::advice(error, bytes) {
         return format!(". {advice}");

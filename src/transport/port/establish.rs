@@ -23,12 +23,12 @@ use ibex_ffi::verbs::{Reception, Transition};
 use std::fmt::Write as _;
 use std::io;
 
-/// Tries after "receiver not ready": no end of them, as a receiver that computes is no error (InfiniBand specification,
-/// `rnr_retry`).
+/// Retries after "receiver not ready": 7 means without limit (InfiniBand specification, `rnr_retry`), because a
+/// receiver that computes is no error.
 const FOR_EVER: u8 = 7;
 
 impl<A: Adapter> Port<A> {
-    /// Does what a handshake says.
+    /// Executes a step of a handshake.
     pub(super) fn take_step(&mut self, to: EndpointId, step: &Step, remote: &PortAddress) {
         if step.ignored.is_some() {
             add(&self.counters.handshakes_dropped, 1);
@@ -43,7 +43,7 @@ impl<A: Adapter> Port<A> {
             );
             return self.not_set(to, why);
         }
-        // Sent before the carriers are let go, and before the data that would tell the peer the same.
+        // Sent before the carriers are released, and before data that would tell the peer the same.
         if let Some(via) = step.send {
             self.send_hello(to, via, remote);
         }
@@ -55,7 +55,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A queue pair could not be set: the connection fails, unless it was to take the place of one in use.
+    /// Fails a connection whose queue pair could not be set; if it was a successor, drops only that.
     pub(super) fn not_set(&mut self, to: EndpointId, why: String) {
         if !self.drop_successor(to) {
             return self.fail(to, Cause::Connect(why));
@@ -66,9 +66,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The peer fell silent before a connection came about. What was to take the place of a connection in use is given
-    /// up for that. Where nothing of ours waits, nobody is harmed: the peer, which has begun, may compute for as long
-    /// as it likes.
+    /// Handles a peer that fell silent before the connection was made. Drops a successor. Otherwise fails the
+    /// connection only if requests wait here: the peer, which has begun, may compute for as long as it likes.
     fn not_made(&mut self, to: EndpointId, failure: &Failure, remote: &PortAddress) {
         let Some(name) = self.connections.name(to) else { return };
         let mut why = failure.message(name, &self.attributes.place(), remote);
@@ -91,7 +90,7 @@ impl<A: Adapter> Port<A> {
         self.tell_once(Once::NOT_MADE, || format!("the peer began a connection and left it: {why}"));
     }
 
-    /// Sets the queue pair to the peer's.
+    /// Sets the queue pair to receive from the peer's.
     fn program(&mut self, to: EndpointId, program: &Program, remote: &PortAddress) -> io::Result<()> {
         let mut path = path(&self.choice, &self.tunables, remote, program.qpn);
         path.psn = program.psn;
@@ -114,7 +113,7 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// The peer can receive: what waits may go. Only now is the path's round trip known, and with it the time-out.
+    /// Opens a connection whose peer can receive. Only now is the path's round trip known, and with it the time-out.
     fn ready(&mut self, to: EndpointId) {
         let software = self.attributes.software;
         let is_diverted = self.connections.is_diverted(to);
@@ -156,7 +155,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Notes a new connection that both sides have.
+    /// Counts a new connection, confirmed by both sides.
     fn count_connection(&self, retransmission: Retransmission) {
         add(&self.counters.connections, 1);
         add(&self.counters.connected, 1);
@@ -171,8 +170,8 @@ impl<A: Adapter> Port<A> {
         watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
     }
 
-    /// A new connection takes the place of one that the peer has given up: what was posted to that is lost, what waits
-    /// goes on.
+    /// Replaces a connection that the peer has given up by its successor. Requests posted to the old one are lost;
+    /// waiting ones go on.
     fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
         if let Some(old) = self.connections.get_mut(to) {
             successor.queue.succeed(&mut old.queue);
@@ -181,7 +180,7 @@ impl<A: Adapter> Port<A> {
         self.connections.put(to, successor);
     }
 
-    /// A message came on a connection that waits for the handshake's last word: it is as good as that.
+    /// Handles a message on a connection that waits for the last hello: the message replaces that hello.
     pub(super) fn confirmed_by_data(&mut self, peer: EndpointId, qp_num: u32) {
         let now = self.adapter.now();
         let Some(connection) = self.connections.making(peer) else { return };

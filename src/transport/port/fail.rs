@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fails a connection: reports it once, with the reason, and then fails all its requests.
 //!
-//! Called by the other files of the port; calls none of them but `waiting.rs` and `closing.rs`. Setup grade. One thread
-//! at a time (`&mut Port`). Tests: `tests.rs`.
+//! Called by the other files of the port; of these it calls only `waiting.rs`, `closing.rs` and `shown.rs`. Setup
+//! grade. One thread at a time (`&mut Port`). Tests: `tests.rs`.
 
 use super::Port;
 use crate::counters::{add, subtract};
@@ -17,7 +17,7 @@ use crate::transport::work_request::EndpointId;
 use std::io;
 
 impl<A: Adapter> Port<A> {
-    /// Gives a connection up: reports it once, then fails what waits, and lets the adapter flush what it has.
+    /// Gives a connection up: reports it once, fails its waiting requests, and lets the adapter flush the posted ones.
     #[cold]
     pub(super) fn fail(&mut self, to: EndpointId, cause: Cause) {
         if self.give_up(to, cause) {
@@ -25,13 +25,13 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// [`Self::fail`], but for what waits. False where it was given up before.
+    /// Like [`Self::fail`], without the waiting requests. False if the connection was given up before.
     pub(super) fn give_up(&mut self, to: EndpointId, cause: Cause) -> bool {
         let Some(peer) = self.connections.name(to) else { return false };
         if self.connections.failure(to).is_some() {
             return false;
         }
-        // The end of a peer parted from is no failure.
+        // The end of a peer that this process has parted from is no failure.
         let is_expected = self.connections.is_forgotten(to);
         let (mut qp_num, mut retransmission) = (0, Retransmission::default());
         if let Some(connection) = self.connections.get_mut(to) {
@@ -43,7 +43,7 @@ impl<A: Adapter> Port<A> {
             }
             connection.enter(Phase::Failed);
             (qp_num, retransmission) = (connection.number(), connection.retransmission);
-            // Where even this fails the queue pair is in error already, or the device is gone.
+            // If even this fails, the queue pair is in error already, or the device is gone.
             let _ = connection.queue.qp_mut().fail();
         }
         self.drop_successor(to);
@@ -69,7 +69,7 @@ impl<A: Adapter> Port<A> {
         true
     }
 
-    /// The port itself can no longer be used: every connection fails.
+    /// Fails every connection: the port itself cannot be used any more.
     #[cold]
     pub(super) fn lose(&mut self, error: &io::Error, doing: &str) {
         let why = format!("{doing} failed ({error}); see the kernel's log for the device");
@@ -81,8 +81,8 @@ impl<A: Adapter> Port<A> {
         self.destroy_closing();
     }
 
-    /// Why connections failed, in words, each once. To be said before anything that failed for it is handed on: a call
-    /// that is refused comes before the report of the failure, and with several threads a failed request may, too.
+    /// Takes the reasons of failed connections, each once. The caller reports them before it passes on any failed
+    /// request: a refused call, and with several threads a failed request, may come before the report of the failure.
     #[must_use]
     pub fn take_untold(&mut self) -> Vec<String> {
         std::mem::take(&mut self.untold)

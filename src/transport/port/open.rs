@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of its handshakes.
+//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos.
 //!
 //! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in
 //! `hw-tests`.
@@ -31,32 +31,32 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The fewest receives, and the fewest sends, that a port can do its work with.
+/// The fewest receives, and the fewest sends, with which a port works.
 const FEWEST: u32 = 16;
 
-/// The fewest receive slots of a port beside others, unless the user wants fewer in all: what a window of messages takes.
+/// The fewest receive slots of one of several ports, unless the user wants fewer in all: a window of messages.
 const FEWEST_SHARED: u32 = 128;
 
-/// The most completions of a poll: enough for bandwidth, few enough that a single message is shown soon.
+/// Most completions of a poll: enough for bandwidth, few enough that a single message is reported soon.
 const POLL_BATCH: usize = 16;
 const _: () = assert!(POLL_BATCH <= Batch::CAPACITY, "what a poll finds fits in a batch");
 
-/// Receive slots are posted again so many at a time, for one doorbell, where the queue is long enough.
+/// Receive slots that are posted again at a time, for one doorbell, if the queue is long enough.
 const RECEIVE_BATCH: u32 = 32;
 
-/// One of so many inline sends asks for a completion, where the queue is long enough: fewer completions to poll would
-/// free its entries too late.
+/// One of this many inline sends asks for a completion, if the queue is long enough. With fewer completions, entries of
+/// the queue would become free too late.
 const SIGNAL_INTERVAL: u32 = 32;
 
-/// Polls between two looks at the datagram queue while nobody is being connected: a look costs about what a poll does.
+/// Polls between two checks of the datagram queue while no handshake is in progress: a check costs about a poll.
 const LOOK_PAUSE: u32 = 16;
 
-/// Reads and atomics that a queue pair may have in flight: what adapters take. Of a software adapter fewer, as what it
-/// reads ahead falls out of the processor's cache before it is copied.
+/// Reads and atomics that a queue pair may have in flight: as many as adapters take. Fewer for a software adapter,
+/// whose read-ahead data would fall out of the processor's cache before it is copied.
 const READS_IN_FLIGHT: u8 = 16;
 const SOFTWARE_READS_IN_FLIGHT: u8 = 4;
 
-/// A port's device, asked for what it can.
+/// An opened device, with its attributes.
 struct Device {
     context: Arc<Context>,
     limits: DeviceAttributes,
@@ -73,25 +73,25 @@ impl Device {
         Ok(Device { context, limits, port, domain })
     }
 
-    /// What a queue pair of this device is asked to hold.
+    /// The limits of this device's queue pairs.
     fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
         QueuePairLimits {
             sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
             spans: self.limits.max_sge.min(2),
-            // An inline message is of two spans.
+            // An inline message has two spans.
             inline: if self.gathers() { tunables.max_inline as u32 } else { 0 },
         }
     }
 
-    /// Whether a request may be of two spans.
+    /// Whether a request may have two spans.
     fn gathers(&self) -> bool {
         self.limits.max_sge >= 2
     }
 
-    /// How many receives are posted, of so many that are asked for.
+    /// Number of receives to post, if `asked` are wanted.
     ///
     /// # Errors
-    /// What the adapter lacks.
+    /// What the adapter lacks, for a message.
     fn receives(&self, asked: u32) -> Result<u32, String> {
         let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
         if max_srq_wr == 0 {
@@ -105,10 +105,10 @@ impl Device {
         })
     }
 
-    /// Makes the completion queue, with the adapter's stamps where it gives them and somebody may want them.
+    /// Makes the completion queue, with the adapter's stamps if it can give them and tools may ask for them.
     fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
-        // Not every adapter stamps completions, and not every one that does lets this process ask it to.
+        // Some adapters do not stamp completions, and some do not let this process ask for it.
         let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
         let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH));
         stamping
@@ -135,7 +135,7 @@ impl Device {
         }
     }
 
-    /// The most reads and atomics of a queue pair in flight, as initiator and as responder.
+    /// Most reads and atomics of a queue pair in flight, as initiator and as responder.
     fn rd_atomic(&self) -> (u8, u8) {
         let initiator = if self.context.is_software() { SOFTWARE_READS_IN_FLIGHT } else { READS_IN_FLIGHT };
         (initiator.min(self.limits.max_rd_atomic.1), READS_IN_FLIGHT.min(self.limits.max_rd_atomic.0))
@@ -143,11 +143,11 @@ impl Device {
 }
 
 impl Port<Verbs> {
-    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and what the
-    /// handshake goes by.
+    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and the carriers of
+    /// hellos.
     ///
     /// # Errors
-    /// [`PortError`]: what failed, with which values, and what to do.
+    /// [`PortError`]: the operation that failed, its values, and advice.
     pub fn open(choice: &PortChoice, tunables: &Tunables, setup: Setup) -> Result<Port, PortError> {
         let place = format!("{}:{}", choice.device, choice.port);
         let failed =
@@ -210,7 +210,7 @@ impl Port<Verbs> {
         drop(probe);
         let handshakes = handshakes(&device, choice, tunables, &setup)
             .map_err(|error| failed("making the handshake's queue pair and listener", error))?;
-        // Now that nothing can fail: tools number ports by their sources.
+        // Opened last, when nothing can fail any more: tools number ports by their sources.
         let source = watch::open_source(&device.context, &cq, (&place, choice.gid));
 
         let credits = cq.capacity().saturating_sub(depth);
@@ -241,44 +241,44 @@ impl Port<Verbs> {
         Ok(Port::of(parts, tunables))
     }
 
-    /// Its protection domain, with which any thread may register memory.
+    /// The port's protection domain, with which any thread may register memory.
     #[must_use]
     pub fn domain(&self) -> Arc<ProtectionDomain> {
         Arc::clone(self.adapter.domain())
     }
 
-    /// What the user should be told of how this port was opened.
+    /// A warning for the user about how this port was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()
     }
 }
 
-/// Of a process' receive slots, those of one of so many ports: a message comes by one port, and memory is the process'.
+/// Share of a process' receive slots for one of its ports: a message comes by one port, and memory is the process'.
 fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
 
-/// How many receive slots are posted again at once, of a queue of `depth`: an eighth at most, so that most of it is always
+/// Receive slots that are posted again at a time, of a queue of `depth`: at most an eighth, so that most slots are
 /// posted.
 fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
 
-/// One of how many inline sends asks for a completion, where a queue pair takes `depth` requests: at most half as many, so
-/// that a queue that is full has asked for one.
+/// The signal interval of a queue pair that takes `depth` requests: at most half of them, so that a full queue has
+/// asked for a completion.
 fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
 
-/// How many receives are posted where so many are asked for: at most what the shared receive queue holds, and half of
-/// the completion queue, whose other half is for sends. `None`: they are too few.
+/// Number of receives to post if `asked` are wanted: at most the shared receive queue's size and half of the completion
+/// queue, whose other half is for sends. `None` if that is too few.
 fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
     let receives = asked.min(max_srq_wr).min(max_cqe / 2);
     (receives >= FEWEST).then_some(receives)
 }
 
-/// What the port listens on, and what it says of itself.
+/// Opens the carriers of hellos, and makes this port's identity.
 fn handshakes(
     device: &Device,
     choice: &PortChoice,
@@ -293,7 +293,7 @@ fn handshakes(
     Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
 }
 
-/// What a port is put together from.
+/// The parts of a port.
 pub(super) struct Parts<A: Adapter> {
     pub(super) handshakes: Handshakes<A::Carriers>,
     pub(super) cq: A::CompletionQueue,
@@ -308,7 +308,7 @@ pub(super) struct Parts<A: Adapter> {
     pub(super) directory: Box<dyn Directory>,
     pub(super) choice: PortChoice,
     pub(super) source: Option<crate::events::SourceId>,
-    /// Polls between two looks at what hellos come by, while nobody is being connected.
+    /// Polls between two checks of the carriers while no handshake is in progress.
     pub(super) look_pause: u32,
 }
 

@@ -13,31 +13,31 @@ use crate::transport::work_request::EndpointId;
 use std::time::Duration;
 
 impl<A: Adapter> Port<A> {
-    /// Parts from a peer: its failure is nobody's concern, and its connection goes when the peer has gone. Requests to
-    /// it are refused until it is met again. Setup.
+    /// Parts from a peer: its failure is not reported, and its connection ends when the peer has gone. Requests to it
+    /// are refused until [`Port::rejoin`]. Setup.
     pub fn part(&mut self, peer: EndpointId) {
         if !self.connections.is_forgotten(peer) && self.connections.give_up(peer) {
             self.parted.push(Parted::new(peer, self.adapter.now()));
         }
     }
 
-    /// Meets a peer again from which this process has parted. Setup.
+    /// Takes a peer back that this process has parted from. Setup.
     pub fn rejoin(&mut self, peer: EndpointId) {
         self.parted.retain(|parted| parted.peer != peer);
         self.connections.take_back(peer);
     }
 
-    /// Whether nothing is left of the connection to a peer parted from.
+    /// Whether the connection to a parted peer is gone.
     #[must_use]
     pub fn has_gone(&self, peer: EndpointId) -> bool {
         self.connections.is_forgotten(peer) && self.connections.get(peer).is_none()
     }
 
-    /// Asks those whose time has come, and destroys the connections to those that have gone.
+    /// Probes the parted peers that are due, and destroys the connections to those that have gone.
     #[cold]
     pub(super) fn look_after_parted(&mut self, now: Duration) {
         let mut parted = std::mem::take(&mut self.parted);
-        // One may have been met by its name.
+        // A peer may have been taken back by its name.
         parted.retain(|parted| self.connections.is_forgotten(parted.peer));
         parted.retain_mut(|parted| {
             if self.connections.failure(parted.peer).is_some() {
@@ -51,7 +51,7 @@ impl<A: Adapter> Port<A> {
         self.parted = parted;
     }
 
-    /// Asks for an acknowledgement. Not by `post_nop`, which refuses a peer that is given up.
+    /// Asks a peer for an acknowledgement. `post_nop` would refuse a peer that is given up.
     fn ask(&mut self, peer: EndpointId) {
         let Some(connection) = self.connections.get_mut(peer).filter(|connection| connection.is_made()) else { return };
         self.tx.wait(&mut connection.queue, peer, Request::NOTHING, &self.counters);

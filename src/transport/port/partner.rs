@@ -40,27 +40,27 @@ use crate::transport::work_request::EndpointId;
 use std::io;
 use std::time::Duration;
 
-/// What is answered to a port of the peer.
+/// The answer to a port of the peer.
 enum Answer {
     /// The endpoint stands for that port from now on.
     Take,
-    /// Better ones are asked first.
+    /// Better ports are asked first.
     AskBetter,
     Decline(Declined),
-    /// It will ask again.
+    /// No answer: the port will ask again.
     Nothing,
 }
 
 impl<A: Adapter> Port<A> {
-    /// The port of a peer that an endpoint is to stand for: the one that addresses pair, unless another one has spoken
-    /// already.
+    /// The port of a peer that an endpoint should stand for: `paired`, which addresses pair, unless another port of the
+    /// peer has already contacted this one.
     pub(super) fn answering(&self, name: PeerName, paired: u8) -> u8 {
         let other =
             if self.connections.known(name, paired).is_none() { self.other_endpoint(name, paired) } else { None };
         other.and_then(|other| self.connections.remote(other)).map_or(paired, |(_, port)| port)
     }
 
-    /// The endpoint that stands for another port of this peer, where this one may be the one to connect to instead.
+    /// The endpoint that stands for another port of this peer, if the connection could be to this port instead.
     fn other_endpoint(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         let other = self.connections.of_peer(name)?;
         let partners = self.partners(name);
@@ -71,8 +71,8 @@ impl<A: Adapter> Port<A> {
         if self.choice.link_layer == LINK_INFINIBAND { self.directory.partners(name, self.index()) } else { Vec::new() }
     }
 
-    /// A connection begins: where there is a choice, the peer's ports are asked in turn, and none is taken without a
-    /// datagram. Where there are no datagrams, the port that addresses pair has to do.
+    /// Begins a search for an endpoint whose peer leaves a choice: the peer's ports are asked in turn, and only a
+    /// datagram decides. Without datagrams the port that addresses pair is used.
     pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
         let Some((name, port)) = self.connections.remote(to) else { return };
         let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
@@ -82,8 +82,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether it is not known yet which port of the peer this one reaches, if any. What is sent to it now may come
-    /// back, to go by another port. Begins to find out.
+    /// Whether it is unknown which port of the peer this one reaches, if any; begins to find out. Messages to the peer
+    /// may come back unposted, for another port.
     pub fn is_unproven(&mut self, to: EndpointId) -> bool {
         if let Some(connection) = self.connections.get(to) {
             return connection.phase() == Phase::Connecting && self.handshakes.search(to).is_some();
@@ -92,11 +92,11 @@ impl<A: Adapter> Port<A> {
         has_choice && self.queue(to, Request::NOTHING).is_ok() && self.handshakes.search(to).is_some()
     }
 
-    /// A hello came. Where no endpoint stands for its port, but that may be the one to connect to instead of another
-    /// port of its process, the endpoint for that turns to it.
+    /// Handles a hello for the choice of ports. If no endpoint stands for its port, but the port may be a better choice
+    /// than another port of its process, the endpoint of that process turns to it.
     ///
     /// # Errors
-    /// The endpoint stays with the other port, or asks better ones first.
+    /// The endpoint stays with the other port, or asks better ports first.
     pub(super) fn hear(&mut self, hello: &Hello, carrier: Carrier) -> Result<(), Stranger> {
         let source = hello.source;
         let known = self.connections.known(source.name, source.port).filter(|known| self.failure(*known).is_none());
@@ -122,25 +122,25 @@ impl<A: Adapter> Port<A> {
         Err(Stranger::Elsewhere)
     }
 
-    /// An endpoint for a process that nobody has spoken of yet, where its first word comes from a port that is not the
-    /// best for this one.
+    /// Makes an endpoint for a process without one, if its first hello comes from a port that is not the best for this
+    /// one.
     fn meet(&mut self, hello: &Hello) -> Result<Option<EndpointId>, Stranger> {
         let (name, port) = (hello.source.name, hello.source.port);
         if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {
             return Ok(None);
         }
-        // Before the modex is asked for more.
+        // Checked before the modex is asked for more.
         self.listed(hello)?;
         let partners = self.partners(name);
         let best = partners.first().filter(|best| **best != port && partners.contains(&port));
         Ok(best.map(|best| self.connections.learn(name, *best, self.diversion.is_on)))
     }
 
-    /// What an endpoint answers to the port of the peer that it stands for.
+    /// The answer of an endpoint to the port of the peer that it stands for.
     fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let Some(connection) = self.connections.get(to) else { return Answer::Take };
         let handshake = &connection.handshake;
-        // Whoever answers us has asked better ones before.
+        // A port that answers ours has asked better ones before.
         if carrier == Carrier::Tcp || handshake.is_programmed() || handshake.is_answered_by(hello) {
             return Answer::Take;
         }
@@ -148,7 +148,7 @@ impl<A: Adapter> Port<A> {
         if search.is_none_or(|search| search.may_take(hello.source.port)) { Answer::Take } else { Answer::AskBetter }
     }
 
-    /// What an endpoint answers to a port of the peer that it does not stand for.
+    /// The answer of an endpoint to a port of the peer that it does not stand for.
     fn answer_to_other(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let port = hello.source.port;
         if self.failure(to).is_some() {
@@ -175,8 +175,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A port has spoken that is not the best: now that the peer's process is awake, better ones are asked again
-    /// before.
+    /// A port that is not the best has sent a hello: the peer's process is awake, so asks the better ports once more.
     fn ask_better(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
         self.listed(hello)?;
         if self.connections.get(to).is_none() {
@@ -192,7 +191,7 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Tells a port of the peer that the endpoint is another port's.
+    /// Tells a port of the peer that the endpoint stands for another port.
     fn decline(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier, declined: Declined) {
         let Ok(entry) = self.listed(hello) else { return };
         let Some(connection) = self.connections.get(to).filter(|_| !hello.confirmed) else { return };
@@ -202,7 +201,7 @@ impl<A: Adapter> Port<A> {
         self.handshakes.send(None, carrier.into(), (&entry.address, &path), &frame, &self.counters);
     }
 
-    /// A port of the peer declines.
+    /// Handles the refusal of a port of the peer.
     pub(super) fn on_declined(&mut self, hello: &Hello, declined: Declined) {
         let source = hello.source;
         let asking = self.connections.of_peer(source.name).filter(|to| {
@@ -224,8 +223,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Time has passed for an endpoint that has a choice: where the port that it asks is silent, or speaks by TCP
-    /// alone, it turns to the next.
+    /// After a time-out of an endpoint that has a choice: turns to the next port if the asked one is silent, or answers
+    /// only by TCP.
     pub(super) fn reconsider(&mut self, to: EndpointId) {
         let Some(connection) = self.connections.get(to) else { return };
         let (handshake, waiting) = (&connection.handshake, connection.queue.waiting());
@@ -247,7 +246,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The port that is being asked is not the one. Where nobody here wants another, the peer had begun, and shall
+    /// Leaves the port that is being asked. If no request here wants another port, the peer had begun, and will begin
     /// again.
     fn leave(&mut self, to: EndpointId, wants_another: bool) {
         let Some(search) = self.handshakes.search(to) else { return };
@@ -260,7 +259,7 @@ impl<A: Adapter> Port<A> {
         let Some(next) = next else { return self.give_up_search(to) };
         let entry = self.connections.name(to).and_then(|name| self.directory.entry(name, next));
         let Some(entry) = entry else { return self.give_up_search(to) };
-        // Who has declined for now is not asked again at once.
+        // A port that declined for now is not asked again at once.
         let pause = if next == current { FIRST_PAUSE } else { Duration::ZERO };
         let at = self.adapter.now() + pause;
         self.ask_port(to, next, &entry, at);
@@ -283,7 +282,7 @@ impl<A: Adapter> Port<A> {
         self.countdown = 1;
     }
 
-    /// Resets the queue pair where it was set to one of the peer. Whether it was.
+    /// Resets the queue pair if it was set to a port of the peer. Returns whether it was.
     fn unbind(&mut self, to: EndpointId) -> io::Result<bool> {
         let (port, pkey, access) = (self.choice.port, self.tunables.pkey_index as u16, self.attributes.access());
         let bound = self.connections.get_mut(to).filter(|connection| connection.handshake.is_programmed());
@@ -294,7 +293,7 @@ impl<A: Adapter> Port<A> {
         Ok(true)
     }
 
-    /// No port of the peer is left to ask.
+    /// Fails the connection: no port of the peer is left to ask.
     fn give_up_search(&mut self, to: EndpointId) {
         let (place, tried) = (self.attributes.place(), self.tried(to).unwrap_or_default());
         let Some(name) = self.connections.name(to) else { return };
@@ -305,13 +304,13 @@ impl<A: Adapter> Port<A> {
         self.fail(to, Cause::Connect(why));
     }
 
-    /// Which ports of the peer were tried, and what came of it; `None` where there was no choice.
+    /// Lists the ports of the peer that were tried, with the results; `None` if there was no choice.
     pub(super) fn tried(&mut self, to: EndpointId) -> Option<String> {
         let sent = self.connections.get(to).map(|connection| connection.handshake.sent())?;
         self.handshakes.search(to).map(|search| search.tried(sent))
     }
 
-    /// A connection is made: says so where it is to another port than addresses pair.
+    /// Reports a new connection if it is not to the port that addresses pair.
     pub(super) fn tell_partner(&mut self, to: EndpointId) {
         let Some(search) = self.handshakes.search(to).filter(|search| !search.is_first_choice()) else { return };
         let (first, current) = (search.first_choice(), search.current());

@@ -2,9 +2,9 @@
 //! Polls a port: takes completions in batches and reports them.
 //!
 //! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
-//! so many polls, fewer while they find nothing, it also checks connections (`connect.rs`, setup grade). Rare
-//! completions are deferred until after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the
-//! device tests in `hw-tests`.
+//! so many polls, fewer of them if they find nothing, it also checks connections (`connect.rs`, setup grade). Rare
+//! completions are handled after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests
+//! in `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The result of a poll that may consume messages in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polled {
-    /// Messages that were taken.
+    /// Number of messages that the handler consumed.
     pub taken: usize,
-    /// Completions in the batch.
+    /// Number of completions in the batch.
     pub reported: usize,
 }
 
 impl<A: Adapter> Port<A> {
     /// Polls at most a batch of completions, and returns their number. Releases the previous content of the batch
-    /// first, because that must not delay a message on its way to its receiver.
+    /// first, when no new message can be delayed by it.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
         self.poll_with::<false>(batch, TakesNone).reported
     }
 
-    /// As [`Self::poll`], but a message that `takes` consumes is not reported, and its slot is released at once.
-    /// `takes` gets the messages in order, but none after one that is to be reported, so that no message overtakes
-    /// another. Successful requests whose token it consumes are not reported either; it gets all of these. The port is
-    /// borrowed meanwhile.
+    /// Like [`Self::poll`], but `takes` may consume messages and successful requests, which are then not reported; the
+    /// slot of a consumed message is released at once. `takes` gets the messages in order, but none after one that is
+    /// to be reported, so that no message overtakes another; it gets all successful requests. The port is borrowed
+    /// meanwhile.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
@@ -46,7 +46,7 @@ impl<A: Adapter> Port<A> {
         self.poll_with::<false>(batch, takes)
     }
 
-    /// As [`Self::poll_direct`], while a tool listens: as [`Self::poll_watched`].
+    /// Like [`Self::poll_direct`], while a tool listens (see [`Self::poll_watched`]).
     #[cold]
     #[inline(never)]
     pub fn poll_direct_watched(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
@@ -54,7 +54,7 @@ impl<A: Adapter> Port<A> {
         if self.wants_stamps() { self.poll_with::<true>(batch, takes) } else { self.poll_with::<false>(batch, takes) }
     }
 
-    /// As [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) where it wants them.
+    /// Like [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) if a tool wants them.
     #[cold]
     #[inline(never)]
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
@@ -66,7 +66,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether a tool wants the adapter's stamps, and there are any.
+    /// Whether a tool wants the adapter's stamps, and the adapter gives them.
     fn wants_stamps(&self) -> bool {
         self.source.is_some() && watch::wants_stamps()
     }
@@ -98,7 +98,7 @@ impl<A: Adapter> Port<A> {
         is_due
     }
 
-    /// Whether most polls since the last look have found something.
+    /// Whether most polls since the last check have found something.
     #[cold]
     fn is_busy(&mut self) -> bool {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl<A: Adapter> Port<A> {
         now[1] - empty < (now[0] - polls) / 2
     }
 
-    /// Gives the receive slots of a batch back, once the callbacks of its messages are done, and empties it.
+    /// Gives back the receive slots of a batch, when its messages have been handled, and empties it.
     #[inline]
     pub fn release(&mut self, batch: &mut Batch) {
         for completion in batch.completions() {
@@ -128,7 +128,7 @@ impl<A: Adapter> Port<A> {
         self.rx.is_short()
     }
 
-    /// Gives the adapter the released receive slots.
+    /// Posts the released receive slots.
     #[inline]
     fn post_receives(&mut self) {
         if let Err(error) = self.rx.post() {
@@ -136,16 +136,16 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A copy of the first `len` bytes of a received message, for a caller that may not use its address. Empty where
-    /// the slot is not so large. To be called before [`Port::release`].
+    /// Copies the first `len` bytes of a received message, for a caller that may not use its address. Empty if the slot
+    /// is smaller. Called before [`Port::release`].
     #[must_use]
     pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         if self.rx.copy(slot, &mut bytes) { bytes } else { Vec::new() }
     }
 
-    /// Who sent a message that came by the local queue pair `qp_num`; `None` where that cannot be told: who it says it
-    /// is from holds only if it came by that endpoint's queue pair, or by one that another has replaced since.
+    /// The sender of a message that came by the local queue pair `qp_num`. `None` if it is unknown: the message's claim
+    /// counts only if the message came by the claimed endpoint's queue pair, or by one that was replaced since.
     #[must_use]
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
@@ -153,8 +153,8 @@ impl<A: Adapter> Port<A> {
         (connection.number() == qp_num || self.closing.has(named, qp_num)).then_some(named)
     }
 
-    /// Takes completions while nobody can be told of them: they wait for the next polls, but for requests that have
-    /// succeeded and of which `done` takes the token.
+    /// Takes completions while they cannot be reported: they wait for the next polls, except successful requests whose
+    /// token `done` consumes.
     #[cold]
     pub(super) fn take_ahead(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         let _ = self.count_down();
@@ -176,8 +176,8 @@ impl<A: Adapter> Port<A> {
         self.undelivered = held;
     }
 
-    /// Takes a batch of completions from the adapter. Returns how many messages `takes` has taken of them. Of messages
-    /// it is asked only if nothing waits to be reported before them.
+    /// Takes a batch of completions from the adapter. Returns the number of messages that `takes` consumed. It gets
+    /// messages only if `is_asked`: no earlier completion waits to be reported.
     #[inline(always)]
     fn take<const STAMPED: bool>(
         &mut self,
@@ -249,7 +249,7 @@ impl<A: Adapter> Port<A> {
         count
     }
 
-    /// Handles the deferred completions.
+    /// Handles the rare completions.
     #[cold]
     fn take_exceptional(&mut self, batch: &mut Batch) {
         for completion in std::mem::take(&mut self.exceptional) {
@@ -269,14 +269,14 @@ impl<A: Adapter> Port<A> {
         self.undelivered.drain(batch);
     }
 
-    /// Moves what did not fit earlier to the batch. True where that leaves it empty enough for completions.
+    /// Moves the waiting completions to the batch. True if that leaves room for a poll's completions.
     #[cold]
     fn deliver_held(&mut self, batch: &mut Batch) -> bool {
         self.undelivered.drain(batch);
         batch.room() >= self.cq.batch()
     }
 
-    /// A request did not succeed: everything before it did, it did not, and its connection is lost.
+    /// Handles a failed request: every request before it on its connection succeeded, and the connection fails.
     #[cold]
     fn failed_send(&mut self, completion: &WorkCompletion) {
         let (status, vendor) = completion.status();
@@ -288,7 +288,7 @@ impl<A: Adapter> Port<A> {
         let known = self.connections.get_mut(to);
         let retired = known.and_then(|of| self.tx.retire_failed(&mut of.queue, id, &mut self.undelivered));
         let Some(token) = retired else { return self.failed_late(id, status) };
-        // The reason before what failed for it: who is told of a failed request may end the job at once.
+        // The reason goes before the failed request: a caller may end the job at its first failed request.
         let is_first = self.give_up(to, Cause::Completion { status, vendor });
         if token.0 != 0 {
             let outcome = Err(Failed { status, posted: true });
@@ -299,7 +299,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A receive did not succeed: a message larger than a slot, or a queue pair that was given up.
+    /// Handles a failed receive: a message larger than a slot, or a queue pair that was given up.
     #[cold]
     fn failed_receive(&mut self, completion: &WorkCompletion) {
         let slot = WrId(completion.id()).low();

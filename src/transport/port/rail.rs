@@ -17,13 +17,13 @@ use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
 
 impl<A: Adapter> Port<A> {
-    /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]: their tokens
+    /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]. Their tokens
     /// do not come back.
     pub fn keep_unposted(&mut self, tag: u8) {
         self.kept.tag = Some(tag);
     }
 
-    /// Takes the messages with the kept tag that wait for a connection to be made, or did when it failed, in order.
+    /// Takes, in order, the messages with the kept tag that wait for a connection to be made, or did when it failed.
     pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
         let mut taken = self.kept.take(to);
         let tag = self.kept.tag;
@@ -36,13 +36,13 @@ impl<A: Adapter> Port<A> {
         taken
     }
 
-    /// Whether this connection failed with messages of which it is not known that they were delivered.
+    /// Whether this connection failed with possibly undelivered messages.
     #[must_use]
     pub fn has_lost(&self, to: EndpointId) -> bool {
         self.kept.has_lost(to)
     }
 
-    /// The last request posted to this peer was a message. Of what waits the port notes that itself. Hot.
+    /// Notes that the last request posted to this peer was a message. The port itself notes waiting messages. Hot.
     #[inline]
     pub fn note_message(&mut self, to: EndpointId) {
         if let Some(connection) = self.connections.get_mut(to) {
@@ -51,7 +51,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether requests to this peer are posted at once, as far as there is room: it is connected, there is a link, and
-    /// no other port stands in. Begins to connect where nothing does yet.
+    /// it is not diverted. Begins a connection if there is none.
     pub fn is_ready(&mut self, to: EndpointId) -> bool {
         if self.diversion.is_down {
             return false;
@@ -59,18 +59,18 @@ impl<A: Adapter> Port<A> {
         if let Some(connection) = self.connections.get(to) {
             return connection.phase() == Phase::Ready;
         }
-        // Refused where it has failed: then it is not ready either.
+        // Refused if the connection has failed: then it is not ready either.
         let _ = self.queue(to, Request::NOTHING);
         false
     }
 
-    /// The number of the queue pair by which the peer is reached, once there is one.
+    /// Number of the queue pair to the peer; `None` if there is none yet.
     #[must_use]
     pub fn queue_pair(&self, to: EndpointId) -> Option<u32> {
         self.connections.get(to).map(Connection::number)
     }
 
-    /// The port of the peer that the endpoint stands for, as the peer numbers it.
+    /// Number of the peer's port that the endpoint stands for.
     #[must_use]
     pub fn partner(&self, to: EndpointId) -> Option<u8> {
         self.connections.remote(to).map(|(_, port)| port)

@@ -17,18 +17,18 @@ use crate::transport::tx::{Attempt, Post, Signal};
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
-/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. Its failure has been, or
-/// is about to be, reported.
+/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. The failure is reported
+/// before or soon after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
 
 /// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The adapter has it.
+    /// The adapter has the message.
     Posted,
-    /// It cannot be posted now and was not queued: there is no connection yet, no room, or others wait before it.
-    /// [`Port::queue_send`] and [`Port::queue_bytes`] let it wait.
+    /// It cannot be posted now and was not queued: there is no connection yet, no room, or other requests wait.
+    /// [`Port::queue_send`] and [`Port::queue_bytes`] queue it.
     Busy,
 }
 
@@ -47,7 +47,7 @@ impl<Q: QueuePair> Post<Q> for InlineMessage<'_> {
     }
 }
 
-/// A message of registered memory.
+/// A message in registered memory.
 struct Message<'a> {
     spans: &'a [LocalSpan],
     tag: u8,
@@ -61,11 +61,11 @@ impl<Q: QueuePair> Post<Q> for Message<'_> {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Sends `header` and `payload` as one inline message. Together at most
-    /// [`crate::transport::Attributes::max_inline`] bytes; more is answered with [`Sent::Busy`].
+    /// Sends `header` and `payload` as one inline message of at most [`crate::transport::Attributes::max_inline`]
+    /// bytes; a longer one gets [`Sent::Busy`].
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed.
+    /// [`Refused`] if the connection has failed.
     #[inline(always)]
     pub fn send_inline(
         &mut self,
@@ -87,12 +87,11 @@ impl<A: Adapter> Port<A> {
         self.not_posted(to, &attempt).map(|()| Sent::Busy)
     }
 
-    /// Sends one message gathered from one or two spans. Where it is posted they are the adapter's until `token` comes
-    /// back. With `prompt`, it comes back as soon as the peer's adapter has the message; without, at some later time,
-    /// when others are completed too.
+    /// Sends one message gathered from one or two spans. Once posted they are the adapter's until `token` comes back:
+    /// with `prompt` as soon as the peer's adapter has the message, otherwise later, together with other requests.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    /// [`Refused`] if the connection has failed; then `token` does not come back.
     #[inline]
     pub fn send(
         &mut self,
@@ -121,17 +120,17 @@ impl<A: Adapter> Port<A> {
         add(volume, spans.iter().map(|span| u64::from(span.len())).sum());
     }
 
-    /// Whether a request to this peer would be posted now: it is connected, nothing waits, and there is room.
+    /// Whether a request to this peer would be posted now: it is connected, no request waits, and there is room.
     #[inline]
     #[must_use]
     pub fn has_room(&self, to: EndpointId) -> bool {
         self.connections.get(to).is_some_and(|connection| self.tx.has_room(&connection.queue))
     }
 
-    /// Writes `local` to the peer's memory. `token` comes back when it is there.
+    /// Writes `local` to the peer's memory. `token` comes back when the bytes are there.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    /// [`Refused`] if the connection has failed; then `token` does not come back.
     #[inline]
     pub fn put(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.put, 1);
@@ -139,11 +138,11 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, Work::Write { local, remote })
     }
 
-    /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory; they may be reused
-    /// at once. `token` comes back when they are there.
+    /// Writes `bytes`, at most [`crate::transport::Attributes::max_inline`], to the peer's memory. The caller may reuse
+    /// them at once. `token` comes back when they are there.
     ///
     /// # Errors
-    /// [`Refused`] when there are more bytes than that, or the connection has failed; `token` does not come back then.
+    /// [`Refused`] if there are more bytes, or the connection has failed; then `token` does not come back.
     #[inline]
     pub fn put_inline(
         &mut self,
@@ -161,10 +160,10 @@ impl<A: Adapter> Port<A> {
         self.submit_as(to, token, work, || Operation::PutInline { bytes: bytes.copied(), remote })
     }
 
-    /// Reads the peer's memory into `local`. `token` comes back when it is there.
+    /// Reads the peer's memory into `local`. `token` comes back when the bytes are there.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    /// [`Refused`] if the connection has failed; then `token` does not come back.
     #[inline]
     pub fn get(&mut self, to: EndpointId, local: LocalSpan, remote: RemoteSpan, token: Token) -> Result<(), Refused> {
         add(&self.counters.get, 1);
@@ -172,10 +171,10 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, Work::Read { local, remote })
     }
 
-    /// Adds `operand` to the 64 bits at `remote`; what they were comes to `local` (8 bytes). `token` comes back then.
+    /// Adds `operand` to the 64 bits at `remote`; `local` (8 bytes) gets the former value. `token` comes back then.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    /// [`Refused`] if the connection has failed; then `token` does not come back.
     #[inline]
     pub fn fetch_add(
         &mut self,
@@ -189,11 +188,11 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, Work::FetchAdd { local, remote, operand })
     }
 
-    /// Makes the 64 bits at `remote` `swap` if they are `compare`; what they were comes to `local` (8 bytes). `token`
+    /// Sets the 64 bits at `remote` to `swap` if they are `compare`; `local` (8 bytes) gets the former value. `token`
     /// comes back then.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed; `token` does not come back then.
+    /// [`Refused`] if the connection has failed; then `token` does not come back.
     #[inline]
     pub fn compare_swap(
         &mut self,
@@ -228,7 +227,7 @@ impl<A: Adapter> Port<A> {
         }
         self.not_posted(to, &attempt)?;
         self.queue(to, Request { token, operation: operation() })?;
-        // Of a peer that is diverted it waits for nothing.
+        // For a diverted peer the request is not waiting for room.
         self.tx.expect_room();
         Ok(())
     }
@@ -240,7 +239,7 @@ impl<A: Adapter> Port<A> {
         self.tx.post(&mut connection.queue, to, asked, &self.counters, post)
     }
 
-    /// What becomes of a request that was not posted: it may wait, or its connection is lost.
+    /// Decides about a request that was not posted: it may wait, or its connection fails.
     #[cold]
     #[inline(never)]
     fn not_posted(&mut self, to: EndpointId, attempt: &Attempt) -> Result<(), Refused> {
@@ -253,7 +252,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether a request that the adapter did not take is to be tried again: a completion will make room.
+    /// Whether to try again a request that the adapter refused, because a completion will make room.
     #[cold]
     pub(super) fn may_find_room(&mut self, to: EndpointId, error: PostError) -> bool {
         let now = self.adapter.now();
@@ -261,7 +260,7 @@ impl<A: Adapter> Port<A> {
         connection.is_some_and(|connection| error.is_full() && connection.queue.may_find_room(now))
     }
 
-    /// Whether requests to this peer may still be taken.
+    /// Whether requests to this peer are still accepted.
     #[cold]
     pub(super) fn check(&self, to: EndpointId) -> Result<(), Refused> {
         if self.connections.takes_requests(to) { Ok(()) } else { Err(Refused) }

@@ -20,21 +20,21 @@ use ibex_ffi::verbs::{LocalSpan, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of a message to a peer whose messages go by another port for now (`divert.rs`).
+/// What to do with a message to a peer whose messages currently use another port (`divert.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenDiverted {
-    /// It is refused: another port can have it.
+    /// Refuse it, so that another port can have it.
     Refuse,
-    /// It waits here.
+    /// Let it wait here.
     Wait,
 }
 
 impl<A: Adapter> Port<A> {
-    /// Lets a message of one or two spans wait until it can be sent. They are the adapter's until `token` comes back,
-    /// as soon as the peer's adapter has the message: who waits for a message to go wants to hear of it.
+    /// Queues a message of one or two spans. They are the adapter's until `token` comes back, which is as soon as the
+    /// peer's adapter has the message, because the caller waits for it.
     ///
     /// # Errors
-    /// [`Refused`] when the connection has failed, or the peer is diverted; `token` does not come back then.
+    /// [`Refused`] if the connection has failed, or the peer is diverted; then `token` does not come back.
     #[cold]
     pub fn queue_send(
         &mut self,
@@ -50,18 +50,18 @@ impl<A: Adapter> Port<A> {
         let count = spans.len().min(2) as u8;
         self.queue(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count } })?;
         self.count_send(spans);
-        // It may wait here for room alone.
+        // It may be waiting only for room.
         self.tx.expect_room();
         Ok(())
     }
 
-    /// Lets a message wait that is in memory of no registration: the first `length` of `bytes`, at most
-    /// [`crate::transport::Setup::bounce_size`]. It goes at once where it can. `token` comes back as soon as the peer's
+    /// Queues a message in unregistered memory: the first `length` of `bytes`, at most
+    /// [`crate::transport::Setup::bounce_size`]. Posts it at once if possible. `token` comes back as soon as the peer's
     /// adapter has the message.
     ///
     /// # Errors
-    /// [`Refused`] when there are more bytes than that or fewer in `bytes`, the connection has failed, or the peer is
-    /// diverted; `token` does not come back then.
+    /// [`Refused`] if `length` is larger than that or than `bytes`, the connection has failed, or the peer is diverted;
+    /// then `token` does not come back.
     #[cold]
     pub fn queue_bytes(
         &mut self,
@@ -78,7 +78,7 @@ impl<A: Adapter> Port<A> {
         self.queue(to, Request { token, operation: Operation::SendBytes { tag, bytes, length } })?;
         add(&self.counters.copy_sent, 1);
         add(&self.counters.copy_bytes, u64::from(length));
-        // What is left of it stays in the backlog.
+        // Requests that cannot be posted stay in the backlog.
         self.post_waiting(to);
         Ok(())
     }
@@ -87,10 +87,9 @@ impl<A: Adapter> Port<A> {
         if self.connections.is_diverted(to) && when == WhenDiverted::Refuse { Err(Refused) } else { Ok(()) }
     }
 
-    /// For a caller that finds no room, or no buffer, and may not come back to poll before it has some: takes
-    /// completions, moves connections on and posts what waits. `done` is shown the token of each request that has
-    /// succeeded; where it answers true the token is its own from then on. Everything else is told by the next poll, in
-    /// order.
+    /// For a caller that has no room, or no buffer, and may not poll before it has some: takes completions, checks
+    /// connections and posts waiting requests. `done` gets the token of each successful request, and consumes it by
+    /// returning true. The next poll reports everything else, in order.
     #[cold]
     pub fn reap(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
@@ -99,8 +98,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// As [`Port::reap`], and asks every connection with requests of which nobody asked a completion for one, so that
-    /// their tokens come back.
+    /// Like [`Port::reap`]. In addition, posts a signalled no-op on every connection whose last requests were
+    /// unsignalled; its completion returns their tokens.
     #[cold]
     pub fn reclaim(&mut self, done: &mut dyn FnMut(Token) -> bool) {
         self.take_ahead(done);
@@ -113,14 +112,14 @@ impl<A: Adapter> Port<A> {
         self.work_backlog();
     }
 
-    /// Queues a request that moves no byte, for its completion. The backlog is to be worked after it.
+    /// Queues a request that moves no bytes, for its completion. The caller works the backlog afterwards.
     fn post_nop(&mut self, to: EndpointId) {
-        // Refused only where the connection has just failed, and then every token comes back anyway.
+        // Refused only if the connection has just failed, and then every token comes back anyway.
         let _ = self.queue(to, Request::NOTHING);
     }
 
-    /// Asks every peer that was idle since the last probe for an acknowledgement: a peer that is gone fails the
-    /// connection.
+    /// If probes are due, asks every peer that was idle since the last probe for an acknowledgement; without one the
+    /// connection fails.
     #[cold]
     pub(super) fn probe(&mut self, now: Duration) {
         if !self.probes.are_due(now) {
@@ -139,7 +138,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Puts a request behind all that waits for this peer, and begins to connect where nothing does yet.
+    /// Queues a request behind all that wait for this peer; begins a connection if there is none.
     #[cold]
     pub(super) fn queue(&mut self, to: EndpointId, request: Request) -> Result<(), Refused> {
         self.check(to)?;
@@ -156,7 +155,7 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Posts what waits, peer by peer, as far as there is room. Pending grade.
+    /// Posts waiting requests, peer by peer, as far as there is room. Pending grade.
     #[cold]
     pub(super) fn work_backlog(&mut self) {
         let mut now = None;
@@ -178,14 +177,14 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Notes that the peer's waiting requests shall be looked at.
+    /// Puts the peer into the backlog.
     pub(super) fn enlist(&mut self, to: EndpointId) {
         if let Some(connection) = self.connections.get_mut(to) {
             self.tx.enlist(&mut connection.queue, to);
         }
     }
 
-    /// Posts what waits for one peer, in order. True while something is left.
+    /// Posts the waiting requests of one peer, in order. True if some are left.
     fn post_waiting(&mut self, to: EndpointId) -> bool {
         loop {
             let Some(connection) = self.connections.get_mut(to).filter(|connection| connection.is_made()) else {
@@ -206,12 +205,12 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Fails what waits for a peer: it never reached the adapter.
+    /// Fails the waiting requests of a peer as unposted.
     pub(super) fn fail_waiting(&mut self, to: EndpointId) {
         self.give_back_waiting(to, |_| true);
     }
 
-    /// Gives back, unposted, the waiting requests to a peer for which `leaves` holds.
+    /// Gives back, as unposted, the waiting requests of a peer for which `leaves` holds.
     pub(super) fn give_back_waiting(&mut self, to: EndpointId, leaves: impl Fn(&Request) -> bool) {
         let Some(connection) = self.connections.get_mut(to) else { return };
         let given_back = connection.queue.take_waiting(leaves);

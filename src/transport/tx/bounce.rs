@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounce buffers: registered slots for messages that waited in memory of no registration, and are too long to go
-//! inside a work request.
+//! Bounce buffers: registered slots for messages that wait in unregistered memory and are too long to go inside a work
+//! request.
 //!
-//! Owned by `tx.rs`, which fills one when the message is to be posted, and takes it back when the adapter is done with
-//! it. They are few: while all are in use the next message goes on waiting. Pending grade. Tests: at the end of the
-//! file.
+//! Owned by `tx.rs`, which fills a buffer when the message is posted, and takes it back when the request is done. They
+//! are few: while all are in use the next message waits. Pending grade. Tests: at the end of the file.
 
 use crate::transport::adapter::SendSlots;
 use crate::transport::work_request::is_done;
 use ibex_ffi::verbs::LocalSpan;
 use std::collections::VecDeque;
 
-/// How many a port has: enough to keep the adapter at work while the processor fills the next.
+/// Buffers per port: enough to keep the adapter busy while the processor fills the next one.
 pub(crate) const COUNT: u32 = 64;
 
 /// The buffers of a port.
@@ -21,30 +20,30 @@ pub(crate) struct Bounce<S> {
     free: Vec<u32>,
 }
 
-/// A buffer that is filled, and not yet posted or given back.
+/// A filled buffer that is not yet posted or given back.
 #[derive(Debug)]
 pub(crate) struct Filled {
     slot: u32,
-    /// Where the adapter finds the message.
+    /// The message in the buffer.
     pub(crate) span: LocalSpan,
 }
 
-/// The buffers that the requests of one connection use, oldest first, each with the number of its request.
+/// Bounce buffers in use by one connection, oldest first: number of the request, and slot.
 pub(crate) type InUse = VecDeque<(u32, u32)>;
 
 impl<S: SendSlots> Bounce<S> {
-    /// Over these slots.
+    /// Makes bounce buffers of these slots.
     pub(crate) fn new(slots: S) -> Self {
         let free = (0..slots.count()).rev().collect();
         Bounce { slots, free }
     }
 
-    /// Bytes that are registered.
+    /// Number of registered bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.slots.bytes()
     }
 
-    /// Copies `bytes`, at most the size of a buffer, into a free one. `None` while there is none.
+    /// Copies `bytes`, at most the size of a buffer, into a free buffer. `None` if there is none.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> Option<Filled> {
         let slot = *self.free.last()?;
         let span = self.slots.write(slot, bytes)?;
@@ -52,17 +51,17 @@ impl<S: SendSlots> Bounce<S> {
         Some(Filled { slot, span })
     }
 
-    /// What was filled has been posted, as the request numbered `sequence`.
+    /// Notes that a filled buffer was posted with the request numbered `sequence`.
     pub(crate) fn posted(filled: &Filled, sequence: u32, in_use: &mut InUse) {
         in_use.push_back((sequence, filled.slot));
     }
 
-    /// What was filled could not be posted.
+    /// Gives back a filled buffer that could not be posted.
     pub(crate) fn give_back(&mut self, filled: &Filled) {
         self.free.push(filled.slot);
     }
 
-    /// The requests up to the one numbered `through` are done.
+    /// Takes back the buffers of the requests up to the one numbered `through`, which are done.
     pub(crate) fn take_back(&mut self, in_use: &mut InUse, through: u32) {
         let free = &mut self.free;
         take_back(in_use, through, |slot| free.push(slot));

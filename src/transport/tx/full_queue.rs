@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a send queue may say that it is full while nothing is in it.
+//! How long a send queue may claim to be full while no request is in flight.
 //!
-//! A full queue is an ordinary thing: a completion makes room. Where none is to come, an adapter that goes on to answer
-//! `ENOMEM` has another trouble, and requests would wait for ever. Asked for each post that was refused so
+//! A full queue is normal: a completion makes room. But if no completion is due, an adapter that keeps answering
+//! `ENOMEM` has another problem, and requests would wait for ever. Called for each post that was refused so
 //! (`send_queue.rs`); pending grade. Tests: at the end of the file.
 
 use std::time::Duration;
 
-/// So often a queue may refuse requests while no completion is to come, and for so long: both must be over.
+/// A queue is given up after this many refusals, and this time, without a completion due: both must be exceeded.
 pub(crate) const ATTEMPTS: u32 = 1000;
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(3);
 
-/// How often an adapter has answered that a queue is full, as long as nothing was posted in between.
+/// Count of consecutive "queue full" answers, without a posted request in between.
 #[derive(Debug, Default)]
 pub(crate) struct QueueFull {
-    /// How many requests had been posted.
+    /// Number of requests that had been posted.
     posted: u32,
     count: u32,
     since: Duration,
 }
 
 impl QueueFull {
-    /// Notes one more, `now`. False when there were too many for too long.
+    /// Counts one more answer at `now`. False if there were too many for too long.
     pub(super) fn note(&mut self, posted: u32, now: Duration) -> bool {
         if self.count == 0 || self.posted != posted {
             *self = QueueFull { posted, count: 0, since: now };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a port that the adapter has and whose tokens must come back: one slab, and a list through it for
-//! each connection.
+//! The posted requests of a port whose tokens must come back: one slab, and a list through it for each connection.
 //!
 //! Used by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 24-byte entry; it
 //! allocates only when more requests are in flight than ever before. An inline send without a token takes no entry.
@@ -9,7 +8,7 @@
 use crate::transport::completion::Token;
 use crate::transport::work_request::is_done;
 
-/// No entry.
+/// The index of no entry.
 const NONE: u32 = u32::MAX;
 
 /// The requests of one connection, oldest first; their entries are in the port's [`Posted`].
@@ -40,7 +39,7 @@ struct Entry {
     next: u32,
 }
 
-/// The slab.
+/// The entries of all connections, and the free ones.
 #[derive(Debug)]
 pub struct Posted {
     entries: Vec<Entry>,
@@ -54,7 +53,7 @@ impl Posted {
         Posted { entries: Vec::with_capacity(entries), free: NONE }
     }
 
-    /// Notes that the request numbered `sequence` carries `token`.
+    /// Notes the token of the request numbered `sequence`.
     #[inline]
     pub fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
         let entry = Entry { token, sequence, next: NONE };
@@ -81,7 +80,7 @@ impl Posted {
         (self.entries.len() - 1) as u32
     }
 
-    /// Takes the oldest request, its number and token, if it is numbered `through` or before.
+    /// Removes the oldest request, if it is numbered `through` or before; returns its number and token.
     #[inline]
     pub fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
         let entry = self.entries.get_mut(list.head as usize)?;

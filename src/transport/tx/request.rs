@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that waits to be posted: it owns what its work request will borrow.
+//! A request that waits to be posted. It owns what its work request will borrow.
 //!
 //! Made by `port/send.rs` and `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
 
@@ -12,28 +12,28 @@ use std::sync::Arc;
 pub(crate) const NOTHING: Work<'static> =
     Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } };
 
-/// What a request does, with what it needs beside its local memory.
+/// The operation of a request, and the memory that it needs besides registered memory.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// A message of one or two spans.
+    /// A message gathered from one or two spans.
     Send {
-        /// The tag it carries.
+        /// Tag of the message.
         tag: u8,
-        /// The memory it is gathered from.
+        /// The memory of the message.
         spans: [LocalSpan; 2],
-        /// How many of them.
+        /// Number of spans.
         count: u8,
     },
-    /// A message in memory of no registration.
+    /// A message in unregistered memory.
     SendBytes {
-        /// The tag it carries.
+        /// Tag of the message.
         tag: u8,
-        /// Memory that it stands at the start of, shared with who queued it.
+        /// Memory with the message at its start, shared with the caller that queued it.
         bytes: Arc<[u8]>,
-        /// How many bytes it has.
+        /// Number of bytes.
         length: u32,
     },
-    /// All else that borrows nothing but registered memory.
+    /// Any other operation: borrows only registered memory.
     Other(Work<'static>),
     /// An RDMA write of bytes that fit a work request.
     PutInline { bytes: Box<[MaybeUninit<u8>]>, remote: RemoteSpan },
@@ -47,10 +47,10 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request that moves no byte, but is completed: tells that all before it is done.
+    /// A request that moves no bytes; its completion shows that all requests before it are done.
     pub(crate) const NOTHING: Request = Request { token: Token(0), operation: Operation::Other(NOTHING) };
 
-    /// The tag of a message; `None` of all else.
+    /// Tag of a message; `None` for any other operation.
     pub(crate) fn message_tag(&self) -> Option<u8> {
         match self.operation {
             Operation::Send { tag, .. } | Operation::SendBytes { tag, .. } => Some(tag),

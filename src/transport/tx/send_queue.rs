@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send queue of a connection: its queue pair, how much is posted and done, and what waits behind it.
+//! The send queue of a connection: its queue pair, the numbers of its requests, and the requests that wait.
 //!
 //! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie
 //! together. Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
@@ -18,37 +18,36 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
-    /// The number of the next request: of those posted since it was made, or since the first that it replaced was;
-    /// wraps.
+    /// Number of the next request; wraps. A successor continues the numbers of the queue that it replaces.
     posted: u32,
-    /// Those known to be done.
+    /// Number of the oldest request in flight.
     retired: u32,
-    /// How many may be posted and not done.
+    /// Limit of the requests in flight.
     window: SendWindow,
-    /// What `posted` may grow to; equal to it while nothing new may be posted. Kept by [`Self::set_limit`].
+    /// Limit of `posted`; equal to it while no new request may be posted. Set by [`Self::set_limit`].
     limit: u32,
-    /// What `posted` was when a request last asked for a completion.
+    /// Value of `posted` when a request last asked for a completion.
     signalled: u32,
-    /// What `posted` was after the last message of which that was noted ([`Self::note_message`]).
+    /// Value of `posted` after the last noted message ([`Self::note_message`]).
     messages: u32,
-    /// How the peer names this endpoint in immediates; see [`Immediate`].
+    /// Bits by which the peer names this endpoint in immediates; see [`Immediate`].
     named: u32,
     /// Whether new requests are posted.
     is_open: bool,
-    /// Whether the port's backlog has this connection.
+    /// Whether this connection is in the port's backlog.
     in_backlog: bool,
-    /// Tokens of what is posted.
+    /// Tokens of posted requests.
     pub(super) tokens: List,
-    /// The bounce buffers that posted requests use.
+    /// Bounce buffers of posted requests.
     pub(super) bounced: InUse,
-    /// What could not be posted yet, in order. While there is any, everything new queues behind it.
+    /// Requests that could not be posted yet, in order. While there are any, every new request goes behind them.
     waiting: VecDeque<Request>,
-    /// How often the adapter had no room.
+    /// Count of the adapter's "queue full" answers.
     full: QueueFull,
 }
 
 impl<Q: QueuePair> SendQueue<Q> {
-    /// Closed, over a queue pair that takes `depth` requests.
+    /// A closed send queue, over a queue pair that takes `depth` requests.
     pub(crate) fn new(qp: Q, depth: u32) -> Self {
         SendQueue {
             qp,
@@ -76,7 +75,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         &mut self.qp
     }
 
-    /// From now on the peer names this endpoint so.
+    /// Sets the bits by which the peer names this endpoint from now on.
     pub(crate) fn set_named(&mut self, endpoint_bits: u32) {
         self.named = endpoint_bits;
     }
@@ -87,20 +86,20 @@ impl<Q: QueuePair> SendQueue<Q> {
         Immediate::new(tag, self.named).0
     }
 
-    /// Posts to the queue pair; [`super::Tx`] keeps the books.
+    /// Posts to the queue pair; [`super::Tx`] counts.
     #[inline(always)]
     pub(crate) fn post(&mut self, wr: Wr, work: Work<'_>) -> Result<(), PostError> {
         self.qp.post(wr, work)
     }
 
-    /// Lets new requests be posted, or not.
+    /// Sets whether new requests may be posted.
     pub(crate) fn set_open(&mut self, is_open: bool) {
         self.is_open = is_open;
         self.set_limit();
     }
 
-    /// Works out anew how far requests may be posted. To be called after every change of what it is made of, so that a
-    /// post has one comparison to make.
+    /// Recomputes the limit of `posted`. Called after every change of its inputs, so that a post makes only one
+    /// comparison.
     #[inline]
     pub(super) fn set_limit(&mut self) {
         let open = self.is_open && self.waiting.is_empty() && !self.is_full();
@@ -113,26 +112,26 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.posted == self.limit
     }
 
-    /// Whether the adapter has as many requests as it takes, or as the peer may have unacknowledged. Hot.
+    /// Whether as many requests are in flight as the adapter takes, or as the peer may leave unacknowledged. Hot.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.in_flight() >= self.window.size()
     }
 
-    /// Looks `now` whether the peer, for which requests wait, takes what is posted. It is held back where it does not.
+    /// Checks a peer with waiting requests: whether it acknowledges what is posted. If not for long, it is held back.
     pub(super) fn look(&mut self, signal_interval: u32, now: Duration) -> Held {
         let held = self.window.look(self.retired, self.is_completion_due(), signal_interval, now);
         self.set_limit();
         held
     }
 
-    /// The number of the next request. Hot.
+    /// Number of the next request. Hot.
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.posted
     }
 
-    /// The request numbered [`Self::next`] was posted. Hot.
+    /// Counts the request numbered [`Self::next`] as posted. Hot.
     #[inline]
     pub(super) fn was_posted(&mut self, signalled: bool) {
         self.posted = self.posted.wrapping_add(1);
@@ -141,35 +140,35 @@ impl<Q: QueuePair> SendQueue<Q> {
         }
     }
 
-    /// Requests the adapter has.
+    /// Number of requests that the adapter has.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.posted.wrapping_sub(self.retired)
     }
 
-    /// Whether the request of this number is in flight.
+    /// Whether the request with this number is in flight.
     pub(crate) fn has(&self, number: u32) -> bool {
         number.wrapping_sub(self.retired) < self.in_flight()
     }
 
-    /// Requests posted since one last asked for a completion.
+    /// Number of requests posted since the last one that asked for a completion.
     #[inline]
     pub(crate) fn unsignalled(&self) -> u32 {
         self.posted.wrapping_sub(self.signalled)
     }
 
-    /// Requests posted since it was made; wraps.
+    /// Number of the next request, which counts the posted ones; wraps.
     pub(crate) fn posted(&self) -> u32 {
         self.posted
     }
 
-    /// Whether a request is under way that asked for a completion.
+    /// Whether a completion is due: a request in flight has asked for one.
     pub(crate) fn is_completion_due(&self) -> bool {
         self.signalled != self.retired
     }
 
-    /// The request numbered `through` and all before it are done. Returns how many that makes; `None` where the number
-    /// is of none that is in flight.
+    /// Retires the request numbered `through` and all before it. Returns their number, or `None` if no request in
+    /// flight has that number.
     #[inline]
     pub(super) fn retire(&mut self, through: u32) -> Option<u32> {
         let retired = through.wrapping_add(1);
@@ -182,23 +181,23 @@ impl<Q: QueuePair> SendQueue<Q> {
         Some(done)
     }
 
-    /// The last request that was posted was a message.
+    /// Notes that the last posted request was a message.
     #[inline]
     pub(crate) fn note_message(&mut self) {
         self.messages = self.posted;
     }
 
-    /// Whether a message that was noted is not known to be done, where the last `failed` that are said to be are not.
+    /// Whether a noted message may be undelivered. The last `failed` retired requests count as undelivered.
     pub(crate) fn has_messages_beyond(&self, failed: u32) -> bool {
-        // Both distances are from the end, as the last message may be any number of requests ago: numbers that wrap are
-        // compared only with those in flight. After 2^32 requests without a message it counts as in flight once more,
-        // for as many as are: a failure just then is told of a message that was delivered.
+        // Both distances are counted back from the end, because the last message may be any number of requests ago and
+        // numbers wrap. After 2^32 requests without a message it seems to be in flight once more, for as many requests
+        // as are in flight: a failure just then reports a delivered message as possibly lost.
         self.posted.wrapping_sub(self.messages) < self.in_flight() + failed
     }
 
-    /// Whether a request for which the adapter had no room `now` is to be tried again.
+    /// Whether to try a request again for which the adapter had no room `now`.
     pub(crate) fn may_find_room(&mut self, now: Duration) -> bool {
-        // Of requests that asked for no completion none comes.
+        // Requests that asked for no completion make no room.
         let is_completion_due = self.is_completion_due();
         if is_completion_due {
             self.full = QueueFull::default();
@@ -206,7 +205,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         is_completion_due || self.full.note(self.posted, now)
     }
 
-    /// As if so many more requests, none of which was a message, had been posted and were done.
+    /// Simulates that so many more requests, none of them a message, were posted and retired.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, requests: u32) {
         for number in [&mut self.posted, &mut self.retired, &mut self.signalled] {
@@ -215,28 +214,28 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Puts a request behind all that wait.
+    /// Puts a request behind all waiting ones.
     pub(super) fn wait(&mut self, request: Request) {
         self.waiting.push_back(request);
         self.set_limit();
     }
 
-    /// Takes the first that waits, to try it.
+    /// Takes the first waiting request, to try it.
     pub(super) fn take_first(&mut self) -> Option<Request> {
         self.waiting.pop_front()
     }
 
-    /// Puts it back.
+    /// Puts the request back as the first.
     pub(super) fn put_back(&mut self, request: Request) {
         self.waiting.push_front(request);
     }
 
-    /// Takes all that wait for which `leaves` holds, in order.
+    /// Takes all waiting requests for which `leaves` holds, in order.
     pub(crate) fn take_waiting(&mut self, leaves: impl Fn(&Request) -> bool) -> Vec<Request> {
         let (taken, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(leaves);
         self.waiting = rest.into();
@@ -244,11 +243,11 @@ impl<Q: QueuePair> SendQueue<Q> {
         taken
     }
 
-    /// Takes over what waits for `old`, which it replaces, and its place in the backlog. To be called before anything
-    /// is posted.
+    /// Takes over the waiting requests of `old`, which it replaces, and its membership in the backlog. Called before
+    /// anything is posted.
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
-        // Completions of the old queue pair may still come, with the same endpoint: no number of theirs may be in
-        // flight here.
+        // Completions of the old queue pair may still come for this endpoint, so its numbers must not be in flight
+        // here.
         self.posted = old.posted.wrapping_add(1);
         (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);
@@ -256,14 +255,14 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// Destroys the queue pair, and gives up what its requests used: their tokens and bounce buffers.
+    /// Destroys the queue pair, and returns the tokens and bounce buffers of its requests.
     pub(super) fn destroy(self) -> (List, InUse) {
-        // The queue pair goes first: what is flushed with it was the adapter's until now.
+        // The queue pair goes first: until then the adapter may use the bounce buffers.
         drop(self.qp);
         (self.tokens, self.bounced)
     }
 
-    /// Notes whether the backlog has this connection. Returns what was noted before.
+    /// Notes whether the connection is in the backlog. Returns the former value.
     pub(crate) fn note_backlog(&mut self, in_backlog: bool) -> bool {
         std::mem::replace(&mut self.in_backlog, in_backlog)
     }

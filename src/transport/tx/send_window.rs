@@ -1,70 +1,69 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many requests a peer may have unacknowledged: all that the queue pair takes, and fewer once it took none for
-//! long.
+//! The send window: how many requests a peer may have unacknowledged. All that the queue pair takes, but fewer for a
+//! peer that has acknowledged nothing for long.
 //!
-//! A peer that computes takes no message when its receive slots are used up. The adapter then sends the oldest again,
-//! and all that was posted after it too, each time that it is told to wait. So a peer that has acknowledged nothing for
-//! [`PATIENCE`] is *held back*: nothing more is posted to it until it has acknowledged all but a quarter of a queue.
-//! From then on it may have that many, and one more each time it has taken a window's worth: the window opens slowly,
-//! as who computes once computes again. A quarter of a queue, 32 requests by default, still keeps a path busy: 32
-//! messages in a round trip of 5 us are six million a second.
+//! A peer that computes takes no message once its receive slots are used up. The adapter then resends the oldest
+//! message, and everything posted after it, each time that the peer answers "not ready". So a peer that has
+//! acknowledged nothing for [`PATIENCE`] is *held back*: nothing more is posted to it until it has acknowledged all but
+//! a quarter of a queue. Then its window is a quarter of a queue, and grows by one request each time it has
+//! acknowledged a whole window: slowly, as a process that has computed once will compute again. A quarter of a queue,
+//! 32 requests by default, still keeps a path busy: 32 messages in a round trip of 5 us are six million a second.
 //!
-//! Part of a send queue (`send_queue.rs`), which compares with [`SendWindow::size`] when it works out its limit: that
-//! is hot. All else is pending grade: looked at for peers with requests that wait, and only then does the size matter.
-//! What is held back waits in the port's backlog in order, one-sided requests among it. Tests: at the end of the file,
-//! `tests.rs`, `port/tests/held_back.rs`.
+//! Part of a send queue (`send_queue.rs`), which uses [`SendWindow::size`] for its limit: that is hot. All else is
+//! pending grade, for peers with waiting requests; only for these does the size matter. Requests that are held back
+//! wait in the port's backlog in order, one-sided ones among them. Tests: at the end of the file, `tests.rs`,
+//! `port/tests/held_back.rs`.
 
 use std::time::Duration;
 
-/// For so long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that
-/// is not ready, and above what a message waits for in a busy network. A link that is silent and one-sided requests
-/// that take so long hold a peer back, too: what is posted to it then goes on all the same, a quarter of a queue at a
-/// time.
+/// How long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that is
+/// not ready, and above the delays of a busy network. A silent link and long one-sided requests hold a peer back, too;
+/// requests to it then still go on, a quarter of a queue at a time.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Of the time between two looks no more than this counts towards [`PATIENCE`]: who computes itself has not seen yet
-/// what its peers have acknowledged meanwhile.
+/// Most of the time between two looks that counts towards [`PATIENCE`]: a process that has computed has not seen yet
+/// what its peers acknowledged meanwhile.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// From now on the peer is held back.
+    /// Whether the peer is held back from now on.
     pub(super) begins: bool,
-    /// So long it was held back since the last look.
+    /// Time since the last look in which the peer was held back.
     pub(super) time: Duration,
 }
 
 #[derive(Debug)]
 pub(super) struct SendWindow {
-    /// How many may be posted and not done.
+    /// Most requests in flight.
     size: u32,
-    /// The most that the queue pair takes.
+    /// Most requests that the queue pair takes.
     depth: u32,
-    /// What was done at the last look, and for how long it is so; `None` where no completion was to come then.
+    /// Retired requests at the last look, and the time since they changed; `None` if no completion was due then.
     stood: Option<(u32, Duration)>,
-    /// What was done when the size last changed.
+    /// Retired requests when the size last changed.
     changed_at: u32,
     is_held: bool,
-    /// When the last look was.
+    /// Time of the last look.
     looked: Duration,
 }
 
 impl SendWindow {
-    /// Open, for a queue pair that takes `depth` requests.
+    /// An open window, for a queue pair that takes `depth` requests.
     pub(super) fn new(depth: u32) -> Self {
         SendWindow { size: depth, depth, stood: None, changed_at: 0, is_held: false, looked: Duration::ZERO }
     }
 
-    /// How many requests may be posted and not done. Hot.
+    /// Most requests in flight. Hot.
     #[inline]
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Looks at a peer whose requests wait, `now`, when the requests before `retired` are done. Requests that asked for
-    /// no completion tell nothing: `is_due` says whether a completion is to come. Every `signal_interval`-th request
-    /// asks for one, so a window of that many always has one that ends its being full.
+    /// Checks a peer with waiting requests at `now`, when the requests before `retired` are done. `is_due`: a
+    /// completion is due; unsignalled requests prove nothing. One of `signal_interval` requests is signalled, so a
+    /// window of that size is never full of unsignalled requests.
     pub(super) fn look(&mut self, retired: u32, is_due: bool, signal_interval: u32, now: Duration) -> Held {
         let passed = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let time = if self.is_held { passed } else { Duration::ZERO };
@@ -98,13 +97,13 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns what the last
-    /// look found.
+    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns the last
+    /// result.
     fn stand(window: &mut SendWindow, (from, to): (u64, u64)) -> Held {
         (from..=to).map(|now| window.look(7, true, 32, at(now))).last().expect("a look")
     }
 
-    /// Held back at 5 ms.
+    /// A window held back at 5 ms.
     fn held() -> SendWindow {
         let mut window = SendWindow::new(128);
         assert_eq!(stand(&mut window, (0, 4)), Held::default());
@@ -162,7 +161,7 @@ mod tests {
         for second in 0..10 {
             assert_eq!(window.look(7, false, 32, at(1000 * second)), Held::default());
         }
-        // What is due from now on was posted only now.
+        // A completion that is due from now on belongs to a request posted now.
         assert_eq!((stand(&mut window, (20_000, 20_004)), window.size()), (Held::default(), 128));
     }
 }

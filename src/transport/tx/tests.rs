@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way out over a scripted adapter: credits, order, signalling, and what becomes of requests when a connection
-//! ends.
+//! The send side over a scripted adapter: credits, order, signalling, and the fate of requests when a connection ends.
 
 use super::*;
 use crate::transport::adapter::Adapter as _;
@@ -202,7 +201,7 @@ fn a_message_that_is_done_is_not_in_flight_however_many_requests_follow_it() {
         world.queue.skip(requests);
         assert!(!world.queue.has_messages_beyond(0), "{} posted", world.queue.posted());
     }
-    // Of requests in flight those count that come before the message's end.
+    // Requests count as undelivered up to the end of the last noted message.
     let at = world.queue.posted();
     for (token, is_message) in [(2, false), (3, true), (4, false)] {
         assert_eq!(world.post(token, Signal::Always), Attempt::Posted);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes and a simulated network that loses, doubles, delays and reorders, in virtual time.
 //!
-//! The simulation knows the truth (which queue pair is set to which), so it checks that whoever is told "confirmed" may
-//! really send. Every run is a pure function of its seed, which a failing assertion prints.
+//! The simulation knows to which queue pair each queue pair is set, so it checks that a confirmed side may really send.
+//! Every run is a pure function of its seed, which a failing assertion prints.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,16 +12,16 @@ use super::*;
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const BOTH: Paths = Paths { ud: true, tcp: true };
 
-/// What the network does to packets.
+/// The network's behaviour.
 #[derive(Copy, Clone)]
 pub(super) struct Weather {
-    /// Percent of datagrams lost, towards node 0 and node 1.
+    /// Percentage of datagrams lost, towards node 0 and node 1.
     pub(super) ud_loss: [u64; 2],
-    /// Percent of TCP packets lost (injected faults), towards node 0 and node 1.
+    /// Percentage of TCP packets lost (injected faults), towards node 0 and node 1.
     pub(super) tcp_loss: [u64; 2],
-    /// Percent of packets doubled.
+    /// Percentage of packets doubled.
     pub(super) twice: u64,
-    /// The longest delay, in ms; packets overtake each other.
+    /// Longest delay, in ms; packets overtake each other.
     pub(super) delay: u64,
     pub(super) reach: Reach,
 }
@@ -29,22 +29,22 @@ pub(super) struct Weather {
 pub(super) const FAIR: Weather =
     Weather { ud_loss: [0, 0], tcp_loss: [0, 0], twice: 0, delay: 2, reach: Reach::Unused };
 
-/// A process with at most one connection: what a port does around a handshake, on a fake adapter.
+/// A process with at most one connection: the port's part of a handshake, on a fake adapter.
 pub(super) struct Node {
     pub(super) me: Identity,
     peer: Identity,
     pub(super) epochs: u32,
     pub(super) handshake: Option<Handshake>,
-    /// A connection that the one above, and to which queue pair it was set, keeps its place from until it is confirmed.
+    /// The connection in use and its peer's queue pair, while `handshake` is its successor and not confirmed.
     in_use: Option<(Handshake, Option<(u32, u32)>)>,
-    /// To which queue pair of the peer the current one is set.
+    /// The peer's queue pair to which the current one is set.
     pub(super) set_to: Option<(u32, u32)>,
     confirmed: u32,
     programmed: u32,
     pub(super) superseded: u32,
     pub(super) failed: Option<Failure>,
     pub(super) sent: u32,
-    /// Times at which it does not look at the network: it computes.
+    /// Time until which the process computes and does not look at the network.
     pub(super) computes_until: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Makes a queue pair and begins with it. The adapter uses numbers again, on purpose.
+    /// Makes a queue pair and begins a connection. The adapter reuses numbers, on purpose.
     pub(super) fn connect(&mut self, peer_instance: u64, paths: Paths, now: Duration, tunables: &Tunables) {
         self.epochs += 1;
         let qp = QpInfo {
@@ -87,12 +87,12 @@ impl Node {
         (self.set_to, self.confirmed, self.programmed) = (None, 0, 0);
     }
 
-    /// As if the process gave up its end: of the connection in use, and of one that was to take its place.
+    /// Gives up the process's end of the connection in use and of its successor.
     pub(super) fn drop_end(&mut self) {
         (self.handshake, self.in_use, self.set_to) = (None, None, None);
     }
 
-    /// Whether it has a connection that was confirmed, and one to take its place.
+    /// Whether it has a confirmed connection and a successor.
     pub(super) fn has_successor(&self) -> bool {
         self.in_use.is_some()
     }
@@ -106,7 +106,7 @@ impl Node {
     }
 }
 
-/// Packets under way, by the time of their arrival.
+/// Packets in flight, by time of arrival.
 type Queue = BinaryHeap<Reverse<(Duration, u64, usize, bool, Vec<u8>)>>;
 
 pub(super) struct World {
@@ -119,9 +119,9 @@ pub(super) struct World {
     packets: u64,
     pub(super) now: Duration,
     seed: u64,
-    /// Every packet that was sent, and to whom, for who would send it again.
+    /// Every packet that was sent, and its receiver, to be sent again.
     pub(super) recorded: Vec<(usize, Vec<u8>)>,
-    /// Sides are never dropped while the other holds on: "confirmed" must then be true at once.
+    /// Neither side is dropped while the other keeps its end: then "confirmed" must be true at once.
     strict: bool,
 }
 
@@ -142,8 +142,8 @@ impl World {
         }
     }
 
-    /// In bad weather node 0 has begun, and then fewer than `most` things have happened; sides may be dropped now. And
-    /// where the rest of the run draws its choices from.
+    /// A run in bad weather in which node 0 has begun and fewer than `most` events have followed; sides may be dropped
+    /// now. Also returns the random numbers for the rest of the run.
     pub(super) fn begun(seed: u64, most: u64) -> (World, Random) {
         let mut random = Random::new(seed);
         let weather = bad_weather(&mut random);
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// What the port does with a step, in the order of its fields.
+    /// The port's part: executes a step.
     fn act(&mut self, who: usize, step: Step) {
         let node = &mut self.nodes[who];
         if let Some(program) = step.program {
@@ -202,7 +202,7 @@ impl World {
         if let Some(failure) = step.failed {
             let node = &mut self.nodes[who];
             if let Some((handshake, set_to)) = node.in_use.take() {
-                // What was to take its place has come to nothing.
+                // The successor has failed.
                 (node.handshake, node.set_to) = (Some(handshake), set_to);
                 (node.confirmed, node.programmed) = (1, 1);
                 return;
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// The truth: the other side's queue pair is set to this side's.
+    /// Checks that the other side's queue pair is set to this side's.
     fn assert_may_send(&self, who: usize) {
         let mine = self.nodes[who].qp().map(|qp| (qp.qpn, qp.psn));
         assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} is told to send too soon", self.seed);
@@ -234,7 +234,7 @@ impl World {
         let hand_over =
             |node: &mut Node| node.handshake.as_mut().expect("made above").on_hello(&node.me, &hello, carrier, now);
         if let Some((in_use, _)) = &self.nodes[who].in_use {
-            // What is not of a later connection is of the past.
+            // A hello that does not belong to a later connection is outdated.
             if !in_use.is_earlier_than(&hello) {
                 return;
             }
@@ -253,7 +253,7 @@ impl World {
         self.act(who, step);
     }
 
-    /// Does what happens next; false: nothing will.
+    /// Executes the next event; false if there is none.
     pub(super) fn advance(&mut self) -> bool {
         let packet = self.queue.peek().map(|Reverse((time, _, who, ..))| (*time).max(self.nodes[*who].computes_until));
         let timer = (0..2)
@@ -280,8 +280,8 @@ impl World {
         true
     }
 
-    /// Runs until nothing happens any more; returns how many hellos were sent after both were connected, and how many
-    /// packets were under way then.
+    /// Runs until there are no events. Returns the number of hellos sent after both were connected, and the number of
+    /// packets in flight then.
     pub(super) fn run(&mut self) -> (u32, usize) {
         let mut at_connection = None;
         for _ in 0..100_000 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the TCP carrier against those who are not of the job: what they bring, how long they stay, and how many.
+//! Tests of the TCP carrier against connections from outside the job: their content, duration and number.
 
 use super::*;
 use crate::connect::tcp::link::STRANGER_PATIENCE;
 
-/// What a stranger may write, each on a connection of its own.
+/// Bytes that a stranger may write, each on its own connection.
 fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {
     let good = other.hello(&side.address, 1).encode(&KEY);
     let mut damaged = good;
@@ -22,13 +22,13 @@ fn garbage_ends_its_connection_and_disturbs_nobody() {
     for piece in pieces {
         let mut stranger = b.connect_raw();
         stranger.set_nonblocking(true).expect("a flag");
-        // All of it need not be taken.
+        // The carrier need not accept all of it.
         let _ = stranger.write(&piece);
         strangers.push(stranger);
     }
     until("the garbage", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == count);
     assert!(b.got.is_empty() && b.carrier.is_idle());
-    // It is told who sent it and why it was refused.
+    // The refusal names the sender and the reason.
     let mut told: Vec<_> = b.refused.iter().map(|refusal| refusal.from).collect();
     let mut wanted: Vec<_> = strangers.iter().map(|stranger| stranger.local_addr().ok()).collect();
     told.sort();
@@ -40,7 +40,7 @@ fn garbage_ends_its_connection_and_disturbs_nobody() {
     until("a hello in spite of it", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
 }
 
-/// `side` polls, without a handshake to begin, until no connection is left; their ends, in the meantime, are closed.
+/// `side` polls, beginning no handshake, until no connection is left; the other ends of closed ones are closed.
 fn until_all_are_ended(side: &mut Side, ends: &mut [TcpStream]) {
     let begin = Instant::now();
     for end in ends.iter() {
@@ -49,7 +49,7 @@ fn until_all_are_ended(side: &mut Side, ends: &mut [TcpStream]) {
     while !side.carrier.is_idle() {
         assert!(begin.elapsed() < Duration::from_mins(2), "{} connections stand", side.carrier.links.len());
         side.poll_alone();
-        // What a peer does that reads the end of a connection.
+        // Like a peer that reads the end of a connection.
         for end in ends.iter_mut() {
             while matches!(end.read(&mut [0; 512]), Ok(1..)) {}
         }
@@ -66,7 +66,7 @@ fn a_recorded_hello_sent_again_on_many_connections_holds_none_of_them() {
         let mut replay = b.connect_raw();
         replay.write_all(&recorded).expect("room");
         replays.push(replay);
-        // Whatever the port does with the hello, it has no handshake with that peer under way.
+        // However the port handles the hello, it has no handshake with that peer in progress.
         b.poll_alone();
     }
     until_all_are_ended(&mut b, &mut replays);
@@ -86,7 +86,7 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
         until("its hello", &mut [&mut b], |sides| sides[0].got.len() == count);
         assert!(b.carrier.links.len() <= LINKS, "{} stand", b.carrier.links.len());
     }
-    // The answer goes by all that are left: one of them may be the peer's own.
+    // The answer goes by all remaining connections: one of them may be the peer's own.
     let answer = b.hello(&a.address, 9).encode(&KEY);
     b.carrier.send(&a.address, &answer);
     b.poll();
@@ -95,7 +95,7 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
         replay.read_exact(&mut got).expect("the answer");
         assert_eq!(got, answer);
     }
-    // When the handshake is over, so are they.
+    // They end with the handshake.
     let peer = a.address;
     b.carrier.close(&peer);
     until_all_are_ended(&mut b, &mut replays);
@@ -104,7 +104,7 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
 #[test]
 fn an_answer_after_the_handshake_is_over_leaves_by_a_connection_that_ends() {
     let (mut a, mut b) = (Side::new(1), Side::new(2));
-    // Nobody at b expects a; b answers it all the same, on a connection that b has to make.
+    // b has no handshake with a; it answers all the same, on a connection that b has to make.
     let answer = b.hello(&a.address, 3).encode(&KEY);
     b.carrier.send(&a.address, &answer);
     until("the answer", &mut [&mut a, &mut b], |sides| sides[0].got.len() == 1);

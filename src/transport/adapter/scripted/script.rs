@@ -30,51 +30,51 @@ pub(crate) enum QpState {
 pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) signalled: bool,
-    /// What it does: the name of its [`Work`], and how many bytes it carries inline.
+    /// Name of its [`Work`], and number of inline bytes.
     pub(crate) work: (&'static str, usize),
     /// The immediate data of a message.
     pub(crate) immediate: Option<u32>,
 }
 
-/// A queue pair, living or not.
+/// A queue pair, also after its destruction.
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) number: u32,
     pub(crate) state: QpState,
-    /// What it was asked to allow.
+    /// Requested access rights.
     pub(crate) access: Access,
-    /// How long its peer is told to wait when there is no slot, as a code.
+    /// Code of the "receiver not ready" timer that its peer gets.
     pub(crate) rnr_timer: u8,
-    /// What was posted and not completed.
+    /// Requests that were posted and not completed.
     pub(crate) posted: VecDeque<Request>,
 }
 
-/// What the adapter does and has.
+/// Behaviour and state of the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) now: Duration,
     pub(crate) qps: Vec<Qp>,
-    /// What the adapter answers to the next posts, one after the other; `None` takes the request.
+    /// Answers to the next posts, in order; `None` accepts the request.
     pub(crate) answers: VecDeque<Option<i32>>,
-    /// The errno of every transition to a state.
+    /// State that no queue pair can enter, and the errno.
     pub(crate) refused_transition: Option<(QpState, i32)>,
-    /// The adapter has no atomics, and says so when a queue pair that allows them is to receive.
+    /// Whether the adapter lacks atomics, and refuses a queue pair that allows them when it is to receive.
     pub(crate) is_without_atomics: bool,
-    /// The errno of the next request for a queue pair.
+    /// Errno of the next creation of a queue pair.
     pub(crate) refused_qp: Option<i32>,
-    /// Slots that the adapter has, in the order in which they will be filled.
+    /// Slots that the adapter has, in the order in which it fills them.
     pub(crate) receives: VecDeque<u32>,
-    /// How many receives a post takes at most.
+    /// Most receives that a post accepts.
     pub(crate) takes_receives: Option<usize>,
     pub(crate) completions: VecDeque<WorkCompletion>,
-    /// The errno of the next poll.
+    /// Errno of the next poll.
     pub(crate) broken_poll: Option<i32>,
     pub(crate) async_events: VecDeque<AsyncEvent>,
-    /// The port, where it has got another address.
+    /// The port with its new address, if it has changed.
     pub(crate) readdressed: Option<PortChoice>,
-    /// The number of the datagram queue pair.
+    /// Number of the datagram queue pair.
     pub(crate) ud_qpn: u32,
-    /// Hellos on their way to this port, by datagrams and by TCP, and those that it has sent, and by what.
+    /// Hellos in flight to this port, by datagram and by TCP; hellos that it has sent, and their carriers.
     pub(crate) incoming: VecDeque<Hello>,
     pub(crate) incoming_tcp: VecDeque<Hello>,
     pub(crate) sent: Vec<(PortAddress, [u8; Hello::SIZE])>,
@@ -110,7 +110,7 @@ impl Script {
         while self.complete(index, status) {}
     }
 
-    /// The adapter flushes what is posted to queue pairs in error.
+    /// The adapter flushes the requests of queue pairs in error.
     pub(crate) fn flush(&self) {
         let is_failed = |qp: &Qp| qp.state == QpState::Error;
         let failed: Vec<usize> =
@@ -146,7 +146,7 @@ impl Script {
         Some(slot)
     }
 
-    /// What the `index`th queue pair still has, by the numbers of the requests.
+    /// Numbers of the requests that the `index`th queue pair still has.
     pub(crate) fn posted(&self, index: usize) -> Vec<u32> {
         self.state().qps[index].posted.iter().map(|request| WrId(request.id).low()).collect()
     }

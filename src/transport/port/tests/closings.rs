@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a connection over an adapter that loses what is not polled of a queue pair that is destroyed.
+//! The end of a connection over an adapter that loses the unpolled completions of a destroyed queue pair.
 
 use super::*;
 use crate::transport::connections::connection::Connection;
 use crate::transport::work_request::Immediate;
 
-/// Slots that the port counts as posted, slots that wait to be posted, and slots that the adapter really has.
+/// Slots that the port counts as posted, slots that wait to be posted, and slots that the adapter has.
 fn slots(side: &Side) -> (usize, usize, usize) {
     let (posted, released) = side.port.rx.slots();
     (posted as usize, released, side.script.state().receives.len())

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that are taken where a poll finds them, and those that are left to be reported.
+//! Messages that a handler consumes within the poll, and messages that it leaves for the batch.
 
 use super::*;
 use crate::transport::completion::{Arrived, Batch, TakesMessages, TakesRequests};
 
-/// Takes messages until one of this length, and notes the lengths of those it was asked of.
+/// Consumes messages up to one of this length, and records the lengths of all messages that it is offered.
 struct Until<'a> {
     length: u32,
     asked: &'a mut Vec<u32>,
@@ -23,7 +23,7 @@ impl TakesMessages for Until<'_> {
     }
 }
 
-/// Takes every request, and notes its token.
+/// Consumes every request, and records its token.
 impl TakesRequests for Until<'_> {
     fn takes_request(&mut self, token: Token) -> bool {
         self.asked.push(token.0 as u32);
@@ -87,7 +87,7 @@ fn a_request_is_taken_behind_a_message_that_was_left() {
     assert_eq!(pair.b.ended(), []);
 }
 
-/// Takes all messages, and counts how often it is told that the port is busy.
+/// Consumes all messages, and counts the reports that the port is busy.
 struct Busy<'a>(&'a mut u32);
 
 impl TakesMessages for Busy<'_> {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A peer that takes nothing for long: when less is posted to it, when more again, what is counted, and that all comes
-//! back in order.
+//! A peer that acknowledges nothing for long: when less is posted to it, when more again, what is counted, and that all
+//! requests complete in order.
 
 use super::*;
 use std::sync::atomic::Ordering;
 
-/// What is posted to a peer that was held back: a quarter of the queue, and not fewer than the requests of which one
-/// asks for a completion.
+/// Window of a peer that was held back: a quarter of the queue, and at least the signal interval.
 const WINDOW: usize = 4;
 
-/// A sender with 40 requests for a peer that takes none, once it has waited for long.
+/// A sender with 40 requests for a peer that has acknowledged none for long.
 fn held() -> Pair {
     let mut pair = Pair::connected();
     (100..140).for_each(|token| pair.a.send(token).expect("it may wait"));
@@ -23,7 +22,7 @@ fn count(side: &Side, of: impl Fn(&Counters) -> &std::sync::atomic::AtomicU64) -
     of(&side.port.counters()).load(Ordering::Relaxed)
 }
 
-/// The peer's adapter takes `requests` requests; the sender sees that.
+/// The peer's adapter accepts `requests` requests, and the sender polls.
 fn take(pair: &mut Pair, requests: usize) {
     (0..requests).for_each(|_| assert!(pair.a.script.complete(0, Status::SUCCESS)));
     pair.a.poll();

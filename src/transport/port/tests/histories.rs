@@ -6,30 +6,30 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// One thing that happens.
+/// One step of a history.
 #[derive(Debug, Clone)]
 enum Step {
     Send,
-    /// The adapters carry what is posted.
+    /// The adapters deliver posted requests.
     Transfer,
     /// The adapter completes one request.
     Complete,
     /// The adapter has no room for the next request.
     Full,
     Poll,
-    /// The peer's queue pair fails, with all that is posted.
+    /// The peer's queue pair fails, with all posted requests.
     Break,
-    /// A gives B up, and meets it again.
+    /// A gives B up, and makes the peer again.
     Part,
-    /// B gives A up, and meets it again.
+    /// B gives A up, and makes the peer again.
     PartB,
-    /// Hellos come and go.
+    /// Hellos are exchanged.
     Carry,
-    /// The adapters flush what is posted to queue pairs in error.
+    /// The adapters flush the requests of queue pairs in error.
     Flush,
     /// Time passes.
     Wait,
-    /// B computes for so long that A holds it back if anything waits for it.
+    /// B computes for so long that A holds it back if requests wait for it.
     Compute,
 }
 
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs a history, and checks after each step what is conserved.
+/// Runs a history, and checks after each step that nothing was lost or doubled.
 fn run(steps: &[Step]) {
     let mut pair = Pair::connected();
     let mut next = 100;
@@ -104,11 +104,11 @@ fn look(pair: &mut Pair, outstanding: &mut HashSet<u64>) {
     assert!(with_adapter <= counted as usize && counted as usize + released <= SLOTS as usize);
 }
 
-/// Everything ends; all of it comes back.
+/// Ends everything; all requests, slots and credits come back.
 fn end(mut pair: Pair, mut outstanding: HashSet<u64>) {
     for side in [&mut pair.a, &mut pair.b] {
         side.port.forget(side.peer);
-        // One that comes after that is a new peer's, and makes a connection.
+        // A hello that arrives later belongs to a new peer, and makes a connection.
         side.script.state().incoming.clear();
     }
     for _ in 0..64 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ports over scripted adapters, and the wire between them, which the test moves.
+//! Two ports over scripted adapters, and the wire between them, which the test moves forward.
 
 use super::*;
 use crate::connect::Identity;
@@ -13,15 +13,15 @@ use crate::transport::port::open::Parts;
 use crate::transport::tx;
 use std::sync::Mutex;
 
-/// Receive slots of a port, and how many go back at a time.
+/// Receive slots of a port, and slots per batch.
 pub(super) const SLOTS: u32 = 16;
 const BATCH: usize = 4;
-/// Completions that a port's queue holds.
+/// Entries of a port's completion queue.
 pub(super) const CAPACITY: u32 = 48;
 /// Requests that a queue pair takes.
 pub(super) const DEPTH: u32 = 8;
 
-/// What both have published: the ports of rank 0 and of rank 1.
+/// The published entries of both sides: the ports of rank 0 and of rank 1.
 #[derive(Clone, Default)]
 pub(super) struct Published(Arc<Mutex<[Vec<PortEntry>; 2]>>, u32);
 
@@ -50,11 +50,11 @@ impl Directory for Published {
 pub(super) struct Side {
     pub(super) port: Port<Scripted>,
     pub(super) script: Script,
-    /// The other side's endpoint.
+    /// Endpoint of the other side.
     pub(super) peer: EndpointId,
     pub(super) key: Key,
     batch: Batch,
-    /// What was reported and not looked at yet.
+    /// Completions that were reported and not looked at yet.
     pub(super) seen: Vec<Completion>,
 }
 
@@ -64,7 +64,7 @@ impl Side {
         Side::of((rank, 0), address, published, tunables, atomics)
     }
 
-    /// The `port`th port of rank `rank`, which is at `address`; its partner is to be the other's `port`th.
+    /// The port `port` of rank `rank`, at `address`; its partner is the other side's port of the same number.
     pub(super) fn of(
         (rank, port_number): (u32, u8),
         address: PortAddress,
@@ -109,20 +109,20 @@ impl Side {
         self.seen.extend_from_slice(self.batch.completions());
     }
 
-    /// Gives the other side up, and meets it again.
+    /// Gives the other side up, and makes the peer again.
     pub(super) fn part(&mut self) {
         let name = self.port.peer_name(self.peer).expect("the other side");
         self.port.forget(self.peer);
         self.peer = self.port.peer(name, 0);
     }
 
-    /// Sends a message of one byte that fits a work request; it waits where it cannot go.
+    /// Sends an inline message of one byte; queues it if it cannot be posted.
     pub(super) fn send(&mut self, token: u64) -> Result<(), Refused> {
         let bytes: Arc<[u8]> = [token as u8].into();
         self.port.queue_bytes(self.peer, 5, (bytes, 1), Token(token), WhenDiverted::Wait)
     }
 
-    /// The requests that ended since the last look: tokens, and how.
+    /// Requests that ended since the last call: tokens, and results.
     pub(super) fn ended(&mut self) -> Vec<(u64, Result<(), Failed>)> {
         let ended = self.seen.iter().filter_map(|completion| match completion {
             Completion::Request { token, outcome, .. } => Some((token.0, *outcome)),
@@ -133,12 +133,12 @@ impl Side {
         ended
     }
 
-    /// How often the peer was reported as failed.
+    /// Number of reported failures of the peer.
     pub(super) fn failures(&self) -> usize {
         self.seen.iter().filter(|completion| matches!(completion, Completion::PeerFailed { .. })).count()
     }
 
-    /// How many messages came in.
+    /// Number of messages received.
     pub(super) fn messages(&self) -> usize {
         self.seen.iter().filter(|completion| matches!(completion, Completion::Message { .. })).count()
     }
@@ -179,12 +179,12 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// That know each other and are not connected.
+    /// Two ports that know each other and are not connected.
     pub(super) fn apart() -> Self {
         Pair::with(Atomics::Adapter)
     }
 
-    /// The same, of adapters with these atomics.
+    /// Like `new`, of adapters with these atomics.
     pub(super) fn with(atomics: Atomics) -> Self {
         let (published, tunables) = (Published::default(), Tunables::default());
         let a = Side::new(0, &published, &tunables, atomics);
@@ -192,7 +192,7 @@ impl Pair {
         Pair { a, b }
     }
 
-    /// Connected by a first message from `a`, which has left and was taken.
+    /// Two ports connected by a first message from `a`, which was delivered and consumed.
     pub(super) fn connected() -> Self {
         let mut pair = Pair::apart();
         pair.a.send(1).expect("it may wait");
@@ -203,7 +203,7 @@ impl Pair {
         pair
     }
 
-    /// Carries hellos until there are no more.
+    /// Delivers hellos until there are no more.
     pub(super) fn carry(&mut self) {
         for _ in 0..20 {
             let Pair { a, b } = self;
@@ -217,7 +217,7 @@ impl Pair {
         panic!("they never stop to say hello");
     }
 
-    /// The adapters carry what `a` has posted to `b`, as far as `b` has slots; `a`'s requests succeed.
+    /// The adapters deliver `a`'s posted requests to `b`, as far as `b` has slots; these requests succeed.
     pub(super) fn transfer(&mut self) {
         let Pair { a, b } = self;
         let (Some(from), Some(to)) = (a.script.connected(), b.script.connected()) else { return };
@@ -232,7 +232,7 @@ impl Pair {
     }
 }
 
-/// Carries what one has said to the other, who has not looked at it yet. Returns how many hellos that were.
+/// Puts the hellos that one side has sent into the other's queue, which it has not looked at yet. Returns their number.
 pub(super) fn carry(from: &mut Side, to: &mut Side) -> usize {
     let sent = std::mem::take(&mut from.script.state().sent);
     let hellos = sent.iter().map(|(_, frame)| Hello::decode(frame, &to.key).expect("sealed for the other side"));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers parted from: they stay connected while they are there, and leave nothing behind when they have gone.
+//! Parted peers: they stay connected while they exist, and leave nothing behind when they have gone.
 
 use super::*;
 use crate::transport::connections::connection::Connection;
 use std::time::Duration;
 
-/// Looks until something is posted to the first queue pair that is connected, a few seconds later each time.
+/// Polls until a request is posted to the first connected queue pair, a few seconds later each time.
 fn look_until_asked(side: &mut Side) -> usize {
     let index = side.script.connected().expect("they are connected");
     for _ in 0..100_000 {
@@ -59,7 +59,7 @@ fn peers_that_come_and_go_leave_no_connection_behind_and_no_report() {
         assert_eq!((pair.a.script.living(), pair.b.script.living()), (0, 0));
         assert_eq!((pair.a.failures(), pair.a.port.take_untold().len()), (0, 0));
         assert_eq!(pair.a.port.connections.all().filter_map(|of| pair.a.port.connections.get(of)).count(), 0);
-        // Another life of the same name.
+        // Another instance with the same name.
         pair.a.peer = pair.a.port.peer(name, 0);
         pair.a.send(2).expect("it may wait");
         pair.carry();

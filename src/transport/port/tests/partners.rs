@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes with several ports each in fabrics of one prefix, over scripted adapters: which ports find each other.
 //!
-//! A datagram arrives only within a fabric, TCP everywhere where there is TCP. Every run is a pure function of its
-//! seed.
+//! A datagram arrives only within a fabric; TCP arrives everywhere, if there is TCP. Every run is a pure function of
+//! its seed.
 
 use super::*;
 use crate::connect::Random;
@@ -17,24 +17,24 @@ struct Fabrics {
     sides: Vec<(Side, char)>,
     count: usize,
     random: Random,
-    /// Percent of hellos lost.
+    /// Percentage of lost hellos.
     loss: u64,
     /// Ports of a process that computes.
     asleep: std::ops::Range<usize>,
 }
 
-/// How an endpoint stands.
+/// The state of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Connected to this port of the other process.
     Connected(u8),
     Failed,
-    /// Nothing was asked of it, or it is not through.
+    /// No request was made of it, or it is not connected yet.
     Open,
 }
 
 impl Fabrics {
-    /// Processes whose ports are in these fabrics; `has_tcp` says whether TCP connects them as well.
+    /// Two processes whose ports are in these fabrics; `has_tcp`: TCP connects them as well.
     fn new(fabrics: [&str; 2], has_tcp: bool, seed: u64) -> Self {
         let tunables = Tunables { connect_timeout: 20, ..Tunables::default() };
         let published = Published::default();
@@ -51,7 +51,7 @@ impl Fabrics {
         Fabrics { sides, count: fabrics[0].len(), random: Random::new(seed), loss: 0, asleep: 0..0 }
     }
 
-    /// Everybody looks, and what was said is carried as far as it goes. In each step a port may be busy with something
+    /// Each port polls, and hellos are delivered as far as possible. In each step a port may be busy with something
     /// else.
     fn step(&mut self, idle: u64) {
         for index in 0..self.sides.len() {
@@ -96,16 +96,16 @@ impl Fabrics {
         (0..self.sides.len()).map(|index| self.standing(index)).collect()
     }
 
-    /// The place of a port of the process that `index` is not of.
+    /// Index of a port of the other process than `index`'s.
     fn other(&self, index: usize, port: u8) -> usize {
         if index < self.count { self.count + usize::from(port) } else { port.into() }
     }
 
-    /// Steps until every endpoint that was asked for something is through. Panics where that takes for ever.
+    /// Steps until every endpoint with a request is connected or failed. Panics if that takes for ever.
     fn settle(&mut self, asked: &[usize], idle: u64) {
         for _ in 0..100_000 {
             if asked.iter().all(|index| self.standing(*index) != Standing::Open) {
-                // What is left to say.
+                // Delivers the last hellos.
                 (0..200).for_each(|_| self.step(idle));
                 return;
             }
@@ -114,14 +114,14 @@ impl Fabrics {
         panic!("{asked:?} never come through: {:?}", self.all());
     }
 
-    /// These have a message for the other process.
+    /// Sends a message from each of these ports to the other process.
     fn send(&mut self, asked: &[usize]) {
         for index in asked {
             self.sides[*index].0.send(1).expect("it may wait");
         }
     }
 
-    /// Everybody has a message for the other process; who finds whom.
+    /// Sends a message from every port to the other process; returns the partners.
     fn all_send(&mut self) -> Vec<Standing> {
         let all: Vec<usize> = (0..self.sides.len()).collect();
         self.send(&all);
@@ -129,7 +129,7 @@ impl Fabrics {
         self.all()
     }
 
-    /// Who is connected is so with one that is connected to it, in its own fabric.
+    /// Checks that partners are mutual and in one fabric.
     fn check(&self, what: &str) {
         for index in 0..self.sides.len() {
             if let Standing::Connected(port) = self.standing(index) {
@@ -169,7 +169,7 @@ fn ports_of_one_fabric_are_connected_as_addresses_pair_them_however_late_a_proce
         for asked in [&[0][..], &[1], &[0, 1], &[1, 0]] {
             let mut fabrics = Fabrics::new(fabrics, true, 1);
             fabrics.send(asked);
-            // The other process computes, while hellos from this one come to all its ports.
+            // The other process computes, while hellos from this one arrive at all its ports.
             fabrics.asleep = fabrics.count..2 * fabrics.count;
             (0..late).for_each(|_| fabrics.step(0));
             fabrics.asleep = 0..0;
@@ -251,8 +251,8 @@ fn a_single_port_connects_as_ever_by_tcp_alone() {
 
 #[test]
 fn ports_of_one_process_do_not_crowd_those_of_the_other() {
-    // Whatever fabrics, losses, and order of events: each endpoint comes through, pairs are mutual and within a fabric,
-    // and no two ports of one fabric are both left without.
+    // Whatever the fabrics, losses and order of events: each endpoint connects or fails, pairs are mutual and within a
+    // fabric, and no two ports of one fabric are both left without a partner.
     for seed in 0..if cfg!(miri) { 1 } else { 40 } {
         let mut random = Random::new(seed);
         let count = 1 + random.below(4) as usize;

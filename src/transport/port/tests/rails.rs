@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a caller with several ports is told of one: whether it is ready, and which messages never reached the adapter,
-//! or may be lost.
+//! The interface for a caller with several ports: whether a port is ready, and which messages were never posted or may
+//! be lost.
 
 use super::*;
 use crate::transport::kept::Unposted;
 use crate::transport::tx::request::Request;
 
-/// The tag of [`Side::send`]'s messages, and another.
+/// The tag of [`Side::send`]'s messages, and another tag.
 const KEPT: u8 = 5;
 const OTHER: u8 = 6;
 
@@ -17,7 +17,7 @@ impl Side {
         self.port.queue_bytes(self.peer, OTHER, (bytes, 1), Token(token), WhenDiverted::Wait).expect("it may wait");
     }
 
-    /// Takes what never reached the adapter: the tokens, which the messages begin with.
+    /// Takes the messages that were never posted; returns their tokens, with which they begin.
     fn unposted(&mut self) -> Vec<u64> {
         let messages = self.port.take_unposted(self.peer);
         let token = |message| match message {
@@ -27,7 +27,7 @@ impl Side {
         messages.into_iter().map(token).collect()
     }
 
-    /// The adapter has no link, or has one again.
+    /// The adapter reports that the link is lost or back.
     fn set_link(&mut self, kind: u32) {
         self.script.state().async_events.push_back(AsyncEvent { kind, port: 1 });
         (0..=ASYNC_INTERVAL).for_each(|_| self.poll());
