@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records MPI calls in which the application can wait for other processes: an event at the begin of the call and one
-//! at its end; and where the program stops and resumes the recording (`control.rs`).
+//! Records MPI calls in which the application can wait for other processes, with an event at their begin and one at
+//! their end; also where the program stops and resumes the recording (`control.rs`).
 //!
-//! wrappers.rs lists the calls. Each function overrides the MPI's own, as in `entry.rs`, also under its `PMPI_` name,
-//! which Fortran's calls and other tools use. Of nested calls only the outermost counts: a tool's wrapper calls the
-//! MPI's function, and the MPI calls its own. Grade: hot; two clock readings and two records per call. Threads: the
-//! application's. Tests: tests/trace.rs; with a device, hw-tests/tests/device/waits.rs.
+//! wrappers.rs lists the calls. Each function overrides MPI's own, as in `entry.rs`, also under its `PMPI_` name, which
+//! Fortran's calls and other tools use. Of nested calls only the outermost counts, because a tool's wrapper calls MPI's
+//! function, and MPI calls its own. Called by the application, `recording.rs` and `entry.rs`. Grade: hot; two clock
+//! readings and two records per call. Threads: the application's. Tests: tests/trace.rs; with a device,
+//! hw-tests/tests/device/waits.rs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -17,12 +18,12 @@ use crate::catalogue::EventType;
 use crate::mpi;
 use crate::target::Target;
 
-/// The events' names.
+/// Names of the events.
 const BEGIN: &str = "mpi_call_begin";
 const END: &str = "mpi_call_end";
 const CONTROL: &str = "mpi_pcontrol";
 
-/// A source whose clock stamps what happens in threads: there always is this one.
+/// Source with the clock of the host, which always exists.
 const SOURCE: c_int = 0;
 
 static TARGETS: OnceLock<Targets> = OnceLock::new();
@@ -34,30 +35,30 @@ struct Targets {
     control: Option<&'static Target>,
 }
 
-/// Whether the program wants nothing recorded.
+/// Whether the program has stopped the recording.
 static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// How many of these calls the thread is in.
+    /// Number of nested calls that the thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// How many it has recorded: a begin and an end with the same number are of the same call.
+    /// Number of calls that the thread has recorded. A begin and an end with the same number belong to the same call.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether there is a clock that can stamp the events.
+/// Returns whether there is a clock that can stamp the events.
 fn has_clock() -> bool {
     mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:"))
 }
 
-/// The type of the event that tells where the recording stops and goes on: it is recorded whichever are chosen, as
-/// without it readers would miss what there is not.
+/// Returns the type of the event that tells where the recording stops and resumes. It is recorded whatever events are
+/// chosen, because readers need it to know of the gap.
 pub(crate) fn control() -> Option<EventType> {
     let description = "The program stops the recording by MPI_Pcontrol, or resumes it. level: 0 stops, 1 resumes";
     has_clock().then(|| EventType::own(CONTROL, description.to_owned(), &["level"]))
 }
 
-/// The two types of calls; none if no clock can stamp them. Events name a call by its index in the list at the end of
-/// the description.
+/// Returns the two types of calls; none if no clock can stamp them. Events name a call by its index in the list at the
+/// end of the description.
 pub(crate) fn types() -> Vec<EventType> {
     if !has_clock() {
         return Vec::new();
@@ -73,19 +74,19 @@ pub(crate) fn types() -> Vec<EventType> {
     vec![of(BEGIN, "begins"), of(END, "ends")]
 }
 
-/// From now on calls are recorded, if their types are among these.
+/// Records calls from now on, if their types are among these.
 pub(crate) fn record(types: &[EventType], targets: &[&'static Target]) {
     let of = |name| types.iter().zip(targets).find(|(of, _)| of.name == name).map(|(_, target)| *target);
     let _ = TARGETS.set(Targets { begin: of(BEGIN), end: of(END), control: of(CONTROL) });
 }
 
-/// From now on no call that begins is recorded.
+/// Records no new calls from now on.
 pub(crate) fn stop() {
     IS_STOPPED.store(true, Ordering::Relaxed);
     tell(0);
 }
 
-/// From now on they are again.
+/// Records calls again from now on.
 pub(crate) fn resume() {
     tell(1);
     IS_STOPPED.store(false, Ordering::Relaxed);
@@ -97,22 +98,22 @@ fn tell(level: u64) {
     }
 }
 
-/// Within a call, until it is dropped, also by an exception of C++ that goes through it.
+/// Marks the thread as inside a call until it is dropped, even by a C++ exception that passes through the call.
 pub(crate) struct Within {
     end: Option<(&'static Target, [u64; 2])>,
 }
 
-/// A call begins of which nothing is recorded, nor of those within it.
+/// Begins a call that is not recorded; neither are nested ones.
 pub(crate) fn enter() -> Within {
     DEPTH.set(DEPTH.get() + 1);
     Within { end: None }
 }
 
-/// A call begins that is recorded if it is the outermost.
+/// Begins a call, which is recorded if it is the outermost.
 #[inline]
 fn enter_recorded(call: u64) -> Within {
     let (is_outermost, mut within) = (DEPTH.get() == 0, enter());
-    // Relaxed: who stops it while other threads call knows nothing of their order.
+    // Relaxed: a program that stops the recording while other threads call knows nothing of their order.
     if is_outermost
         && !IS_STOPPED.load(Ordering::Relaxed)
         && let Some(targets) = TARGETS.get()
@@ -142,14 +143,14 @@ fn put(target: &Target, event: [u64; 2]) {
     }
 }
 
-/// The function of a name that comes after this library's.
+/// Address of the next definition of a function after this library's.
 struct Next(AtomicPtr<c_void>);
 
 impl Next {
-    /// It, or null with a word about it.
+    /// Returns the address; null, with a message, if there is none.
     #[inline]
     fn get(&self, name: &CStr) -> *mut c_void {
-        // Relaxed: the function was there before.
+        // Relaxed: the function has been there since the library was loaded.
         let known = self.0.load(Ordering::Relaxed);
         if known.is_null() { self.find(name) } else { known }
     }
@@ -165,13 +166,13 @@ impl Next {
     }
 }
 
-/// Exports functions that record themselves and go on.
+/// Exports functions that record themselves and call the next definition.
 macro_rules! wrappers {
     ($( $call:literal: fn $name:ident = $text:literal ($($argument:ident: $type:ty),* $(,)?); )*) => { $(
-        /// The MPI's function of this name, with the recorder around it.
+        /// Calls MPI's function of this name, and records the call.
         ///
         /// # Safety
-        /// As the MPI's.
+        /// The conditions of MPI's function.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the MPI's name and arguments")]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> c_int {
@@ -180,10 +181,10 @@ macro_rules! wrappers {
             if next.is_null() {
                 return 1;
             }
-            // SAFETY: the function of this name, which has this signature by mpi.h.
+            // SAFETY: the function of this name has this signature by mpi.h.
             let next: unsafe extern "C-unwind" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
             let _within = enter_recorded($call);
-            // SAFETY: the caller's arguments as they came.
+            // SAFETY: the arguments are passed on, with the same conditions.
             unsafe { next($($argument),*) }
         }
     )* };

@@ -1,39 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event types and elements, as `MPI_T` describes them, and the values of elements in an event's data.
 //!
-//! Grade: setup; [`Element::value`] is pending (the writing thread). Threads: plain data. Tests: below.
+//! Called by `session.rs`, `recording.rs` and the writing threads. Grade: setup; [`Element::value`] is pending (the
+//! writing thread). Threads: plain data. Tests: below.
 
 use ibex_trace::{ElementKind, MOST_ELEMENTS};
 
 use crate::mpi::{self, RawElement};
 
-/// The most data an event may have, in words of 8 bytes.
+/// Largest size of an event's data, in words of 8 bytes.
 pub(crate) const WORDS: usize = 16;
 
 /// An event type.
 #[derive(Debug, Clone)]
 pub(crate) struct EventType {
-    /// Its number in the interface; `None` of this tool's own.
+    /// Number in the interface; `None` for a type of this tool.
     pub(crate) index: Option<i32>,
-    /// Its name.
     pub(crate) name: String,
-    /// What it tells.
     pub(crate) description: String,
-    /// Its elements.
     pub(crate) elements: Vec<Element>,
 }
 
-/// An element of one.
+/// An element of an event type.
 #[derive(Debug, Clone)]
 pub(crate) struct Element {
-    /// Its name; its number where it has none.
+    /// Name, or its number if it has none.
     pub(crate) name: String,
     kind: Kind,
-    /// Where it begins in the event's data, bytes.
+    /// Displacement in the event's data, in bytes.
     pub(crate) at: usize,
 }
 
-/// Where an element is in an event's data: moved to the top of a word, and down again, with its sign.
+/// Position of an element in an event's data: shifted to the top of a word, and back with its sign.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Place {
     word: u8,
@@ -43,7 +41,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The element's 64 bits.
+    /// Returns the element's value in 64 bits.
     #[inline]
     pub(crate) fn value(self, data: &[u64; WORDS]) -> u64 {
         let top = data[usize::from(self.word) % WORDS] << self.up;
@@ -51,7 +49,7 @@ impl Place {
     }
 }
 
-/// What numbers an element can be.
+/// Type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     I32,
@@ -62,7 +60,6 @@ enum Kind {
     Unknown,
 }
 
-/// All types there are.
 pub(crate) fn types() -> Vec<EventType> {
     let read = |index| {
         let raw = mpi::event_type(index).ok()?;
@@ -73,7 +70,7 @@ pub(crate) fn types() -> Vec<EventType> {
 }
 
 impl EventType {
-    /// One of this tool's own, with elements of 64 bits without a sign.
+    /// Makes a type of this tool, with elements of 64 bits without a sign.
     pub(crate) fn own(name: &str, description: String, elements: &[&str]) -> EventType {
         let element = |(place, name): (usize, &&str)| {
             Element::new(RawElement { name: (*name).to_owned(), kind: 1, size: 8, at: 8 * place })
@@ -82,28 +79,28 @@ impl EventType {
         EventType { index: None, name: name.to_owned(), description, elements }
     }
 
-    /// Its name without ibex's prefix.
+    /// Returns the name without ibex's prefix.
     pub(crate) fn short(&self) -> &str {
         ibex_trace::short(&self.name)
     }
 
-    /// Whether an event's data fit a record of this tool's.
+    /// Returns whether an event's data fit a record of this tool.
     pub(crate) fn fits(&self) -> bool {
         self.elements.iter().all(|element| element.kind != Kind::Unknown && element.at + element.size() <= WORDS * 8)
     }
 
-    /// What a trace says of it.
+    /// Returns the description for a trace.
     pub(crate) fn recorded(&self) -> ibex_trace::EventType {
         let elements = self.elements.iter().filter_map(Element::recorded).collect();
         ibex_trace::EventType { name: self.name.clone(), description: self.description.clone(), elements }
     }
 
-    /// Where the elements are in an event's data.
+    /// Returns the positions of the elements in an event's data.
     pub(crate) fn places(&self) -> [Place; MOST_ELEMENTS] {
         std::array::from_fn(|element| self.elements.get(element).map(Element::place).unwrap_or_default())
     }
 
-    /// The place of the element of this name.
+    /// Returns the index of the element with this name.
     pub(crate) fn element(&self, name: &str) -> Option<usize> {
         self.elements.iter().position(|element| element.name == name)
     }
@@ -135,7 +132,7 @@ impl Element {
         Place { word: (self.at / 8) as u8, up, down, is_signed }
     }
 
-    /// What it is in a trace; `None` of a datatype that this tool does not know.
+    /// Returns the description for a trace; `None` for an unknown datatype.
     pub(crate) fn recorded(&self) -> Option<ibex_trace::Element> {
         let kind = match self.kind {
             Kind::I32 => ElementKind::I32,
@@ -144,12 +141,12 @@ impl Element {
             Kind::U64 => ElementKind::U64,
             Kind::Unknown => return None,
         };
-        // The interface tells no units.
+        // The interface has no units.
         let unit = if matches!(self.name.as_str(), "bytes" | "total" | "offset") { "bytes" } else { "" };
         Some(ibex_trace::Element::new(&self.name, kind, unit))
     }
 
-    /// C's word for what it is.
+    /// Returns C's name of the type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::I32 => "int",
@@ -160,7 +157,7 @@ impl Element {
         }
     }
 
-    /// Its value in an event's data.
+    /// Returns the value in an event's data.
     pub(crate) fn value(&self, data: &[u64; WORDS]) -> i128 {
         let word = data[self.at / 8 % WORDS];
         let half = (word >> (self.at % 8 * 8)) as u32;
@@ -177,7 +174,7 @@ impl Element {
 pub(crate) mod tests {
     use super::*;
 
-    /// A type with elements `name`, `kind` (0 signed, 1 unsigned), `size`, laid out as C does.
+    /// Makes a type with elements of `name`, `kind` (0 signed, 1 unsigned) and `size`, laid out as in C.
     pub(crate) fn made(name: &str, elements: &[(&str, i32, usize)]) -> EventType {
         let mut at = 0_usize;
         let mut place = |size: usize| {

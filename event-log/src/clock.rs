@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use crate::mpi;
 
-/// How often a source's clock is read for one sample; the reading that took the least time counts.
+/// Number of readings of a source's clock for one sample; the fastest one counts.
 const READINGS: usize = 5;
 
-/// How many samples of a source are kept: an event may be delivered that many passes of the writing thread late.
+/// Number of samples of a source that are kept: an event may be delivered that many passes of the writing thread late.
 const KEPT: usize = 16;
 
-/// When a source's clock showed what.
+/// Reading of a source's clock at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) ticks: i64,
@@ -27,17 +27,16 @@ pub(crate) struct Sample {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Relation {
     ticks_per_second: f64,
-    /// The latest, in their order.
+    /// Latest samples, in order.
     samples: VecDeque<Sample>,
 }
 
 impl Relation {
-    /// Of a clock with this rate.
+    /// Makes the relation of a clock with this rate.
     pub(crate) fn new(ticks_per_second: i64) -> Relation {
         Relation { ticks_per_second: ticks_per_second.max(1) as f64, samples: VecDeque::with_capacity(KEPT) }
     }
 
-    /// Takes a new sample.
     pub(crate) fn add(&mut self, sample: Sample) {
         if self.samples.back().is_some_and(|last| sample.ticks <= last.ticks || sample.time <= last.time) {
             return;
@@ -48,7 +47,7 @@ impl Relation {
         self.samples.push_back(sample);
     }
 
-    /// The common clock's time at these ticks; `None` without a sample.
+    /// Returns the common clock's time at these ticks; `None` without a sample.
     pub(crate) fn time(&self, ticks: i64) -> Option<i64> {
         let later = self.samples.partition_point(|sample| sample.ticks <= ticks);
         let before = later.checked_sub(1).and_then(|index| self.samples.get(index));
@@ -66,19 +65,18 @@ impl Relation {
 /// The clocks of all sources.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// What is added to the monotonic clock, nanoseconds.
+    /// Nanoseconds to add to the monotonic clock.
     pub(crate) offset: i64,
     names: Vec<String>,
     relations: Vec<Relation>,
 }
 
 impl Clocks {
-    /// No source yet.
     pub(crate) fn new() -> Clocks {
         Clocks { offset: calendar_offset(), names: Vec::new(), relations: Vec::new() }
     }
 
-    /// Reads the clocks of all sources there are now.
+    /// Reads the clocks of all present sources.
     pub(crate) fn sample(&mut self) {
         for index in 0..mpi::source_count() {
             if self.relations.len() == index as usize {
@@ -97,36 +95,35 @@ impl Clocks {
         Some(Sample { ticks, time: monotonic + self.offset })
     }
 
-    /// The source's name.
     pub(crate) fn name(&self, source: u32) -> &str {
         self.names.get(source as usize).map_or("?", String::as_str)
     }
 
-    /// The common clock's time at a source's ticks; `None` where that cannot be told.
+    /// Returns the common clock's time at a source's ticks; `None` if it is unknown.
     pub(crate) fn time(&self, source: u32, ticks: i64) -> Option<i64> {
         self.relations.get(source as usize)?.time(ticks)
     }
 }
 
-/// What is added to the monotonic clock to have the calendar's, nanoseconds.
+/// Returns the nanoseconds to add to the monotonic clock for the time of day.
 pub(crate) fn calendar_offset() -> i64 {
     let (calendar, monotonic) = closest(|| Some(mpi::calendar())).unwrap_or_default();
     calendar - monotonic
 }
 
-/// What a clock showed, and what the monotonic one did at that time.
+/// Returns the reading of a clock, and that of the monotonic clock at the same time.
 fn closest(clock: impl Fn() -> Option<i64>) -> Option<(i64, i64)> {
     let Reading { shown, around: (before, after) } = narrowest(clock)?;
     Some((shown, before + (after - before) / 2))
 }
 
-/// What a clock showed, and the monotonic one before and after.
+/// Reading of a clock, and those of the monotonic clock before and after.
 pub(crate) struct Reading {
     pub(crate) shown: i64,
     pub(crate) around: (i64, i64),
 }
 
-/// Of a few readings of a clock the one that took the least time.
+/// Returns the fastest of a few readings of a clock.
 pub(crate) fn narrowest(clock: impl Fn() -> Option<i64>) -> Option<Reading> {
     let reading = |_| {
         let before = mpi::monotonic();
@@ -165,7 +162,7 @@ mod tests {
         let mut relation = Relation::new(1_000_000_000);
         let (mut last, mut time) = (i64::MIN, 0);
         for round in 1..200_i64 {
-            // A clock that goes up to 300 millionths too fast or too slow.
+            // A clock that is up to 300 ppm too fast or too slow.
             time += 1_000_000 + round % 7 * 100 - 300;
             relation.add(Sample { ticks: round * 1_000_000, time });
             for ticks in (round - 1) * 1_000_000..(round - 1) * 1_000_000 + 50 {
@@ -178,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_event_that_is_delivered_late_keeps_its_place() {
-        // The clock is said to count nanoseconds, and counts 1 % less.
+        // The clock is said to count nanoseconds, and counts 1 % fewer.
         let mut relation = Relation::new(1_000_000_000);
         let sample = |round: i64| Sample { ticks: round * 990_000, time: round * 1_000_000 };
         (1..3).for_each(|round| relation.add(sample(round)));

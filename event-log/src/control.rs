@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `MPI_Pcontrol`, by which a program tells profiling libraries what to do (MPI 3.1, section 14.2.4): 0 stops what is
-//! logged and recorded in this process, 1 resumes it, 2 writes what waits to the files. Other levels mean nothing here.
+//! `MPI_Pcontrol`, by which a program controls profiling libraries (MPI 3.1, section 14.2.4): level 0 stops logging and
+//! recording in this process, 1 resumes them, 2 writes the waiting events to the files. Other levels are ignored.
 //!
-//! Each function overrides the MPI's own and goes on to the next definition of its name, as in `entry.rs`; Fortran's
-//! call uses the `PMPI_` name. Grade: setup. Threads: the application's. Tests: tests/log.rs, tests/trace.rs; with a
-//! device, hw-tests/tests/device/recorder.rs.
+//! Each function overrides MPI's own and calls the next definition of its name, as in `entry.rs`; Fortran's call uses
+//! the `PMPI_` name. Called by the application. Grade: setup. Threads: the application's. Tests: tests/log.rs,
+//! tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
 
 use std::ffi::{CStr, c_int};
 
@@ -28,15 +28,15 @@ fn control(level: c_int) {
     }
 }
 
-/// Exports functions that do so and go on.
+/// Exports functions that call `control` and the next definition.
 macro_rules! controls {
     ($( fn $name:ident = $text:literal )*) => { $(
-        /// The MPI's function of this name, with this tool around it. In C it has further arguments, which mean nothing to
-        /// this tool or to Open MPI, and are not passed on: a function that does not look at them may be defined
-        /// without, as the platforms of Open MPI pass the first argument alike in both.
+        /// Overrides MPI's function of this name. In C it has further arguments, which neither this tool nor Open MPI
+        /// uses, and which are not passed on. The definition may omit them, because the platforms of Open MPI pass the
+        /// first argument alike in both cases.
         ///
         /// # Safety
-        /// As the MPI's.
+        /// The conditions of MPI's function.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the MPI's name")]
         pub(crate) unsafe extern "C" fn $name(level: c_int) -> c_int {
@@ -47,9 +47,9 @@ macro_rules! controls {
                 mpi::complain(concat!("no MPI has ", stringify!($name), ": is it linked statically?"));
                 return 1;
             }
-            // SAFETY: the function of this name, which has this signature by the standard.
+            // SAFETY: the function of this name has this signature by the standard.
             let next: unsafe extern "C" fn(c_int, ...) -> c_int = unsafe { std::mem::transmute(next) };
-            // SAFETY: the caller's level.
+            // SAFETY: the argument is the caller's level.
             unsafe { next(level) }
         }
     )* };

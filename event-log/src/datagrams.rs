@@ -15,25 +15,25 @@ use std::time::Duration;
 
 use ibex_trace::{Clock, ClockSample};
 
-/// How often a host asks for one sample; the time that took least counts.
+/// Number of questions for one sample; the fastest exchange counts.
 const ROUNDS: u32 = 30;
 
-/// How long it waits for an answer.
+/// Time to wait for an answer.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// After so many questions without an answer it gives up.
+/// Number of questions without an answer after which an address is given up.
 pub(crate) const TRIES: u32 = 3;
 
-/// How long who answers sleeps at most, in case what wakes it is lost.
+/// Longest sleep of the answering thread, in case the datagram that wakes it is lost.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// The most addresses of a host.
+/// Largest number of addresses of a host.
 const ADDRESSES: usize = 12;
 
-/// How many numbers say where rank 0's host answers.
+/// Number of numbers that describe where rank 0's host answers.
 pub(crate) const NUMBERS: usize = 3 + 2 * ADDRESSES;
 
-/// Word, number, what the clock shows.
+/// Word, number, time of the clock.
 type Datagram = [u8; 24];
 
 fn datagram(words: [u64; 3]) -> Datagram {
@@ -47,7 +47,7 @@ fn words(bytes: &[u8]) -> Option<[u64; 3]> {
     words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()
 }
 
-/// This host's addresses that others may reach; where there are none, those for itself.
+/// Returns this host's addresses that others may reach; if there are none, those of the loopback interface.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
     let up = interfaces.filter(|interface| interface.is_oper_up() || interface.is_loopback());
@@ -65,9 +65,9 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// At any port of all addresses.
+    /// Opens a socket at any port of all addresses.
     pub(crate) fn open() -> std::io::Result<Answering> {
-        // Where IPv6 is, one socket takes both.
+        // With IPv6, one socket takes both protocols.
         let both = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
         let socket = both.or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         socket.set_read_timeout(Some(SLEEP))?;
@@ -75,7 +75,7 @@ impl Answering {
         Ok(Answering { socket, word: RandomState::new().build_hasher().finish(), port })
     }
 
-    /// Where it can be asked, for [`Asking::new`]; the host has these addresses.
+    /// Returns the description for [`Asking::new`] of a host with these addresses.
     pub(crate) fn told(&self, addresses: &[IpAddr]) -> [i64; NUMBERS] {
         let addresses = &addresses[..addresses.len().min(ADDRESSES)];
         let mut numbers = [0; NUMBERS];
@@ -91,7 +91,7 @@ impl Answering {
         numbers
     }
 
-    /// Answers with what the clock shows, until it is to stop and [`Answering::wake`] is called.
+    /// Answers with the time of the clock, until `is_stopped` returns true and [`Answering::wake`] is called.
     pub(crate) fn answer(&self, now: impl Fn() -> i64, is_stopped: impl Fn() -> bool) {
         let mut bytes = [0; 64];
         while !is_stopped() {
@@ -100,12 +100,12 @@ impl Answering {
                     if let Some([word, number, _]) = words(&bytes[..count])
                         && word == self.word
                     {
-                        // What is lost is asked again.
+                        // A lost question is asked again.
                         let _ = self.socket.send_to(&datagram([word, number, now().cast_unsigned()]), from);
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                // Not in a circle that takes a processor.
+                // Pause, so that a lasting error does not occupy a processor.
                 Err(_) => std::thread::sleep(WAIT),
             }
         }
@@ -115,7 +115,7 @@ impl Answering {
     pub(crate) fn wake(&self) {
         let is_ipv6 = self.socket.local_addr().is_ok_and(|address| address.is_ipv6());
         let own = if is_ipv6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
-        // If it is lost, it sleeps a second.
+        // If this is lost, the thread sleeps up to a second more.
         let _ = self.socket.send_to(&[], (own, self.port));
     }
 }
@@ -124,14 +124,14 @@ impl Answering {
 pub(crate) struct Asking {
     word: u64,
     addresses: Vec<SocketAddr>,
-    /// The one that has answered.
+    /// Socket to the address that has answered.
     chosen: Option<UdpSocket>,
-    /// Of the last question.
+    /// Number of the last question.
     number: u64,
 }
 
 impl Asking {
-    /// Where rank 0's host says that it answers; `None`: it does not.
+    /// Takes the description of rank 0's host; `None`: it does not answer.
     pub(crate) fn new(told: &[i64; NUMBERS]) -> Option<Asking> {
         let [word, port, count, ..] = told.map(i64::cast_unsigned);
         let port = u16::try_from(port).ok()?;
@@ -144,12 +144,12 @@ impl Asking {
         (!addresses.is_empty()).then_some(Asking { word, addresses, chosen: None, number: 0 })
     }
 
-    /// Where it asks.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What rank 0's clock shows, and this host's, `now`, around it. `None`: nobody answers, or it is to stop.
+    /// Returns the time of rank 0's clock, between two readings of this host's, `now`. `None`: there is no answer, or
+    /// it is to stop.
     pub(crate) fn ask(&mut self, now: impl Fn() -> i64, is_stopped: impl Fn() -> bool) -> Option<ClockSample> {
         let socket = self.chosen.take().or_else(|| self.find(&now, &is_stopped))?;
         let (mut best, mut unanswered) = (None, 0);
@@ -166,7 +166,7 @@ impl Asking {
         best
     }
 
-    /// The first address that answers.
+    /// Returns a socket to the first address that answers.
     fn find(&mut self, now: &impl Fn() -> i64, is_stopped: &impl Fn() -> bool) -> Option<UdpSocket> {
         for address in self.addresses.clone() {
             let own = if address.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -194,7 +194,7 @@ impl Asking {
         let mut bytes = [0; 64];
         let before = now();
         socket.send(&request).ok()?;
-        // Answers to earlier questions may come first.
+        // Answers to earlier questions may arrive first.
         for _ in 0..=TRIES {
             let count = socket.recv(&mut bytes).ok()?;
             let after = now();
@@ -208,7 +208,7 @@ impl Asking {
     }
 }
 
-/// Of two samples the one that took less time.
+/// Returns the faster of two samples.
 fn narrower(one: ClockSample, other: ClockSample) -> ClockSample {
     let took = |sample: &ClockSample| sample.after.abs_diff(sample.before);
     if took(&other) < took(&one) { other } else { one }
@@ -224,12 +224,12 @@ mod tests {
         Asking::new(&of.told(addresses)).expect("there are addresses")
     }
 
-    /// Asks until it is answered: on a busy machine an answer may come too late.
+    /// Asks until an answer comes, because on a busy machine one may be too late.
     fn answered(asking: &mut Asking, now: impl Fn() -> i64) -> ClockSample {
         (0..1000).find_map(|_| asking.ask(&now, || false)).expect("it answers")
     }
 
-    /// While someone answers with the clock, which is 5 s ahead.
+    /// Runs `does` while a thread answers with a clock that is 5 s ahead.
     fn answering(of: &Answering, begun: Instant, does: impl FnOnce()) {
         let is_stopped = AtomicBool::new(false);
         let ahead = || begun.elapsed().as_nanos() as i64 + 5_000_000_000;
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn an_address_that_does_not_answer_is_passed_over() {
         let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
-        // Nobody has an address of documentation's.
+        // An address that is reserved for documentation, so nobody has it.
         let nobody = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
         let mut asking = asked(&of, &[nobody, LOCAL]);
         assert_eq!(asking.addresses()[1], SocketAddr::new(LOCAL, of.port));
@@ -287,7 +287,7 @@ mod tests {
             scope.spawn(|| {
                 let mut bytes = [0; 64];
                 let (count, from) = stranger.recv_from(&mut bytes).expect("asked");
-                // Too short, too long, of another question, of another job.
+                // Too short, too long, to another question, of another job.
                 for answer in [&bytes[..8], &bytes[..40], &datagram([of.word, 99, 1])[..], &datagram([1, 1, 1])[..]] {
                     stranger.send_to(answer, from).expect("sent");
                 }

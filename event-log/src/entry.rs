@@ -9,13 +9,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::{calls, mpi, recording, session};
 
-/// Exports functions that do something, go on, and do something.
+/// Exports functions that call `before`, the next definition, and `after`.
 macro_rules! entries {
     ($( fn $name:ident = $text:literal ($($argument:ident: $type:ty),*) { $before:path, $after:expr } )*) => { $(
-        /// The MPI's function of this name, with this tool around it.
+        /// Overrides MPI's function of this name.
         ///
         /// # Safety
-        /// As the MPI's.
+        /// The conditions of MPI's function.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the MPI's name")]
         pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
@@ -25,12 +25,12 @@ macro_rules! entries {
                 mpi::complain(concat!("no MPI has ", stringify!($name), ": is it linked statically?"));
                 return 1;
             }
-            // What is called in between is nobody's wait.
+            // Calls inside this function are not waits of the application.
             let _unrecorded = calls::enter();
             $before();
-            // SAFETY: the function of this name, which has this signature by the standard.
+            // SAFETY: the function of this name has this signature by the standard.
             let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
-            // SAFETY: the caller's arguments as they came.
+            // SAFETY: the arguments are passed on, with the same conditions.
             let code = unsafe { next($($argument),*) };
             $after(code);
             code
@@ -77,8 +77,7 @@ fn finish() {
 
 fn ignore(_: c_int) {}
 
-/// Run by the loader when the process ends: after `main` and what it asked to be called then, before MPI's libraries
-/// end.
+/// The loader runs this when the process ends: after `main` and its exit handlers, before MPI's libraries end.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

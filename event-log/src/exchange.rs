@@ -28,39 +28,39 @@ unsafe extern "C" {
     safe fn ibex_log_part();
 }
 
-/// How often a host asks.
+/// Number of questions of a host.
 const ROUNDS: c_int = 200;
 
-/// For how long it asks at most, nanoseconds: ranks may share a processor.
+/// Nanoseconds after which a host with a good sample stops asking, because ranks may share a processor.
 const MOST: i64 = 50_000_000;
 
-/// The number of what is no communicator's context, in 64 bits.
+/// State: no communicator is hidden. In 64 bits no context has this number.
 const NONE: u64 = u64::MAX;
-/// All messages are the recorder's or the MPI's own.
+/// State: all messages are the recorder's or MPI's own, so all are hidden.
 const ALL: u64 = u64::MAX - 1;
-/// The same, and the context that is not the world's is the recorder's.
+/// State: the same, and a context other than that of `MPI_COMM_WORLD` is the recorder's.
 const LEARNING: u64 = u64::MAX - 2;
 
-/// Which communicator's events are left out, by its context.
+/// Context of the communicator whose events are not recorded.
 pub(crate) struct Hidden {
     state: AtomicU64,
     learnt: AtomicU64,
 }
 
 impl Hidden {
-    /// None.
+    /// Hides no communicator.
     pub(crate) const fn new() -> Hidden {
         Hidden { state: AtomicU64::new(NONE), learnt: AtomicU64::new(NONE) }
     }
 
-    /// Whether an event of this context is left out.
+    /// Returns whether an event of this context is not recorded.
     #[inline]
     pub(crate) fn hides(&self, context: u64) -> bool {
         match self.state.load(Ordering::Relaxed) {
             NONE => false,
             ALL => true,
             LEARNING => {
-                // MPI_COMM_WORLD's is 0 in every version of Open MPI.
+                // The context of MPI_COMM_WORLD is 0 in every version of Open MPI.
                 if context != 0 {
                     self.learnt.store(context, Ordering::Relaxed);
                 }
@@ -74,23 +74,23 @@ impl Hidden {
         self.state.store(state, Ordering::Relaxed);
     }
 
-    /// From now on only what was learnt.
+    /// Hides only the learnt context from now on.
     fn settle(&self) {
         self.set(self.learnt.load(Ordering::Relaxed));
     }
 }
 
-/// The MPI has refused.
+/// MPI has refused a call.
 struct Refused;
 
-/// A job whose ranks have met.
+/// A job whose ranks have exchanged their clocks.
 pub(crate) struct Exchange {
     rank: usize,
-    /// The first rank of each rank's host.
+    /// For each rank the first rank of its host.
     first: Vec<usize>,
 }
 
-/// Whether ranks may lie on several hosts, and whoever started them says that all have the recorder.
+/// Returns whether ranks may be on several hosts, and the launcher states that all have the recorder.
 pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
     let number = |name| variable(name)?.parse::<u32>().ok();
     let (all, here) = (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"));
@@ -99,9 +99,9 @@ pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 impl Exchange {
-    /// After `MPI_Init`, by all ranks: they meet, rank 0 tells where its host can be asked later, `answers`, and they put
-    /// their clocks together a first time. `None`: there is one clock, or the MPI refuses. No rank of the application's can
-    /// have sent anything before all are here.
+    /// Called by all ranks after `MPI_Init`: they make their communicator, rank 0 sends the address at which its host
+    /// can be asked later, `answers`, and they compare their clocks for the first time. `None`: there is one clock, or
+    /// MPI refuses. No rank can have sent a message of the application before all ranks are here.
     pub(crate) fn begin(
         (rank, ranks): (u32, u32),
         clock: &(String, String),
@@ -117,8 +117,8 @@ impl Exchange {
             if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
                 let exchange = Exchange { rank: rank as usize, first: first_of_each(&clocks) };
                 let told = tell(answers.unwrap_or([0; NUMBERS])).unwrap_or([0; NUMBERS]);
-                // The last call of it: who leaves it early sends what is the application's. Whoever has no sample comes
-                // to the end all the same, where others wait.
+                // After the last call inside, messages of this rank are the application's again. A rank without a
+                // sample takes part until then, too, because the others wait for it.
                 let sample = exchange.sample_after(|| hidden.settle()).ok().flatten();
                 begun = Some((exchange, told, sample));
             }
@@ -127,27 +127,28 @@ impl Exchange {
         begun
     }
 
-    /// Of the first ranks of their hosts: how many of these come before this one, and how many there are; `None`: it is not
-    /// one of them, or there is one host.
+    /// Returns the index of this rank among the first ranks of their hosts, and the number of hosts; `None`: it is not
+    /// a first rank, or there is one host.
     pub(crate) fn turn(&self) -> Option<(u32, u32)> {
         let (hosts, before) = (self.others().count() + 1, self.others().filter(|host| *host < self.rank).count());
         let is_first = self.first.get(self.rank) == Some(&self.rank);
         (is_first && hosts > 1).then_some((before as u32, hosts as u32))
     }
 
-    /// Whether it is this rank that others ask.
+    /// Returns whether the others ask this rank.
     pub(crate) fn is_asked(&self) -> bool {
         self.rank == 0
     }
 
-    /// Before `MPI_Finalize`, by all ranks.
+    /// Called by all ranks before `MPI_Finalize`.
     pub(crate) fn end(self) -> Option<ClockSample> {
         let sample = self.sample_after(|| {});
         ibex_log_part();
         sample.ok().flatten()
     }
 
-    /// Asks, answers, and gets what this host's first rank has found, `None` on rank 0's host. `asked` is called before the last call, which all ranks are in together.
+    /// Asks or answers, and returns the sample of this host's first rank; `None` on rank 0's host. `asked` is called
+    /// before the last call, in which all ranks take part.
     fn sample_after(&self, asked: impl FnOnce()) -> Result<Option<ClockSample>, Refused> {
         let mut found = [0_i64; 3];
         let mut failed = 0;
@@ -156,7 +157,7 @@ impl Exchange {
                 failed |= ibex_log_answer(host as c_int);
             }
         } else if self.others().any(|host| host == self.rank) {
-            // SAFETY: three numbers, as it says.
+            // SAFETY: the call writes three numbers, and `found` has three.
             failed |= unsafe { ibex_log_ask(0, ROUNDS, MOST, found.as_mut_ptr()) };
         }
         asked();
@@ -170,28 +171,28 @@ impl Exchange {
         Ok(shown.map(|shown| ClockSample { clock: Clock::Rank(0), shown, before, after }))
     }
 
-    /// The first ranks of the hosts that are not rank 0's.
+    /// Returns the first ranks of all hosts but rank 0's.
     fn others(&self) -> impl Iterator<Item = usize> {
         self.first.iter().enumerate().filter(|(rank, first)| rank == *first && *rank != 0).map(|(rank, _)| rank)
     }
 }
 
-/// Everyone's numbers.
+/// Sends this rank's numbers to all ranks, and returns those of all.
 fn share(mine: &[i64], ranks: u32) -> Option<Vec<i64>> {
     let mut all = vec![0; mine.len() * ranks as usize];
-    // SAFETY: as many numbers of each rank as this one has, for all ranks.
+    // SAFETY: `all` has room for `mine.len()` numbers of each rank.
     let code = unsafe { ibex_log_share(mine.as_ptr(), mine.len() as c_int, all.as_mut_ptr()) };
     (code == 0).then_some(all)
 }
 
-/// Rank 0's numbers.
+/// Returns rank 0's numbers.
 fn tell(mut numbers: [i64; NUMBERS]) -> Option<[i64; NUMBERS]> {
-    // SAFETY: as many numbers as it says.
+    // SAFETY: `numbers` has `NUMBERS` numbers.
     let code = unsafe { ibex_log_tell(numbers.as_mut_ptr(), NUMBERS as c_int) };
     (code == 0).then_some(numbers)
 }
 
-/// For each rank, the first that has the same clock.
+/// Returns for each rank the first one with the same clock.
 fn first_of_each(clocks: &[i64]) -> Vec<usize> {
     let mut first = std::collections::HashMap::new();
     clocks.iter().enumerate().map(|(rank, clock)| *first.entry(*clock).or_insert(rank)).collect()
@@ -225,7 +226,7 @@ mod tests {
         assert!(hidden.hides(0) && hidden.hides(4));
         hidden.settle();
         assert!(hidden.hides(4) && !hidden.hides(0) && !hidden.hides(3));
-        // Where the recorder's messages raise no events, as another transport has them.
+        // The recorder's messages raise no events here, as with another transport.
         let hidden = Hidden::new();
         hidden.set(LEARNING);
         hidden.settle();

@@ -16,25 +16,23 @@ use crate::datagrams::{Answering, Asking};
 use crate::mpi;
 use crate::thread::{self, Ready, Stop};
 
-/// What becomes known of other clocks.
+/// Result about another clock.
 pub(crate) enum Found {
-    /// What rank 0's showed.
+    /// Sample of rank 0's clock.
     Sample(ClockSample),
-    /// Nobody answers there.
+    /// No answer comes from these addresses.
     Unanswered(Vec<SocketAddr>),
 }
 
-/// What a rank does.
+/// Task of a rank.
 pub(crate) enum Part {
-    /// It says what its clock shows.
+    /// It answers with the time of its clock.
     Answers(Arc<Answering>),
-    /// It asks, this often, the first time after a part of that.
+    /// It asks, at intervals.
     Asks {
-        /// Where.
         asking: Asking,
-        /// How often.
         every: Duration,
-        /// The first time.
+        /// Time until the first question.
         first: Duration,
     },
 }
@@ -43,18 +41,18 @@ pub(crate) enum Part {
 pub(crate) struct Intervals {
     thread: JoinHandle<()>,
     stop: Arc<Stop>,
-    /// Who sleeps there.
+    /// The answering side, which may have to be woken.
     answering: Option<Arc<Answering>>,
 }
 
 impl Intervals {
-    /// Starts the thread of this part. `None`: the system gives none.
+    /// Starts the thread for this task. `None`: the system cannot start one.
     pub(crate) fn start(part: Part, found: fn(Found)) -> Option<Intervals> {
         let stop = Arc::new(Stop::default());
         let answering = if let Part::Answers(answering) = &part { Some(Arc::clone(answering)) } else { None };
         let of_thread = Arc::clone(&stop);
         let run = move |ready: Ready| {
-            // The first of its heap.
+            // The thread's first allocation, before `ready` (`thread.rs`).
             drop(std::hint::black_box(vec![0_u8; 64]));
             ready.tell();
             match part {
@@ -66,7 +64,6 @@ impl Intervals {
         Some(Intervals { thread, stop, answering })
     }
 
-    /// Ends it.
     pub(crate) fn stop(self) {
         self.stop.set();
         if let Some(answering) = &self.answering {
@@ -86,7 +83,7 @@ fn ask(mut asking: Asking, (every, first): (Duration, Duration), stop: &Stop, fo
                 found(Found::Sample(sample));
             }
             None if stop.is_set() => {}
-            // Of a host that has answered once, what lacks shows in the bound of the times there.
+            // Once a host has answered, missing samples only widen the error bounds of later times.
             None if answered || is_told => {}
             None => {
                 is_told = true;
@@ -132,7 +129,7 @@ mod tests {
         asker.stop();
         answers.stop();
         assert!(samples.windows(2).all(|two| two[0].after <= two[1].before), "{samples:?}");
-        // The same clock: it lies between.
+        // It is the same clock, so the reading lies between the two others.
         let shown = |sample: &ClockSample| (sample.before..=sample.after).contains(&sample.shown.cast_signed());
         assert!(samples.iter().all(shown), "{samples:?}");
         while from.try_recv().is_ok() {}
@@ -141,7 +138,7 @@ mod tests {
         let mut told = told;
         told[1] = i64::from(silent.local_addr().expect("bound").port());
         let asker = Intervals::start(asks(&told), found).expect("a thread");
-        // It has given up thrice before it sends the last of these.
+        // The address has been given up three times before the last of these is sent.
         for _ in 0..=3 * TRIES {
             silent.recv(&mut [0; 64]).expect("asked");
         }

@@ -8,8 +8,8 @@
 //! `ring`, without a lock, an allocation or a system call, because an event may be raised within `free`. A separate
 //! thread converts them to a common clock (`clock`), writes them (`writer`, `output`) and measures pairs (`pairs`). In
 //! addition to the text, `recording` makes a trace, for which `meeting` compares the clocks of the hosts and `calls`
-//! records MPI calls. The program stops and resumes it all by `MPI_Pcontrol` (`control`, `listening`). `thread` starts the
-//! threads.
+//! records MPI calls. The program stops and resumes all of it by `MPI_Pcontrol` (`control`, `listening`). `thread`
+//! starts the threads.
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or
 //! pending. Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the

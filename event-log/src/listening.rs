@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The registrations of the logger or of the recorder: made at the start, given up while the program wants nothing
-//! recorded, made again, and given up for good at the end.
+//! The registrations of the logger or of the recorder: made at the start, freed while the program has stopped logging,
+//! made again, and freed at the end.
 //!
-//! An event without a registration is not raised, so while they are given up it costs nothing. Called by `session.rs`
-//! and `recording.rs`. Grade: setup. Threads: any. Tests: tests/log.rs, tests/trace.rs.
+//! An event without a registration is not raised, so a stopped program has no cost. Called by `session.rs` and
+//! `recording.rs`. Grade: setup. Threads: any. Tests: tests/log.rs, tests/trace.rs.
 
 use std::ffi::c_int;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::catalogue::EventType;
 use crate::mpi::{self, Callback, Dropped, Registration};
 use crate::thread::lock;
 
-/// What is listened to: the types of ibex, each with what its callbacks are given (L1).
+/// The registered types, each with the argument of its callbacks (L1).
 pub(crate) struct Listening<T: 'static> {
     callback: Callback,
     dropped: Dropped,
@@ -27,7 +27,7 @@ struct Listened<T: 'static> {
 }
 
 struct State {
-    /// By the place of the type; `None`: it has none now.
+    /// Registrations by the index of the type; `None`: there is none now.
     registrations: Vec<Option<Registration>>,
     phase: Phase,
 }
@@ -43,7 +43,7 @@ impl<T: Sync + 'static> Listening<T> {
     /// Registers for those of these types that are ibex's.
     ///
     /// # Safety
-    /// The callbacks take what they are given for a `&'static T`.
+    /// L1: the callbacks take their argument for a `&'static T`.
     pub(crate) unsafe fn begin(
         types: &[EventType],
         targets: &[&'static T],
@@ -64,7 +64,8 @@ impl<T: Sync + 'static> Listening<T> {
         let places = self.types.iter().zip(&mut state.registrations);
         for (of, place) in places.filter(|(_, place)| place.is_none()) {
             let user = std::ptr::from_ref::<T>(of.target).cast_mut().cast();
-            // SAFETY: the target is never freed, and shared (L1); it is what the callbacks take it for by `begin`.
+            // SAFETY: L1: the target is never freed, and shared; the callbacks expect a `T`, as the caller of `begin`
+            // says.
             match unsafe { Registration::new(of.index, self.callback, self.dropped, user) } {
                 Ok(registration) => *place = Some(registration),
                 Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
@@ -72,8 +73,8 @@ impl<T: Sync + 'static> Listening<T> {
         }
     }
 
-    /// Gives up the registrations but those of the types that stay. What waited in buffers is delivered by this. False:
-    /// it was done before.
+    /// Frees the registrations, except those of types for which `stays` returns true; ibex delivers waiting events
+    /// first. Returns false if they are freed already.
     pub(crate) fn stop(&self, stays: impl Fn(&str) -> bool) -> bool {
         let mut state = lock(&self.state);
         let is_on = state.phase == Phase::On;
@@ -85,7 +86,7 @@ impl<T: Sync + 'static> Listening<T> {
         is_on
     }
 
-    /// Takes that back, after `before`. Without a stop it does nothing.
+    /// Registers again, after calling `before`. Without a stop it does nothing.
     pub(crate) fn resume(&self, before: impl FnOnce()) {
         let mut state = lock(&self.state);
         if state.phase == Phase::Stopped {
@@ -95,8 +96,8 @@ impl<T: Sync + 'static> Listening<T> {
         }
     }
 
-    /// Gives up all for good. What waited in buffers is delivered by this. Of another thread that is in a callback just
-    /// now, the record may be missed.
+    /// Frees all registrations for good; ibex delivers waiting events first. A callback that another thread is running
+    /// now may lose its event.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Over;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of all event types with their elements, and of all sources.
 //!
-//! Grade: setup. Threads: any. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
+//! Called by `session.rs`. Grade: setup. Threads: any. Tests: tests/log.rs; with a device,
+//! hw-tests/tests/device/tools.rs.
 
 use crate::catalogue;
 use crate::mpi;
 
-/// The list, a line each.
+/// Returns the lines of the list.
 pub(crate) fn lines() -> Vec<String> {
     let mut lines = vec!["event types (IBEX_LOG_EVENTS takes their names):".to_owned()];
     for kind in catalogue::types() {

@@ -2,9 +2,9 @@
 //! Compares the clocks of a job's hosts from `MPI_Init` to `MPI_Finalize`: by MPI messages at both ends
 //! (`exchange.rs`), and by datagrams in between (`intervals.rs`).
 //!
-//! A rank that cannot record takes part all the same, because others wait for it. Called by `recording.rs`. Grade:
-//! setup. Threads: those that initialise and finalise MPI, and that ends the process. Tests: tests/trace.rs; with a
-//! device, hw-tests/tests/device/recorder.rs.
+//! A rank that cannot record takes part, too, because others wait for it. Called by `recording.rs`. Grade: setup.
+//! Threads: the ones that initialise MPI, finalise it, and end the process. Tests: tests/trace.rs; with a device,
+//! hw-tests/tests/device/recorder.rs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -15,10 +15,10 @@ use crate::exchange::{self, Exchange, Hidden};
 use crate::intervals::{Found, Intervals, Part};
 use crate::{mpi, settings};
 
-/// How much time there is for each host's asking at least, so that rank 0's is left to its work.
+/// Shortest interval per host, so that rank 0's host is not kept busy by questions.
 const EACH: Duration = Duration::from_millis(20);
 
-/// What there is until `MPI_Finalize`.
+/// State between `MPI_Init` and `MPI_Finalize`.
 struct Meeting {
     process: u32,
     exchange: Exchange,
@@ -27,7 +27,8 @@ struct Meeting {
 
 static MEETING: Mutex<Option<Meeting>> = Mutex::new(None);
 
-/// After `MPI_Init`, by all ranks of a job whose clocks are to be compared: a first time now, and then at intervals.
+/// Compares clocks now, and then at intervals. Called after `MPI_Init` by all ranks of a job whose clocks are to be
+/// compared.
 pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     let variable = |name: &str| std::env::var(name).ok();
     let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
@@ -35,7 +36,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
         return;
     }
     let every = settings::every(variable(settings::EVERY).as_deref());
-    // The same in all ranks: told by one.
+    // All ranks would print the same, so rank 0 does.
     if every.is_err() && rank == 0 {
         mpi::complain(&format!(
             "{}: expected seconds, or 0 for never; clocks are compared every {} s",
@@ -47,7 +48,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     let answering = (rank == 0 && every.is_some()).then(|| Answering::open().ok().map(Arc::new)).flatten();
     let answers = answering.as_ref().map(|answering| answering.told(&datagrams::addresses()));
     let clock = (settings::host(), settings::clock());
-    // No lock is held meanwhile: where the MPI ends the process, it comes by here again.
+    // No lock is held meanwhile, because MPI may end the process, which calls `leave`.
     let Some((exchange, told, sample)) = Exchange::begin((rank, ranks), &clock, answers, hidden) else { return };
     if let Some(sample) = sample {
         found(Found::Sample(sample));
@@ -56,7 +57,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
         (Some(_), Some(_)) if rank == 0 => answering.map(Part::Answers),
         (Some(every), Some((before, hosts))) => {
             let every = every.max(EACH * hosts);
-            // Not all hosts at once.
+            // The hosts ask at different times.
             let first = every / 2 + every / 2 * before / hosts;
             Asking::new(&told).map(|asking| Part::Asks { asking, every, first })
         }
@@ -67,10 +68,10 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     *MEETING.lock().unwrap_or_else(PoisonError::into_inner) = Some(meeting);
 }
 
-/// Before `MPI_Finalize`, by all ranks: a last time.
+/// Compares clocks a last time. Called before `MPI_Finalize` by all ranks.
 pub(crate) fn end(found: fn(Found)) {
     let Some(Meeting { exchange, intervals, .. }) = take() else { return };
-    // Rank 0 answers as long as others may ask: they stop before they come to this exchange.
+    // Rank 0 answers until the others have stopped, which they do before this exchange.
     let (before, after) = if exchange.is_asked() { (None, intervals) } else { (intervals, None) };
     before.into_iter().for_each(Intervals::stop);
     if let Some(sample) = exchange.end() {
@@ -79,7 +80,7 @@ pub(crate) fn end(found: fn(Found)) {
     after.into_iter().for_each(Intervals::stop);
 }
 
-/// The process ends, maybe without `MPI_Finalize`.
+/// Stops the threads. Called when the process ends, maybe without `MPI_Finalize`.
 pub(crate) fn leave() {
     take().and_then(|meeting| meeting.intervals).into_iter().for_each(Intervals::stop);
 }
@@ -88,14 +89,14 @@ fn take() -> Option<Meeting> {
     let mut meeting = match MEETING.try_lock() {
         Ok(meeting) => meeting,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        // Another thread just begins or ends it.
+        // Another thread is just beginning or ending.
         Err(TryLockError::WouldBlock) => return None,
     };
-    // A process that was forked off has the memory of its parent, but not its threads.
+    // A forked process has its parent's memory, but not its threads.
     meeting.take_if(|meeting| meeting.process == std::process::id())
 }
 
-/// What the trace of a host says that nobody answers.
+/// Returns the sentence for the trace of a host to which nobody answers.
 pub(crate) fn unanswered(addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     format!(

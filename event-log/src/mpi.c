@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What of MPI's public headers only a C compiler can read: names that are macros. See mpi.rs. */
+/* The parts of MPI's public headers that only a C compiler can read: names that are macros. Called by mpi.rs. */
 #include <ibex_mpi_t.h>
 #include <stddef.h>
 
@@ -13,7 +13,7 @@ MPI_Info ibex_log_info_null(void)
     return MPI_INFO_NULL;
 }
 
-/* 0: a signed number, 1: an unsigned one, 2: bytes; -1: one that is not known here. The size goes to *size. */
+/* Kind of a datatype: 0 a signed number, 1 an unsigned one, 2 bytes, -1 unknown. Its size goes to *size. */
 int ibex_log_kind(MPI_Datatype datatype, int *size)
 {
     const struct {
@@ -45,7 +45,7 @@ int ibex_log_rank(void)
     return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
 }
 
-/* How many ranks MPI_COMM_WORLD has; only while MPI is initialised. */
+/* Number of ranks of MPI_COMM_WORLD; only while MPI is initialised. */
 int ibex_log_ranks(void)
 {
     int ranks = -1;
@@ -59,8 +59,8 @@ int ibex_log_is_spawned(void)
     return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
 }
 
-/* The calling thread's ring (rings.rs). Of this model, the variable is there with the thread: no access allocates, which within a
- * callback, and so within free, it must not. */
+/* The calling thread's ring (rings.rs). In this model the variable exists from the thread's start, so no access
+ * allocates. Within a callback, which may run inside free, nothing may allocate. */
 static __thread const void *mine __attribute__((tls_model("initial-exec")));
 
 const void **ibex_log_mine(void)

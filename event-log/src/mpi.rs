@@ -2,8 +2,9 @@
 //! Safe wrappers of the calls that this tool makes: `MPI_T` as declared in `ibex_mpi_t.h` and `mpi.h`, the rank, and
 //! system calls that std lacks.
 //!
-//! build.rs makes the bindings; mpi.c has what only a C compiler can read from the headers. [`Instance`]'s functions
-//! are hot, the rest is setup. Threads: any, after [`initialize`]. Tests: by those who call it.
+//! build.rs makes the bindings; mpi.c has the parts of the headers that only a C compiler can read. Called by the other
+//! files. Grade: [`Instance`]'s functions are hot, the rest is setup. Threads: any, after [`initialize`]. Tests: those
+//! of the callers.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -16,9 +17,9 @@ pub(crate) mod sys {
 
 pub(crate) use sys::{MPI_Count as Count, MPI_T_cb_safety as Safety, MPI_T_event_instance, MPI_T_event_registration};
 
-/// What a callback is called with.
+/// Callback for an event.
 pub(crate) type Callback = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, Safety, *mut c_void);
-/// What a handler of losses is called with.
+/// Handler of lost events.
 pub(crate) type Dropped = unsafe extern "C" fn(Count, MPI_T_event_registration, c_int, Safety, *mut c_void);
 
 unsafe extern "C" {
@@ -34,15 +35,15 @@ unsafe extern "C" {
 #[link(name = "ibex-log-stand-in", kind = "static")]
 unsafe extern "C" {}
 
-/// The most elements of a type that are looked at.
+/// Largest number of elements of a type that are read.
 const ELEMENTS: usize = 32;
 
-/// A call refused, with the code it answered.
+/// A call has failed, with this code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused(pub(crate) c_int);
 
-/// An element as `MPI_T` describes it: the kind of number is 0 signed, 1 unsigned, -1 unknown; size and displacement in
-/// bytes.
+/// An element as `MPI_T` describes it: `kind` is 0 for a signed number, 1 for an unsigned one, -1 for an unknown type;
+/// size and displacement are in bytes.
 pub(crate) struct RawElement {
     pub(crate) name: String,
     pub(crate) kind: c_int,
@@ -50,20 +51,20 @@ pub(crate) struct RawElement {
     pub(crate) at: usize,
 }
 
-/// What `MPI_T_event_get_info` tells.
+/// Result of `MPI_T_event_get_info`.
 pub(crate) struct RawType {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) elements: Vec<RawElement>,
 }
 
-/// What `MPI_T_source_get_info` tells.
+/// Result of `MPI_T_source_get_info`.
 pub(crate) struct RawSource {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) ordered: bool,
     pub(crate) ticks_per_second: i64,
-    /// The greatest timestamp.
+    /// Largest timestamp.
     pub(crate) max_ticks: i64,
 }
 
@@ -71,41 +72,41 @@ fn check(code: c_int) -> Result<(), Refused> {
     if succeeded(code) { Ok(()) } else { Err(Refused(code)) }
 }
 
-/// Text that a call wrote to a buffer, up to its end.
+/// Returns the NUL-terminated text that a call has written to a buffer.
 fn text(buffer: &[c_char]) -> String {
     let bytes: Vec<u8> = buffer.iter().map(|&byte| byte.cast_unsigned()).collect();
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `MPI_T_init_thread`. There is no finalize: the interface is wanted as long as the process lives.
+/// `MPI_T_init_thread`. It is never finalised, because the interface is used until the process ends.
 pub(crate) fn initialize() -> Result<(), Refused> {
     let mut provided = 0;
-    // MPI_THREAD_MULTIPLE is 3 in every MPI; sources are asked for by the writing thread.
+    // MPI_THREAD_MULTIPLE is 3 in every MPI. It is needed because the writing thread queries sources.
     // SAFETY: the pointer is to a local.
     check(unsafe { sys::MPI_T_init_thread(3, &raw mut provided) })
 }
 
-/// Whether a call of the MPI's answered success.
+/// Returns whether a code of MPI is success.
 pub(crate) fn succeeded(code: c_int) -> bool {
     ibex_log_is_success(code) != 0
 }
 
-/// The rank in `MPI_COMM_WORLD`, while MPI is initialised.
+/// Returns the rank in `MPI_COMM_WORLD`, while MPI is initialised.
 pub(crate) fn rank() -> Option<u32> {
     u32::try_from(ibex_log_rank()).ok()
 }
 
-/// How many ranks `MPI_COMM_WORLD` has, while MPI is initialised.
+/// Returns the number of ranks of `MPI_COMM_WORLD`, while MPI is initialised.
 pub(crate) fn ranks() -> Option<u32> {
     u32::try_from(ibex_log_ranks()).ok()
 }
 
-/// Whether other processes have spawned this one, while MPI is initialised.
+/// Returns whether other processes have spawned this one, while MPI is initialised.
 pub(crate) fn is_spawned() -> bool {
     ibex_log_is_spawned() != 0
 }
 
-/// How many event types there are.
+/// Returns the number of event types.
 pub(crate) fn type_count() -> c_int {
     let mut count = 0;
     // SAFETY: the pointer is to a local.
@@ -113,7 +114,7 @@ pub(crate) fn type_count() -> c_int {
     if check(code).is_ok() { count } else { 0 }
 }
 
-/// What type `index` is.
+/// Returns the description of a type.
 pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 1024]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
@@ -121,7 +122,7 @@ pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
     let mut displacements = [0; ELEMENTS];
     let (mut count, mut level, mut bind) = (ELEMENTS as c_int, 0, 0);
     let (mut items, mut info) = (std::ptr::null_mut(), ibex_log_info_null());
-    // SAFETY: the arrays have the room that is said; the other pointers are to locals.
+    // SAFETY: the arrays have as many elements as the counts say; the other pointers are to locals.
     check(unsafe {
         sys::MPI_T_event_get_info(
             index,
@@ -141,7 +142,7 @@ pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
     let elements = (0..usize::try_from(count).unwrap_or(0).min(ELEMENTS))
         .map(|element| {
             let mut size = 0;
-            // SAFETY: a handle the call just gave; the pointer is to a local.
+            // SAFETY: a handle from the call above; the pointer is to a local.
             let kind = unsafe { ibex_log_kind(datatypes[element], &raw mut size) };
             let name = item(items, element as c_int).unwrap_or_else(|| format!("{element}"));
             RawElement { name, kind, size: size.unsigned_abs() as usize, at: displacements[element].unsigned_abs() }
@@ -150,20 +151,20 @@ pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
     Ok(RawType { name: text(&name), description: text(&description), elements })
 }
 
-/// The name of an item of an enumeration: of an element of an event type. `None` where the type has no enumeration.
+/// Returns the name of an item of an enumeration, which is that of an element. `None`: the type has no enumeration.
 fn item(items: sys::MPI_T_enum, index: c_int) -> Option<String> {
     if items.is_null() {
         return None;
     }
     let (mut name, mut value) = ([0; 64], 0);
     let mut name_len = name.len() as c_int;
-    // SAFETY: an enumeration that MPI_T_event_get_info gave; room as said; pointers to locals.
+    // SAFETY: an enumeration from MPI_T_event_get_info; the buffer has `name_len` bytes; the pointers are to locals.
     check(unsafe { sys::MPI_T_enum_get_item(items, index, &raw mut value, name.as_mut_ptr(), &raw mut name_len) })
         .ok()?;
     Some(text(&name))
 }
 
-/// How many sources there are now.
+/// Returns the present number of sources.
 pub(crate) fn source_count() -> c_int {
     let mut count = 0;
     // SAFETY: the pointer is to a local.
@@ -171,13 +172,13 @@ pub(crate) fn source_count() -> c_int {
     if check(code).is_ok() { count } else { 0 }
 }
 
-/// What source `index` is.
+/// Returns the description of a source.
 pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 512]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
     let (mut order, mut ticks_per_second, mut most) = (sys::MPI_T_SOURCE_ORDERED, 0, 0);
     let mut info = ibex_log_info_null();
-    // SAFETY: the arrays have the room that is said; the other pointers are to locals.
+    // SAFETY: the arrays have as many elements as the counts say; the other pointers are to locals.
     check(unsafe {
         sys::MPI_T_source_get_info(
             index,
@@ -195,7 +196,7 @@ pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
     Ok(RawSource { name: text(&name), description: text(&description), ordered, ticks_per_second, max_ticks: most })
 }
 
-/// What a source's clock shows now, in its ticks; `None` where it cannot be asked.
+/// Returns the present time of a source's clock, in its ticks; `None` if it cannot be read.
 pub(crate) fn source_now(index: c_int) -> Option<i64> {
     let mut ticks = 0;
     // SAFETY: the pointer is to a local.
@@ -203,7 +204,7 @@ pub(crate) fn source_now(index: c_int) -> Option<i64> {
     Some(ticks)
 }
 
-/// A registration for the events of a type, of all communicators. Freed by nobody but [`Registration::free`].
+/// A registration for the events of a type, of all communicators. Only [`Registration::free`] frees it.
 #[derive(Clone, Copy)]
 pub(crate) struct Registration(MPI_T_event_registration);
 
@@ -211,10 +212,10 @@ pub(crate) struct Registration(MPI_T_event_registration);
 unsafe impl Send for Registration {}
 
 impl Registration {
-    /// `MPI_T_event_handle_alloc`, and callbacks for events and for losses that may run anywhere.
+    /// `MPI_T_event_handle_alloc`, with callbacks for events and for losses that may run anywhere.
     ///
     /// # Safety
-    /// The callbacks may be called with `user` at any time, in any thread, until the process ends.
+    /// L1: the callbacks may be called with `user` at any time, in any thread, until the process ends.
     pub(crate) unsafe fn new(
         event_type: c_int,
         callback: Callback,
@@ -223,19 +224,19 @@ impl Registration {
     ) -> Result<Registration, Refused> {
         let mut handle = std::ptr::null_mut();
         let (none, info) = (std::ptr::null_mut(), ibex_log_info_null());
-        // SAFETY: no object, no info; the pointer is to a local.
+        // SAFETY: no object and no info; the pointer is to a local.
         check(unsafe { sys::MPI_T_event_handle_alloc(event_type, none, info, &raw mut handle) })?;
         let level = sys::MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE;
-        // SAFETY: the handle just made; functions and data are this function's rule.
+        // SAFETY: L1 by the caller; the handle has just been made.
         check(unsafe { sys::MPI_T_event_set_dropped_handler(handle, Some(dropped)) })?;
-        // SAFETY: as above.
+        // SAFETY: L1 by the caller; the handle has just been made.
         check(unsafe { sys::MPI_T_event_register_callback(handle, level, info, user, Some(callback)) })?;
         Ok(Registration(handle))
     }
 
-    /// `MPI_T_event_handle_free`: what still waits somewhere is delivered first.
+    /// `MPI_T_event_handle_free`: ibex delivers the waiting events first.
     pub(crate) fn free(self) {
-        // SAFETY: a handle of `new`. A second time it is refused.
+        // SAFETY: a handle from `new`. A handle that has been freed is refused.
         unsafe { sys::MPI_T_event_handle_free(self.0, std::ptr::null_mut(), None) };
     }
 }
@@ -245,40 +246,40 @@ pub(crate) struct Instance(MPI_T_event_instance);
 
 impl Instance {
     /// # Safety
-    /// The instance is what the callback was given that is running (L2).
+    /// L2: the instance is the argument of the callback that is running.
     #[inline]
     pub(crate) unsafe fn new(instance: MPI_T_event_instance) -> Instance {
         Instance(instance)
     }
 
-    /// Source and timestamp.
+    /// Returns source and timestamp.
     #[inline]
     pub(crate) fn stamp(&self) -> (c_int, i64) {
         let (mut source, mut ticks) = (0, 0);
-        // SAFETY: the instance of a running callback; the pointers are to locals. On failure they keep 0.
+        // SAFETY: L2; the pointers are to locals, which stay 0 if the call fails.
         unsafe { sys::MPI_T_event_get_source(self.0, &raw mut source) };
-        // SAFETY: as above.
+        // SAFETY: L2; the pointer is to a local, which stays 0 if the call fails.
         unsafe { sys::MPI_T_event_get_timestamp(self.0, &raw mut ticks) };
         (source, ticks)
     }
 
-    /// All elements, at their displacements.
+    /// Copies all elements, to their displacements.
     ///
     /// # Safety
     /// The type's elements end within `data`.
     #[inline]
     pub(crate) unsafe fn copy(&self, data: &mut [u64]) {
-        // SAFETY: this function's rule.
+        // SAFETY: L2; the caller says that the elements end within `data`.
         unsafe { sys::MPI_T_event_copy(self.0, data.as_mut_ptr().cast()) };
     }
 }
 
-/// The monotonic clock, which all processes of a host share, nanoseconds.
+/// Returns the monotonic clock in nanoseconds, which all processes of a host share.
 pub(crate) fn monotonic() -> i64 {
     shows(libc::CLOCK_MONOTONIC)
 }
 
-/// The calendar's clock, nanoseconds since 1970.
+/// Returns the time of day, in nanoseconds since 1970.
 pub(crate) fn calendar() -> i64 {
     shows(libc::CLOCK_REALTIME)
 }
@@ -290,23 +291,23 @@ fn shows(clock: libc::clockid_t) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// The function of this name in what was loaded after this library: the MPI's own, or another tool's.
+/// Returns the next definition of a function after this library's: that of the MPI, or of another tool.
 pub(crate) fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: a name that ends in 0.
+    // SAFETY: the name is NUL-terminated.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// A line on standard error, without a lock or a buffer in between.
+/// Writes a line to standard error, without a lock or a buffer.
 pub(crate) fn complain(line: &str) {
     let text = CString::new(format!("libibex-log: {line}\n")).unwrap_or_default();
-    // SAFETY: so many bytes of a string that lives.
+    // SAFETY: the text has so many bytes, and lives during the call.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.as_bytes().len()) };
 }
 
-/// Lets no signal come to this thread, and to those it starts, but those of their own faults. Returns what came before.
+/// Blocks all signals but those of faults, for this thread and those that it starts. Returns the former mask.
 pub(crate) fn block_signals() -> libc::sigset_t {
     let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the calls fill what they are given.
+    // SAFETY: `sigfillset` and `pthread_sigmask` initialise the sets that they get.
     unsafe {
         libc::sigfillset(blocked.as_mut_ptr());
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
@@ -317,8 +318,8 @@ pub(crate) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// Takes that back.
+/// Restores the former mask of signals.
 pub(crate) fn restore_signals(before: &libc::sigset_t) {
-    // SAFETY: a set that `block_signals` got.
+    // SAFETY: the mask is one from `block_signals`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
 }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The output: the file of a rank, or standard error with the rank before each line.
 //!
-//! Lines are collected and written whole. A failed write is reported once. Grade: pending. Threads: the owner's. Tests:
-//! below.
+//! Lines are collected and written whole. A failed write is reported once. Called by `writer.rs`. Grade: pending.
+//! Threads: the owner's. Tests: below.
 
 use std::fs::File;
 use std::io::Write as _;
 
 use crate::mpi;
 
-/// How much is gathered, bytes.
+/// Number of bytes that are collected.
 const GATHERED: usize = 1 << 16;
 
-/// The lines of a rank.
+/// Output of a rank.
 pub(crate) struct Output {
     file: Option<File>,
-    /// Stands before each line.
+    /// Text before each line.
     prefix: String,
     text: Vec<u8>,
     failed: bool,
 }
 
 impl Output {
-    /// To a new file of this name; to standard error without one, or where it cannot be made.
+    /// Opens a new file of this name; standard error if there is no name or the file cannot be made.
     pub(crate) fn open(name: Option<&str>, rank: &str) -> Output {
         let file = name.and_then(|name| match File::create(name) {
             Ok(file) => Some(file),
@@ -35,13 +35,12 @@ impl Output {
         Output { file, prefix, text: Vec::with_capacity(GATHERED + 4096), failed: false }
     }
 
-    /// Begins a line; what is put at the end of what it gives is its text, up to [`Output::end`].
+    /// Begins a line. Text that is appended to the returned buffer belongs to it, until [`Output::end`].
     pub(crate) fn line(&mut self) -> &mut Vec<u8> {
         self.text.extend_from_slice(self.prefix.as_bytes());
         &mut self.text
     }
 
-    /// Ends a line.
     pub(crate) fn end(&mut self) {
         self.text.push(b'\n');
         if self.text.len() >= GATHERED {
@@ -49,13 +48,12 @@ impl Output {
         }
     }
 
-    /// A line.
     pub(crate) fn say(&mut self, line: &str) {
         self.line().extend_from_slice(line.as_bytes());
         self.end();
     }
 
-    /// Writes what is gathered.
+    /// Writes the collected lines.
     pub(crate) fn flush(&mut self) {
         let written = match &mut self.file {
             Some(file) => file.write_all(&self.text),
@@ -71,8 +69,7 @@ impl Output {
     }
 }
 
-/// Puts a number, of no more than 64 bits, at the end of a line. std's formatting can do more, and takes several times
-/// as long.
+/// Appends a number of at most 64 bits to a line. std's formatting is more general, and several times slower.
 pub(crate) fn push_number(line: &mut Vec<u8>, value: i128) {
     if value < 0 {
         line.push(b'-');
@@ -80,14 +77,14 @@ pub(crate) fn push_number(line: &mut Vec<u8>, value: i128) {
     push_digits(line, value.unsigned_abs() as u64, 1);
 }
 
-/// Puts nanoseconds at the end of a line, as seconds.
+/// Appends nanoseconds to a line, as seconds.
 pub(crate) fn push_seconds(line: &mut Vec<u8>, nanoseconds: i64) {
     push_number(line, nanoseconds.div_euclid(1_000_000_000).into());
     line.push(b'.');
     push_digits(line, nanoseconds.rem_euclid(1_000_000_000) as u64, 9);
 }
 
-/// Puts at least so many digits, up to 20, at the end.
+/// Appends a number with at least `least` digits, up to 20.
 fn push_digits(line: &mut Vec<u8>, mut value: u64, least: usize) {
     let mut digits = [b'0'; 20];
     let mut first = digits.len();

@@ -2,16 +2,17 @@
 //! Durations: pairs of events that begin and end something, and their statistics.
 //!
 //! The names of types determine the pairs: `x_begin` and `x_end` or `x_established`, `x_started` and `x_complete`, and
-//! the insertions into and removals from queues. Common elements determine which events belong together: the number of
-//! a message or operation if it is not 0, otherwise all identifying elements. Of several equal ones the oldest ends
-//! first. Each direction has its own statistics. Grade: pending. Threads: the owner's. Tests: below.
+//! insertions into queues and removals from them. Common elements determine which events belong together: the number of
+//! a message or operation if it is not 0, otherwise all identifying elements. Of several equal beginnings the oldest is
+//! ended first. Each direction has its own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's.
+//! Tests: below.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::catalogue::{EventType, WORDS};
 
-/// What ends what, and what that is called, if not by both names.
+/// Suffix of a beginning, suffix of its end, and the name of the pair if it is not made of both types' names.
 const ENDINGS: [(&str, &str, Option<&str>); 6] = [
     ("_begin", "_end", None),
     ("_begin", "_established", None),
@@ -21,45 +22,45 @@ const ENDINGS: [(&str, &str, Option<&str>); 6] = [
     ("_req_complete", "_req_notify", Some("done, not asked for")),
 ];
 
-/// Elements that number what an event is about; 0 says nothing.
+/// Names of elements that number a message or an operation; 0 is no number.
 const NUMBERS: [&str; 3] = ["message", "operation", "id"];
 
-/// Elements that say who and which, beside the number.
+/// Names of elements that identify the events of a pair beside the number.
 const WHO: [&str; 3] = ["direction", "peer", "kind"];
 
-/// Elements that say so where there is no number.
+/// Names of elements that identify them if there is no number.
 const WHICH: [&str; 6] = ["port", "context", "source", "tag", "local", "remote"];
 
-/// The most of all these that two types can have in common.
+/// Largest number of these elements in one type.
 const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
 
-/// Beginnings that may be open at once in one pair, some 20 MB. More are not followed: their endings count as not
+/// Largest number of open beginnings of a pair, some 20 MB. Further ones are not followed, so their ends count as not
 /// begun.
 const OPEN: usize = 1 << 16;
 
-/// How much later than its end a beginning may have been and still belong to it, nanoseconds: more than the clocks of an
-/// adapter and of the host differ, less than until a number is used again.
+/// Nanoseconds that a beginning may be later than its end: more than the difference of an adapter's and the host's
+/// clock, less than the time until a number is reused.
 const EARLIEST: i64 = 1_000_000;
 
-/// How long the pairs of one kind took, nanoseconds.
+/// Statistics of the durations of one pair, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Statistics {
-    /// Pairs.
+    /// Number of durations.
     pub(crate) count: u64,
-    /// The shortest.
+    /// Shortest duration.
     pub(crate) min: i64,
-    /// The longest.
+    /// Longest duration.
     pub(crate) max: i64,
-    /// All together.
+    /// Sum of all durations.
     pub(crate) total: i128,
-    /// Endings without a beginning.
+    /// Number of ends without a beginning.
     pub(crate) unbegun: u64,
-    /// Beginnings without an ending.
+    /// Number of beginnings without an end.
     pub(crate) open: u64,
 }
 
 impl Statistics {
-    /// Two clocks may make a short time a little less than none.
+    /// Adds a duration. With two clocks a short one may come out slightly negative.
     fn add(&mut self, took: i64) {
         let took = took.max(0);
         (self.min, self.max) = if self.count == 0 { (took, took) } else { (self.min.min(took), self.max.max(took)) };
@@ -67,44 +68,44 @@ impl Statistics {
         self.total += i128::from(took);
     }
 
-    /// The mean, nanoseconds.
+    /// Returns the mean in nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total as f64 / self.count as f64 }
     }
 }
 
-/// The values of the elements that tell which events belong together; 0 where there are fewer.
+/// Values of the elements that identify the events of a pair; 0 if there are fewer.
 type Key = [u64; VALUES];
 
-/// When what has one key began; most often there is one of a key.
+/// Times of the open beginnings with one key; usually there is one.
 struct Begun {
     first: i64,
     later: VecDeque<i64>,
 }
 
-/// One kind of pair.
+/// A pair of types.
 pub(crate) struct Pair {
     begin: usize,
     end: usize,
-    /// What it is called, if not by both names.
+    /// Name, if it is not made of both types' names.
     called: Option<&'static str>,
-    /// Places of the same elements in both types.
+    /// Indexes of the same elements in both types.
     numbers: Vec<(usize, usize)>,
     who: Vec<(usize, usize)>,
     which: Vec<(usize, usize)>,
-    /// The element by which statistics are kept apart.
+    /// Element whose values have separate statistics.
     apart: Option<(usize, usize)>,
     open: HashMap<Key, Begun>,
-    /// How many beginnings are in there.
+    /// Number of open beginnings.
     waiting: usize,
-    /// Ends with a number whose beginning was not seen yet: events of different sources come in no order, and a step that the
-    /// adapter has stamped may be delivered before the post that began it.
+    /// Ends with a number whose beginning has not been seen. Events of different sources are not ordered, and an end
+    /// that the adapter has stamped may be delivered before its beginning.
     early: HashMap<Key, i64>,
-    /// What was found, by the value of that element.
+    /// Statistics by the value of `apart`.
     found: BTreeMap<Option<i128>, Statistics>,
 }
 
-/// All pairs among the types that are written down.
+/// Returns all pairs of the types that are logged.
 pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (begin, from) in types.iter().enumerate() {
@@ -130,7 +131,7 @@ impl Pair {
         Pair { begin, end, called: None, numbers, who, which, apart, open, waiting: 0, early, found }
     }
 
-    /// What was found, each with a name; at least one.
+    /// Returns the statistics with their names; at least one.
     pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
         let both = || format!("{} - {}", types[self.begin].short(), types[self.end].short());
         let name = self.called.map_or_else(both, str::to_owned);
@@ -144,7 +145,7 @@ impl Pair {
         self.found.iter().map(named).collect()
     }
 
-    /// Sees an event of the type at `kind` at a time of the common clock.
+    /// Takes an event of type `kind` at a time of the common clock.
     pub(crate) fn see(&mut self, types: &[EventType], kind: usize, data: &[u64; WORDS], time: i64) {
         let is_begin = kind == self.begin;
         if !is_begin && kind != self.end {
@@ -185,7 +186,7 @@ impl Pair {
         found.add(time - first);
     }
 
-    /// Follows no more what has begun without a number: it stays open.
+    /// Removes open beginnings without a number; they still count as open.
     pub(crate) fn forget_unnumbered(&mut self) {
         let numbers = self.numbers.len();
         self.open.retain(|key, _| is_numbered(key, numbers));
@@ -199,14 +200,14 @@ impl Pair {
         let which = if numbered { &[] } else { &self.which[..] };
         let mut key = [0; VALUES];
         for (place, element) in key.iter_mut().zip(self.numbers.iter().chain(&self.who).chain(which)) {
-            // None is wider than 64 bits.
+            // No value is wider than 64 bits.
             *place = value(element) as u64;
         }
         key
     }
 }
 
-/// Whether what has a key has a number: its first values, so many.
+/// Returns whether a key has a number, among its first `numbers` values.
 fn is_numbered(key: &Key, numbers: usize) -> bool {
     key[..numbers].iter().any(|number| *number != 0)
 }
@@ -304,10 +305,11 @@ mod tests {
         for (kind, message, time) in [(1, 7, 130), (0, 7, 100), (1, 8, 100), (0, 8, 110), (1, 0, 200), (0, 0, 190)] {
             pair.see(&types, kind, &data(message, 5, 1), time);
         }
-        // One is an adapter's, whose clock is a little behind; without a number it may be any other's end.
+        // One end is stamped by an adapter, whose clock is slightly behind; the end without a number may belong to any
+        // beginning.
         let wanted = Statistics { count: 2, min: 0, max: 30, total: 30, unbegun: 1, open: 1 };
         assert_eq!(pair.found(&types)[0].1, wanted);
-        // A number that is used again, long after an end whose beginning was lost.
+        // A number that is reused, long after an end whose beginning was lost.
         pair.see(&types, 1, &data(9, 5, 1), 300);
         pair.see(&types, 0, &data(9, 5, 1), 300 + EARLIEST);
         assert_eq!((pair.found(&types)[0].1.open, pair.found(&types)[0].1.unbegun), (2, 2));

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The maximum lengths of the matching queues, from the events' elements.
 //!
-//! Grade: pending. Threads: the owner's. Tests: below.
+//! Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use crate::catalogue::{EventType, WORDS};
 
-/// An element, and what its greatest value is.
+/// Names of elements, and of their largest values.
 const ELEMENTS: [(&str, &str); 2] =
     [("posted", "most receives that waited"), ("unexpected", "most messages unexpected")];
 
-/// The greatest values; `None` where no type has the element.
+/// Largest values; `None` if no type has the element.
 pub(crate) struct Longest([Option<i128>; ELEMENTS.len()]);
 
 impl Longest {
-    /// Of events of these types.
+    /// Starts for events of these types.
     pub(crate) fn new(types: &[EventType]) -> Longest {
         Longest(ELEMENTS.map(|(name, _)| types.iter().any(|kind| kind.element(name).is_some()).then_some(0)))
     }
 
-    /// Sees an event.
     pub(crate) fn see(&mut self, kind: &EventType, data: &[u64; WORDS]) {
         for (longest, (name, _)) in self.0.iter_mut().zip(ELEMENTS) {
             if let Some(longest) = longest
@@ -29,7 +28,7 @@ impl Longest {
         }
     }
 
-    /// What is said of them.
+    /// Returns the lines for the log.
     pub(crate) fn lines(&self) -> Vec<String> {
         let said =
             |(longest, (_, what)): (&Option<i128>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));

@@ -3,8 +3,8 @@
 //!
 //! Called by the recorder's writing thread, and at the end of the process (`recording.rs`). It does not depend on MPI:
 //! the caller adds sources and clock samples between the reading of the rings and the writing. If the file cannot be
-//! written, it empties the rings all the same, and counts the lost events. Grade: pending; it must keep up with all
-//! threads. Threads: its owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
+//! written, it still empties the rings, and counts the lost events. Grade: pending; it must keep up with all threads.
+//! Threads: the owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,42 +13,40 @@ use ibex_trace::{ClockSample, Error, Record, Writer, Written};
 
 use crate::rings::{FIRST, Ring, Rings};
 
-/// How long an event waits at most for its block to be written. A process that is killed leaves a trace that lacks no
-/// more than this.
+/// Longest time until the block of an event is written. The trace of a killed process lacks no more than this.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Who writes a trace.
+/// Moves records from rings to a trace.
 pub(crate) struct Recorder<W: Write> {
     writer: Writer<W>,
     flushed: Instant,
     failed: Option<Error>,
-    /// What a look has found; kept for its memory.
+    /// Waiting records of each ring, during a pass; kept for its memory.
     found: Vec<(&'static Ring, &'static [Record])>,
 }
 
 impl<W: Write> Recorder<W> {
-    /// To this trace.
     pub(crate) fn new(writer: Writer<W>) -> Recorder<W> {
         Recorder { writer, flushed: Instant::now(), failed: None, found: Vec::with_capacity(FIRST) }
     }
 
-    /// Takes what waits in the rings and writes it; before that, `prepare` tells the trace of sources and clocks. How
-    /// many records that were.
+    /// Takes the waiting records of the rings and writes them; before that, `prepare` adds sources and clock samples to
+    /// the trace. Returns the number of records.
     pub(crate) fn pass(&mut self, rings: &Rings, prepare: impl FnOnce(&mut Writer<W>)) -> usize {
-        // What is taken has been raised before `prepare` looks at clocks, which then lie around it.
+        // The records are older than the samples that `prepare` takes, so their times lie between samples.
         self.found.extend(rings.readable().map(|ring| (ring, ring.waiting())));
         prepare(&mut self.writer);
         let mut taken = 0;
         for (ring, mut waiting) in self.found.drain(..) {
             taken += waiting.len();
             while !waiting.is_empty() {
-                // What cannot be written is counted there.
+                // The writer counts the events that it cannot write.
                 let count = self.writer.write_some(ring.thread(), waiting).unwrap_or_else(|error| {
                     self.failed.get_or_insert(error);
                     waiting.len()
                 });
                 waiting = &waiting[count..];
-                // Block by block: while the next one is written there is room for more.
+                // Released block by block, so that threads get room while the next block is written.
                 ring.release(count);
             }
         }
@@ -62,7 +60,7 @@ impl<W: Write> Recorder<W> {
         taken
     }
 
-    /// Writes what has been gathered: who kills the process leaves it.
+    /// Writes the collected block, so that it is in the file if the process is killed.
     pub(crate) fn flush(&mut self) {
         self.flushed = Instant::now();
         if let Err(error) = self.writer.flush() {
@@ -70,25 +68,24 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// What a clock showed.
     pub(crate) fn clock(&mut self, sample: ClockSample) {
         self.writer.clock(sample);
     }
 
-    /// Why the trace lacks what came later.
+    /// Returns the error that has ended the trace.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
 
-    /// How many events of each type were taken and could not be written; after a flush, all of them.
+    /// Returns the number of taken events of each type that could not be written; after a flush, all of them.
     pub(crate) fn unwritten(&self) -> impl Iterator<Item = (u8, u64)> {
         self.writer.unwritten()
     }
 
-    /// The end of the trace.
+    /// Finishes the trace.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The end cannot be written.
     pub(crate) fn finish(self) -> Result<Written, Error> {
         match self.failed {
             Some(error) => Err(error),
@@ -130,10 +127,10 @@ mod tests {
                         let ring = rings.mine().expect("one of few threads");
                         for number in 0..each {
                             let mut values = [0; ibex_trace::MOST_ELEMENTS];
-                            // Of one record, two or three.
+                            // An event of one, two or three records.
                             values[..3].copy_from_slice(&[number, number << (number % 3 * 20), u64::MAX]);
                             let pack = |room: &mut Room| layout.pack_into(0, number, |element| values[element], room);
-                            // SAFETY: `mine` gave it.
+                            // SAFETY: `mine` gave the ring, so this thread owns it.
                             while !unsafe { ring.put(pack) } {
                                 std::thread::yield_now();
                             }
@@ -158,7 +155,7 @@ mod tests {
         assert_eq!(next.into_values().collect::<Vec<_>>(), [each; 3]);
     }
 
-    /// Takes the first write, and is full then.
+    /// Accepts the first write, and fails afterwards.
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -178,7 +175,7 @@ mod tests {
         let mut recorder = Recorder::new(writer.expect("begun"));
         let ring = rings.mine().expect("one of few threads");
         for number in 0..100 {
-            // SAFETY: `mine` gave it.
+            // SAFETY: `mine` gave the ring, so this thread owns it.
             assert!(unsafe { ring.put(|room| layout.pack_into(0, number, |_| 0, room)) }, "{number}");
             recorder.pass(&rings, |_| {});
         }

@@ -3,9 +3,9 @@
 //! the file.
 //!
 //! Called by `entry.rs`; active with `IBEX_TRACE`, in addition to the text (`session.rs`) or instead of it. As there,
-//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup, but for [`on_event`], which is
-//! hot: no lock, no allocation, no system call but one for a thread's first event, and no memory that two threads write
-//! to. Threads: each function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup, except [`on_event`], which is
+//! hot: no lock, no allocation, one system call for a thread's first event, and no memory that two threads write to.
+//! Threads: each function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -31,47 +31,47 @@ use crate::settings::{self, Chosen};
 use crate::target::Target;
 use crate::thread::{self, Ready, Stop, lock};
 
-/// How many records of a thread may wait: 16 MiB, of which the system gives what is used.
+/// Number of records in the ring of a thread: 16 MiB, of which the system provides the used part.
 const ROOM: usize = 1 << 19;
 
-/// How long the writing thread sleeps between two looks.
+/// Time that the writing thread sleeps between two passes.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// After a look that found so many records there is another at once.
+/// Number of records of a pass after which the next pass follows at once.
 const BUSY: usize = 1 << 14;
 
-/// How often the clocks of sources are read.
+/// Time between two readings of the sources' clocks.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// The messages of this recorder's own.
+/// Context of this recorder's own messages.
 static HIDDEN: Hidden = Hidden::new();
 
-/// What is said where threads have no ring.
+/// Message about threads without a ring.
 const NO_MEMORY: &str = "there is no memory for the events of more threads (16 MiB of address space each): raise the \
                          limit of the processes (ulimit -v), or use fewer threads";
 
-/// What is said where rings were full.
+/// Message about full rings.
 const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
                         IBEX_TRACE_EVENTS)";
 
-/// What is said of events that never came to a callback.
+/// Message about events that ibex has dropped.
 const NOT_HANDED_OVER: &str = "ibex could not deliver them in time";
 
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
-/// What belongs to who writes.
+/// State of the thread that writes.
 #[derive(Default)]
 struct Writing {
     recorder: Option<Recorder<File>>,
-    /// The sources that the trace knows: whether each counts the host's monotonic clock.
+    /// For each source in the trace, whether its ticks are those of the host's monotonic clock.
     sources: Vec<bool>,
     sampled: Option<Instant>,
-    /// The losses of each type that the trace has been told of.
+    /// Number of losses of each type that are in the trace.
     lost: Vec<u64>,
     failure_told: bool,
-    /// Which of [`Recording::reasons`] the trace has been told of.
+    /// Whether each of [`Recording::reasons`] is in the trace.
     reasons_told: [bool; 3],
-    /// What the trace is to say, a sentence each.
+    /// Sentences that are to be written to the trace.
     notes: Vec<String>,
 }
 
@@ -89,16 +89,16 @@ struct Recording {
 }
 
 fn recording() -> Option<&'static Recording> {
-    // A process that was forked off has the memory of its parent, but not its trace.
+    // A forked process has its parent's memory, but must not write to its trace.
     RECORDING.get()?.as_ref().filter(|recording| recording.process == std::process::id())
 }
 
-/// Whether a trace is to be recorded.
+/// Returns whether a trace is to be recorded.
 pub(crate) fn is_wanted() -> bool {
     std::env::var_os("IBEX_TRACE").is_some_and(|folder| !folder.is_empty())
 }
 
-/// Before MPI is initialised: registers for what is wanted. A second time it does nothing.
+/// Registers for the wanted types, before MPI is initialised. The second call does nothing.
 pub(crate) fn begin() {
     RECORDING.get_or_init(|| {
         let folder = std::env::var_os("IBEX_TRACE").filter(|folder| !folder.is_empty())?;
@@ -112,17 +112,17 @@ pub(crate) fn begin() {
     });
 }
 
-/// After MPI is initialised: the rank is known, the file can be made.
+/// Makes the file after MPI has been initialised, because the rank is known then.
 pub(crate) fn initialized() {
     let open = recording().filter(|recording| recording.open(mpi::rank()));
-    // Whether or not this rank records: others wait for it.
+    // Even if this rank does not record, because other ranks wait for it.
     meeting::begin(&HIDDEN, found);
     if let Some(recording) = open {
         recording.start();
     }
 }
 
-/// Before MPI is finalised: clocks of adapters can be asked for the last time.
+/// Reads the adapters' clocks a last time, before MPI is finalised.
 pub(crate) fn finalizing() {
     meeting::end(found);
     if let Some(recording) = recording() {
@@ -130,8 +130,8 @@ pub(crate) fn finalizing() {
     }
 }
 
-/// The program wants nothing recorded from now on. The events of communicators are all the same, as later messages are of
-/// these, and the ends of calls that have begun.
+/// Stops the recording for the program. Still recorded are the events of communicators, because later messages belong
+/// to these, and the ends of calls that have begun.
 pub(crate) fn stop() {
     if let Some(recording) = recording()
         && recording.listening.stop(|name| ibex_trace::short(name).starts_with("communicator_"))
@@ -140,23 +140,23 @@ pub(crate) fn stop() {
     }
 }
 
-/// It wants events recorded again.
+/// Resumes the recording for the program.
 pub(crate) fn resume() {
     if let Some(recording) = recording() {
         recording.listening.resume(calls::resume);
     }
 }
 
-/// Writes what waits.
+/// Writes the waiting records.
 pub(crate) fn flush() {
     if let Some(recording) = recording() {
-        // One pass takes what lies in one piece in a ring, and there are two pieces at most.
+        // A pass takes the records of a ring up to the end of its lap, so two passes take all.
         recording.pass(true);
         recording.pass(true);
     }
 }
 
-/// The process ends, or asks for the end of the job: writes the rest.
+/// Writes the rest when the process ends, or aborts the job.
 pub(crate) fn end() {
     meeting::leave();
     if let Some(recording) = recording() {
@@ -164,7 +164,7 @@ pub(crate) fn end() {
     }
 }
 
-/// What has become known of another rank's clock.
+/// Records a result about another rank's clock.
 fn found(found: Found) {
     let Some(recording) = recording() else { return };
     let mut writing = lock(&recording.writing);
@@ -185,7 +185,7 @@ impl Recording {
         let rings: &'static Rings = Box::leak(Box::new(rings));
         let target = |(number, of)| &*Box::leak(Box::new(Target::new(number as u8, of, rings)));
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        // SAFETY: both callbacks are given a target.
+        // SAFETY: L1: both callbacks get a target, which is never freed.
         let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
         Some(Recording {
             process: std::process::id(),
@@ -201,7 +201,7 @@ impl Recording {
         })
     }
 
-    /// Makes the file; false: there is none. Of a rank that MPI has not told, as the launcher says.
+    /// Makes the file; returns false if that fails. Without a rank from MPI, the launcher's is used.
     fn open(&self, rank: Option<u32>) -> bool {
         let mut writing = lock(&self.writing);
         if writing.recorder.is_some() {
@@ -226,7 +226,7 @@ impl Recording {
         true
     }
 
-    /// What the file says of this process. Sources are told when they are there.
+    /// Returns the head of the file. Sources are added later.
     fn head(&self, rank: Option<u32>) -> Head {
         let variable = |name: &str| std::env::var(name).ok();
         let (ranks, is_spawned) = if rank.is_some() { (mpi::ranks(), mpi::is_spawned()) } else { (None, false) };
@@ -246,7 +246,7 @@ impl Recording {
         }
     }
 
-    /// Starts the writing thread. Returns when it has written for the first time.
+    /// Starts the writing thread. Returns after its first pass.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if thread.is_some() {
@@ -258,7 +258,6 @@ impl Recording {
         }
     }
 
-    /// The writing thread.
     fn write(&self, ready: Ready) {
         self.pass(true);
         ready.tell();
@@ -267,7 +266,7 @@ impl Recording {
         }
     }
 
-    /// Takes what was recorded and writes it; `now`: so that it is in the file. How many records that were.
+    /// Takes the recorded events and writes them; with `now` to the file. Returns the number of records.
     fn pass(&self, now: bool) -> usize {
         let mut writing = lock(&self.writing);
         let Writing { recorder, sources, sampled, lost, failure_told, reasons_told, notes } = &mut *writing;
@@ -277,7 +276,7 @@ impl Recording {
             notes.drain(..).for_each(|note| writer.note(note));
             let known = sources.len();
             learn(writer, sources);
-            // A new source has raised events already: the sooner it is sampled, the better these are known.
+            // A new source has raised events already: early samples make their times more exact.
             if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
@@ -315,7 +314,7 @@ impl Recording {
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
-        // A process that ends without having initialised MPI, though it tried, has no file.
+        // There is no file if the process has tried to initialise MPI and has failed.
         while self.pass(true) > 0 {}
         let Some(recorder) = lock(&self.writing).recorder.take() else { return };
         let failed_before = recorder.failed().is_some();
@@ -330,16 +329,16 @@ impl Recording {
         self.tell_losses(failed_before);
     }
 
-    /// Why events were lost so far, and how many for each reason.
+    /// Returns the number of lost events for each reason.
     fn reasons(&self) -> [(u64, &'static str); 3] {
         let sum = |count: fn(&Target) -> u64| -> u64 { self.targets.iter().map(|target| count(target)).sum() };
-        // All first: what is lost meanwhile must not seem to have another reason.
+        // Read first, so that later losses are not assigned to another reason.
         let all = sum(Target::lost);
         let (refused, dropped) = (self.rings.refused(), sum(Target::dropped));
         [(refused, NO_MEMORY), (dropped, NOT_HANDED_OVER), (all.saturating_sub(refused + dropped), TOO_FAST)]
     }
 
-    /// What the trace lacks, and why; `is_unwritten`: it ends where it could not be written.
+    /// Prints which events the trace lacks, and why; `is_unwritten`: the file could not be written to the end.
     fn tell_losses(&self, is_unwritten: bool) {
         let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost()));
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
@@ -359,14 +358,14 @@ impl Recording {
     }
 }
 
-/// The types that are to be recorded.
+/// Returns the types that are to be recorded.
 fn chosen_types() -> Vec<EventType> {
     let mut types = catalogue::types();
     types.extend(calls::types());
     let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
     let wanted = Chosen::from(std::env::var("IBEX_TRACE_EVENTS").ok().as_deref());
     let (chosen, unknown) = wanted.choose(&names);
-    // The same in all ranks: told by one.
+    // All ranks would print the same, so rank 0 does.
     if !unknown.is_empty() && settings::launched(|name| std::env::var(name).ok()).is_none_or(|rank| rank == 0) {
         let known: Vec<&str> = types.iter().map(EventType::short).collect();
         mpi::complain(&format!(
@@ -389,7 +388,7 @@ fn chosen_types() -> Vec<EventType> {
     fit
 }
 
-/// Tells the trace of sources that it does not know.
+/// Adds new sources to the trace.
 fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
         let Ok(source) = mpi::source(known.len() as c_int) else { return };
@@ -408,35 +407,35 @@ fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     }
 }
 
-/// What the clock of a source shows, between two looks at the host's.
+/// Returns the time of a source's clock, between two readings of the host's.
 fn sample((source, is_host): (usize, &bool)) -> Option<ClockSample> {
     let Reading { shown, around: (before, after) } = clock::narrowest(|| mpi::source_now(source as c_int))?;
-    // It is the same clock: no reading of it is needed to know how it goes.
+    // If it is the same clock, its rate is known, and the reading itself is exact.
     let (before, after) = if *is_host && (before..=after).contains(&shown) { (shown, shown) } else { (before, after) };
     Some(ClockSample { clock: Clock::Source(source as u8), shown: u64::try_from(shown).ok()?, before, after })
 }
 
-/// Hot; safe in a signal handler, where it may lose its event.
+/// Puts an event into the thread's ring. Hot; safe in a signal handler, where the event may be lost.
 unsafe extern "C" fn on_event(
     instance: mpi::MPI_T_event_instance,
     _: mpi::MPI_T_event_registration,
     _: mpi::Safety,
     user: *mut c_void,
 ) {
-    // SAFETY: a target that is never freed (L1).
+    // SAFETY: L1: a target that is never freed.
     let target = unsafe { &*user.cast::<Target>() };
-    // SAFETY: the instance of this callback (L2).
+    // SAFETY: L2: the instance is this callback's.
     let event = unsafe { Instance::new(instance) };
     let (source, ticks) = event.stamp();
     let mut data = [0; WORDS];
-    // SAFETY: only types whose data fit are registered for.
+    // SAFETY: only types whose data fit have a registration.
     unsafe { event.copy(&mut data) };
     if !target.context(&data).is_some_and(|context| HIDDEN.hides(context)) {
         target.put(source, ticks, target.values(&data));
     }
 }
 
-/// Events that ibex had no room for.
+/// Counts events that ibex has dropped.
 unsafe extern "C" fn on_dropped(
     count: mpi::Count,
     _: mpi::MPI_T_event_registration,
@@ -444,7 +443,7 @@ unsafe extern "C" fn on_dropped(
     _: mpi::Safety,
     user: *mut c_void,
 ) {
-    // SAFETY: a target that is never freed (L1).
+    // SAFETY: L1: a target that is never freed.
     let target = unsafe { &*user.cast::<Target>() };
     target.never_came(count.cast_unsigned());
 }

@@ -3,23 +3,24 @@
 //!
 //! Callbacks of any thread put records in, the writing thread takes them out. Each slot has a sequence number: the
 //! producer at position p waits for sequence p, the consumer for p + 1. A full ring loses new events, which the caller
-//! counts per type. The contents are atomics, so a defect here could mix up events but not memory. Grade: [`Ring::put`]
-//! hot, and safe in a signal handler; [`Ring::take`] pending. Tests: below.
+//! counts per type. The contents are atomics, so a defect here could mix up events but not memory. Called by
+//! `session.rs` and `writer.rs`. Grade: [`Ring::put`] hot, and safe in a signal handler; [`Ring::take`] pending.
+//! Threads: [`Ring::put`] any, [`Ring::take`] one. Tests: below.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::catalogue::WORDS;
 
-/// An event as it was delivered.
+/// A delivered event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LoggedEvent {
-    /// Which of the types that are written down.
+    /// Index among the types that are logged.
     pub(crate) kind: u32,
-    /// Its source.
+    /// Index of its source.
     pub(crate) source: u32,
-    /// When, in ticks of the source.
+    /// Time in ticks of the source.
     pub(crate) ticks: i64,
-    /// Its elements at their displacements.
+    /// Elements at their displacements.
     pub(crate) data: [u64; WORDS],
 }
 
@@ -30,7 +31,6 @@ struct Slot {
     data: [AtomicU64; WORDS],
 }
 
-/// The slots.
 pub(crate) struct Ring {
     slots: Box<[Slot]>,
     put: AtomicUsize,
@@ -38,7 +38,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// With room for so many events, a power of two.
+    /// Makes a ring with room for `room` events, a power of two.
     pub(crate) fn new(room: usize) -> Ring {
         assert!(room.is_power_of_two(), "{room} records");
         let slot = |sequence| Slot {
@@ -50,21 +50,21 @@ impl Ring {
         Ring { slots: (0..room).map(slot).collect(), put: AtomicUsize::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// How many events it holds.
+    /// Returns the number of events that it can hold.
     pub(crate) fn room(&self) -> usize {
         self.slots.len()
     }
 
-    /// Puts a record in; of its data only the first `words`. False: there is no room.
+    /// Puts a record in, with the first `words` of its data. Returns false if there is no room.
     #[inline]
     pub(crate) fn put(&self, record: &LoggedEvent, words: usize) -> bool {
         let mut position = self.put.load(Ordering::Relaxed);
         let slot = loop {
             let slot = &self.slots[position & (self.slots.len() - 1)];
-            // Acquire: pairs with the release in `take`, so that what is read there is not overwritten before.
+            // Acquire: pairs with the release in `take`, so slots are overwritten only after they have been read.
             let sequence = slot.sequence.load(Ordering::Acquire);
             if sequence == position {
-                // Relaxed: the sequence orders the contents, this only says whose the slot is.
+                // Relaxed: the sequence orders the contents; this only decides which producer gets the slot.
                 let next = position.wrapping_add(1);
                 match self.put.compare_exchange_weak(position, next, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => break slot,
@@ -85,7 +85,7 @@ impl Ring {
         true
     }
 
-    /// Takes the next record out. By one thread at a time.
+    /// Takes the next record out. Called by one thread at a time.
     pub(crate) fn take(&self) -> Option<LoggedEvent> {
         let position = self.taken.load(Ordering::Relaxed);
         let slot = &self.slots[position & (self.slots.len() - 1)];

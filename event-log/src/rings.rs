@@ -8,10 +8,11 @@
 //! they are used. A callback allocates nothing. An event is contiguous: if it does not fit before the end of the ring
 //! it begins at the start, and `lap_end` marks the end of the lap.
 //!
-//! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** the thread that owns
-//! a ring alone writes slots between `tail + room` and `head`, and the writing thread alone reads those between `tail`
-//! and `head`; each says by a release that it has done so; **R2** rings and their slots are never freed. Grade:
-//! [`Ring::put`] hot, the rest pending. Tests: below; tests/trace.rs; with `cargo bench -p ibex-event-log`.
+//! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** only the thread that
+//! owns a ring writes slots between `head` and `tail + room`, and only the writing thread reads those between `tail`
+//! and `head`; each publishes its progress by a release store; **R2** rings and their slots are never freed. Grade:
+//! [`Ring::put`] hot, the rest pending. Threads: each function says its own. Tests: below; tests/trace.rs; with
+//! `cargo bench -p ibex-event-log`.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -20,58 +21,57 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 
 use ibex_trace::{Record, Room};
 
-/// How many threads can record from the start.
+/// Number of rings that are reserved at start.
 pub(crate) const FIRST: usize = 64;
 
-/// For how many more there is memory each time that no ring is free.
+/// Number of rings that are reserved each time that no ring is free.
 const FURTHER: usize = 16;
 
-/// Nobody's ring, and the writing thread has emptied it.
+/// State of a ring without an owner, which the writing thread has emptied.
 const FREE: u32 = 0;
-/// A thread's.
+/// State of a ring that a thread owns.
 const TAKEN: u32 = 1;
 
 unsafe extern "C" {
-    /// The calling thread's variable (mpi.c): its ring; null: it has none. In C, as Rust has no way to say that it lies
-    /// where no access ever allocates.
+    /// Returns the calling thread's variable (mpi.c): its ring, or null. It is in C, because Rust cannot give it the
+    /// thread-local storage model in which no access allocates.
     safe fn ibex_log_mine() -> *mut *const c_void;
 }
 
-/// That.
+/// Returns the calling thread's variable as a cell.
 #[inline]
 fn mine() -> &'static Cell<*const Ring> {
-    // SAFETY: the thread's own, to which nobody else has a way; it is used by this thread, at once.
+    // SAFETY: the variable is the thread's own, and only this thread uses it.
     unsafe { &*ibex_log_mine().cast::<Cell<*const Ring>>() }
 }
 
-/// A part of a cache line that the other side does not write to.
+/// A value on cache lines of its own, so that the other side's writes do not slow it down.
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// The ring of a thread.
 pub(crate) struct Ring {
     slots: *mut Record,
     room: usize,
     state: AtomicU32,
-    /// The thread's number in the trace.
+    /// Number of the thread in the trace.
     thread: AtomicU32,
-    /// The thread's number in the system.
+    /// Number of the thread in the system.
     system: AtomicI32,
-    /// Where the next event goes, in slots since the beginning. The owner's.
+    /// Position of the next event, in slots since the beginning. Written by the owner.
     head: Apart<AtomicUsize>,
-    /// Where the lap ended that was ended last.
+    /// Position in the ring at which the last finished lap ended.
     lap_end: AtomicUsize,
-    /// What the owner knows of `tail`.
+    /// Value of `tail` when the owner last read it.
     known_tail: AtomicUsize,
-    /// The owner is within [`Ring::put`].
+    /// Whether the owner is inside [`Ring::put`].
     busy: AtomicBool,
-    /// Up to where the writing thread has read. Its own.
+    /// Position up to which the writing thread has read. Written by that thread.
     tail: Apart<AtomicUsize>,
 }
 
-// SAFETY: R1.
+// SAFETY: R1 for the slots; all other fields that change are atomics.
 unsafe impl Sync for Ring {}
-// SAFETY: as above; the memory is nobody's own.
+// SAFETY: R1, R2: the slots belong to no thread, and are never freed.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -90,14 +90,14 @@ impl Ring {
         }
     }
 
-    /// Puts an event in, of as many records as `pack` says that it has packed. False: there is no room, or a signal has
-    /// come while its thread was here.
+    /// Puts an event into the ring; `pack` returns the number of its records. Returns false if there is no room, or if
+    /// a signal handler has interrupted `put` of the same thread.
     ///
     /// # Safety
     /// The calling thread owns the ring.
     #[inline]
     pub(crate) unsafe fn put(&self, pack: impl FnOnce(&mut Room) -> usize) -> bool {
-        // Relaxed: of the same thread, which a signal may have interrupted.
+        // Relaxed: written by the same thread, which a signal may have interrupted.
         if self.busy.load(Ordering::Relaxed) {
             return false;
         }
@@ -106,7 +106,7 @@ impl Ring {
         let (place, most) = (head & (self.room - 1), size_of::<Room>() / size_of::<Record>());
         let is_free = |next: usize| next - self.known_tail.load(Ordering::Relaxed) <= self.room;
         let has_room = if place + most < self.room && is_free(head + most) {
-            // SAFETY: R1: these slots are within the ring and free, and all bytes are a record.
+            // SAFETY: R1: these slots are within the ring and free; every bit pattern is a record.
             let count = pack(unsafe { &mut *self.slots.add(place).cast::<Room>() });
             self.head.0.store(head + count, Ordering::Release);
             true
@@ -119,14 +119,14 @@ impl Ring {
         has_room
     }
 
-    /// The same near the end of a lap, or where there may be no room. False: there is none.
+    /// [`Ring::put`] near the end of a lap, or if there may be no room. Returns false if there is none.
     #[cold]
     fn put_near_end(&self, head: usize, records: &[Record]) -> bool {
         let (place, count) = (head & (self.room - 1), records.len());
         let ends_here = place + count >= self.room;
         let (place, next) =
             if place + count <= self.room { (place, head + count) } else { (0, head - place + self.room + count) };
-        // Acquire: pairs with the release in `release`, so that what is read there is not overwritten before.
+        // Acquire: pairs with the release in `release`, so slots are overwritten only after they have been read.
         self.known_tail.store(self.tail.0.load(Ordering::Acquire), Ordering::Relaxed);
         let has_room = next - self.known_tail.load(Ordering::Relaxed) <= self.room;
         if has_room {
@@ -143,7 +143,8 @@ impl Ring {
         has_room
     }
 
-    /// What waits, as far as it lies in one piece; whole events. Empty: nothing does. By the writing thread.
+    /// Returns the waiting records up to the end of the lap, as whole events; empty if there are none. Called by the
+    /// writing thread.
     pub(crate) fn waiting(&self) -> &[Record] {
         let tail = self.tail.0.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `put`.
@@ -153,30 +154,29 @@ impl Ring {
             return &[];
         }
         if head / self.room != tail / self.room {
-            // The owner cannot end a further lap before the tail is beyond this one.
+            // The owner ends no further lap before `tail` is in this one's successor.
             last = self.lap_end.load(Ordering::Relaxed);
             if first == last {
-                // The lap was ended before its end, and all of it was read.
+                // The owner ended the lap before the last slot, and all of it has been read.
                 self.tail.0.store(tail - first + self.room, Ordering::Release);
                 return self.waiting();
             }
         }
-        // SAFETY: R1.
+        // SAFETY: R1: the owner has written these slots, and overwrites them only after `release`.
         unsafe { std::slice::from_raw_parts(self.slots.add(first), last - first) }
     }
 
-    /// The first so many records of what waits have been read.
+    /// Marks the first `count` waiting records as read.
     pub(crate) fn release(&self, count: usize) {
         let tail = self.tail.0.load(Ordering::Relaxed);
         self.tail.0.store(tail + count, Ordering::Release);
     }
 
-    /// How many records wait.
     pub(crate) fn filled(&self) -> usize {
         self.head.0.load(Ordering::Acquire) - self.tail.0.load(Ordering::Relaxed)
     }
 
-    /// The number of its thread in the trace.
+    /// Returns the number of the owner in the trace.
     pub(crate) fn thread(&self) -> u32 {
         self.thread.load(Ordering::Relaxed)
     }
@@ -186,30 +186,30 @@ impl Ring {
 struct Batch {
     rings: &'static [Ring],
     next: AtomicPtr<Batch>,
-    /// The whole of its memory.
+    /// Size of its memory.
     bytes: usize,
 }
 
 impl Batch {
-    /// For so many threads, each with room for so many records. `None`: the system has no memory.
+    /// Reserves rings for `count` threads, each with room for `room` records. `None`: the system has no memory.
     ///
-    /// By system calls alone, as a callback may be here: the C library's functions can be Open MPI's, which writes hooks
-    /// over them while other threads run.
+    /// Only by system calls, because this may run in a callback: the C library's functions may be Open MPI's, which
+    /// patches hooks into them while other threads run.
     fn reserve(count: usize, room: usize) -> Option<&'static Batch> {
         let rings_at = size_of::<Batch>().next_multiple_of(align_of::<Ring>());
-        // On a cache line of its own: `Ring` is.
+        // Aligned to a cache line, as `Ring` is.
         let slots_at = rings_at + count * size_of::<Ring>();
         let bytes = slots_at + count * room * size_of::<Record>();
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new memory, which nobody has.
+        // SAFETY: a new mapping, which nobody else knows.
         let memory = unsafe { libc::syscall(libc::SYS_mmap, null::<c_void>(), bytes, rights, kind, -1, 0) };
         if memory == -1 {
             return None;
         }
         let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory as usize);
-        // SAFETY: each of the three, and each ring and its slots, has a part of what was just got, aligned as it is to
-        // be; all bytes 0 is a record.
+        // SAFETY: the batch, each ring and each ring's slots have separate, aligned parts of the new mapping; slots of
+        // zeros are records.
         unsafe {
             let (rings, slots) = (memory.byte_add(rings_at).cast::<Ring>(), memory.byte_add(slots_at).cast::<Record>());
             for place in 0..count {
@@ -221,14 +221,14 @@ impl Batch {
         }
     }
 
-    /// Gives the memory of one back that nobody else has seen.
+    /// Frees the memory of a batch that no other thread has seen.
     fn give_back(&'static self) {
-        // SAFETY: nobody uses it after this, as nobody knows it.
+        // SAFETY: nobody else knows the batch, and it is not used after this.
         unsafe { libc::syscall(libc::SYS_munmap, std::ptr::from_ref(self), self.bytes) };
     }
 
     fn next(&self) -> Option<&'static Batch> {
-        // Acquire: pairs with the release in `Rings::grow`. SAFETY: null, or a batch (R2).
+        // Acquire: pairs with the release in `Rings::grow`. SAFETY: null, or a batch, which is never freed (R2).
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 }
@@ -237,17 +237,18 @@ impl Batch {
 pub(crate) struct Rings {
     first: &'static Batch,
     room: usize,
-    /// How many threads have got one.
+    /// Number of threads that have got a ring.
     threads: AtomicU32,
-    /// No ring was free and the system had no memory for more: until the next [`Rings::recycle`] nobody looks again.
+    /// Whether no ring was free and the system had no memory for more. Until the next [`Rings::recycle`] no thread
+    /// looks for one again.
     is_short: AtomicBool,
-    /// Events of threads that got none.
+    /// Number of events of threads without a ring.
     refused: AtomicU64,
 }
 
 impl Rings {
-    /// For [`FIRST`] threads, and more as they come, each with room for so many records, a power of two. `None`: the
-    /// system has no memory.
+    /// Reserves [`FIRST`] rings, each with room for `room` records, a power of two; more are reserved later. `None`:
+    /// the system has no memory.
     pub(crate) fn new(room: usize) -> Option<Rings> {
         assert!(room.is_power_of_two(), "{room} records");
         let (threads, is_short, refused) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
@@ -262,16 +263,16 @@ impl Rings {
         self.batches().flat_map(|batch| batch.rings)
     }
 
-    /// The calling thread's, for an event. `None`: there is none and no memory for one; the event counts as
-    /// [`Rings::refused`].
+    /// Returns the calling thread's ring, for an event. `None`: no ring is free and there is no memory for one; then
+    /// the event is counted in [`Rings::refused`].
     #[inline]
     pub(crate) fn mine(&self) -> Option<&'static Ring> {
-        // SAFETY: null, or a ring (R2).
+        // SAFETY: null, or a ring, which is never freed (R2).
         unsafe { mine().get().as_ref() }.or_else(|| self.take())
     }
 
-    /// With a thread's first event: takes a free ring for it. The one system call of a callback, where rings are free,
-    /// asks for the thread's number.
+    /// Takes a free ring for a thread, with its first event. If a ring is free, the only system call of a callback is
+    /// the one for the thread's number.
     #[cold]
     fn take(&self) -> Option<&'static Ring> {
         let Some(ring) = self.find() else {
@@ -279,7 +280,7 @@ impl Rings {
             return None;
         };
         ring.thread.store(self.threads.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        // SAFETY: no arguments.
+        // SAFETY: `gettid` has no arguments.
         ring.system.store(unsafe { libc::gettid() }, Ordering::Release);
         mine().set(ring);
         Some(ring)
@@ -303,8 +304,8 @@ impl Rings {
         None
     }
 
-    /// Adds rings after this batch, the last in which none was free, unless another thread does so meanwhile: those are
-    /// looked at first.
+    /// Adds rings after this batch, the last one, in which none was free. Does nothing if another thread has added
+    /// some, in which the caller looks first.
     fn grow(&self, last: &Batch) {
         if last.next().is_some() {
             return;
@@ -314,39 +315,39 @@ impl Rings {
             return;
         };
         let new = std::ptr::from_ref(batch).cast_mut();
-        // Release: who sees the batch sees its rings.
+        // Release: a thread that sees the batch sees its rings.
         if last.next.compare_exchange(null_mut(), new, Ordering::Release, Ordering::Relaxed).is_err() {
             batch.give_back();
         }
     }
 
-    /// How many events were lost as the system had no memory for a ring of their threads.
+    /// Returns the number of events that were lost because the system had no memory for their thread's ring.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Those that have events, by the writing thread.
+    /// Returns the rings that have events. Called by the writing thread.
     pub(crate) fn readable(&self) -> impl Iterator<Item = &'static Ring> {
         self.all().filter(|ring| ring.filled() > 0)
     }
 
-    /// Whether so few rings are free that the next threads may find none.
+    /// Returns whether so few rings are free that the next threads may find none.
     pub(crate) fn are_few(&self) -> bool {
         self.all().filter(|ring| ring.state.load(Ordering::Relaxed) == FREE).take(FURTHER).count() < FURTHER
     }
 
-    /// Gives back the rings of threads that have ended and left nothing in them, by the writing thread.
+    /// Frees the empty rings of threads that have ended. Called by the writing thread.
     pub(crate) fn recycle(&self) {
-        // SAFETY: no arguments.
+        // SAFETY: `getpid` has no arguments.
         let process = unsafe { libc::getpid() };
         for ring in self.all() {
             let system = ring.system.load(Ordering::Acquire);
             if system == 0 || ring.state.load(Ordering::Relaxed) == FREE {
                 continue;
             }
-            // SAFETY: signal 0 is none: it only asks whether there is such a thread.
+            // SAFETY: signal 0 is not sent; the call only tests whether the thread exists.
             let ended = unsafe { libc::syscall(libc::SYS_tgkill, process, system, 0) } != 0;
-            // Asked after that: what it put in before it ended is seen.
+            // Read after the test, so it includes what the thread wrote before it ended.
             if ended && ring.filled() == 0 {
                 ring.system.store(0, Ordering::Relaxed);
                 ring.state.store(FREE, Ordering::Release);
@@ -360,7 +361,7 @@ impl Rings {
 mod tests {
     use super::*;
 
-    /// Puts an event of so many records, by the thread that owns the ring.
+    /// Puts an event of `records` records, in the thread that owns the ring.
     fn put(ring: &Ring, number: u64, records: usize) -> bool {
         let pack = |room: &mut Room| {
             for (place, record) in room[..records].iter_mut().enumerate() {
@@ -368,7 +369,7 @@ mod tests {
             }
             records
         };
-        // SAFETY: the callers got it from `mine`.
+        // SAFETY: the callers got the ring from `mine`, so this thread owns it.
         unsafe { ring.put(pack) }
     }
 
@@ -443,7 +444,7 @@ mod tests {
                 one.join().expect("no panic")
             });
             assert!(numbers.insert(number), "{number} in round {round}");
-            // The system may say that a thread is there for a little longer than its scope.
+            // The system may report a thread as existing for a moment after its scope.
             while rings.readable().count() > 0 || rings.all().any(|ring| ring.state.load(Ordering::Relaxed) != FREE) {
                 rings.recycle();
                 rings.readable().for_each(|ring| ring.release(ring.waiting().len()));

@@ -2,8 +2,8 @@
 //! The logger, from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
 //!
 //! Called by `entry.rs`. `MPI_T` is not finalised, because events occur until the process ends, and Open MPI 4.1 cannot
-//! safely finalise it after `MPI_Finalize`. Grade: setup, but for [`on_event`], which is hot: no lock, no allocation,
-//! no system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
+//! safely finalise it after `MPI_Finalize`. Grade: setup, except [`on_event`], which is hot: no lock, no allocation, no
+//! system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
 //! hw-tests/tests/device/tools.rs.
 
 use std::ffi::{c_int, c_void};
@@ -23,19 +23,18 @@ use crate::settings::{self, Wanted};
 use crate::thread::{self, Ready, Stop, lock};
 use crate::writer::Writer;
 
-/// How many events may wait for the writing thread: some 10 MB.
+/// Number of events in the ring: some 10 MB.
 const ROOM: usize = 1 << 16;
 
-/// How long the writing thread sleeps between two looks. A process that is killed leaves a log that lacks no more than
-/// this.
+/// Time that the writing thread sleeps between two passes. The log of a killed process lacks no more than this.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// After a look that found so many events there is another at once.
+/// Number of events of a pass after which the next pass follows at once.
 const BUSY: usize = ROOM / 8;
 
 static SESSION: OnceLock<Option<Session>> = OnceLock::new();
 
-/// What the callbacks of a type are given (L1).
+/// Argument of a type's callbacks (L1).
 struct Target {
     kind: u32,
     words: usize,
@@ -60,11 +59,11 @@ fn launched_rank() -> Option<u32> {
 }
 
 fn session() -> Option<&'static Session> {
-    // A process that was forked off has the memory of its parent, but not its log.
+    // A forked process has its parent's memory, but must not write to its log.
     SESSION.get()?.as_ref().filter(|session| session.process == std::process::id())
 }
 
-/// Before MPI is initialised: registers for what is wanted. A second time it does nothing.
+/// Registers for the wanted types, before MPI is initialised. The second call does nothing.
 pub(crate) fn begin() {
     SESSION.get_or_init(|| {
         let wanted = Wanted::from(std::env::var("IBEX_LOG_EVENTS").ok().as_deref());
@@ -81,7 +80,7 @@ pub(crate) fn begin() {
     });
 }
 
-/// After MPI is initialised: the rank is known, lines can be written.
+/// Opens the output after MPI has been initialised, because the rank is known then.
 pub(crate) fn initialized() {
     if let Some(session) = session() {
         session.open(mpi::rank());
@@ -90,19 +89,19 @@ pub(crate) fn initialized() {
     }
 }
 
-/// Before MPI is finalised: clocks of adapters can be asked for the last time.
+/// Reads the adapters' clocks a last time, before MPI is finalised.
 pub(crate) fn finalizing() {
     if let Some(session) = session() {
         lock(&session.writer).clocks.sample();
     }
 }
 
-/// That of this process, where there is something to write down.
+/// Returns this process' session if it logs events.
 fn listening() -> Option<&'static Session> {
     session().filter(|session| !session.targets.is_empty())
 }
 
-/// The program wants nothing written from now on.
+/// Stops the logging for the program.
 pub(crate) fn stop() {
     if let Some(session) = listening()
         && session.listening.stop(|_| false)
@@ -113,21 +112,21 @@ pub(crate) fn stop() {
     }
 }
 
-/// It wants events written again.
+/// Resumes the logging for the program.
 pub(crate) fn resume() {
     if let Some(session) = listening() {
         session.listening.resume(|| lock(&session.writer).resume());
     }
 }
 
-/// Writes what waits.
+/// Writes the waiting events.
 pub(crate) fn flush() {
     if let Some(session) = session() {
         lock(&session.writer).pass(session.ring);
     }
 }
 
-/// The process ends, or asks for the end of the job: writes the rest, then the statistics, or what there is.
+/// Writes the rest, and then the statistics or the list, when the process ends or aborts the job.
 pub(crate) fn end() {
     if let Some(session) = session() {
         session.finish();
@@ -139,7 +138,7 @@ impl Session {
         let types = catalogue::types();
         let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
         let (chosen, unknown) = wanted.choose(&names);
-        // The same in all ranks: told by one.
+        // All ranks would print the same, so rank 0 does.
         if !unknown.is_empty() && launched_rank().is_none_or(|rank| rank == 0) {
             let known: Vec<&str> = types.iter().map(EventType::short).collect();
             mpi::complain(&format!(
@@ -159,7 +158,7 @@ impl Session {
             &*Box::leak(Box::new(Target { kind: kind as u32, words, ring, lost: AtomicU64::new(0) }))
         };
         let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        // SAFETY: both callbacks are given a target.
+        // SAFETY: L1: both callbacks get a target, which is never freed.
         let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
         Session {
             process: std::process::id(),
@@ -174,8 +173,8 @@ impl Session {
         }
     }
 
-    /// The output of a rank; of one that MPI has not told, as the launcher says. A list on standard error is rank 0's
-    /// alone: it is the same for all.
+    /// Opens the output of a rank. Without a rank from MPI, the launcher's is used. Only rank 0 writes a list to
+    /// standard error, because it is the same for all.
     fn open(&self, rank: Option<u32>) {
         if lock(&self.writer).is_open() {
             return;
@@ -192,7 +191,6 @@ impl Session {
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
-    /// Starts the writing thread.
     fn start(&'static self) {
         let mut thread = lock(&self.thread);
         if self.targets.is_empty() || thread.is_some() {
@@ -204,7 +202,6 @@ impl Session {
         }
     }
 
-    /// The writing thread.
     fn write(&self, ready: Ready) {
         ready.tell();
         while !self.stop.sleep(PAUSE) {
@@ -221,7 +218,7 @@ impl Session {
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
-        // A process that ends without having initialised MPI, though it tried.
+        // If MPI could not be initialised, the output is opened here.
         self.open(None);
         let mut writer = lock(&self.writer);
         writer.pass(self.ring);
@@ -233,27 +230,27 @@ impl Session {
     }
 }
 
-/// Hot; safe in a signal handler.
+/// Puts an event into the ring. Hot; safe in a signal handler.
 unsafe extern "C" fn on_event(
     instance: mpi::MPI_T_event_instance,
     _: mpi::MPI_T_event_registration,
     _: mpi::Safety,
     user: *mut c_void,
 ) {
-    // SAFETY: a target that is never freed (L1).
+    // SAFETY: L1: a target that is never freed.
     let target = unsafe { &*user.cast::<Target>() };
-    // SAFETY: the instance of this callback (L2).
+    // SAFETY: L2: the instance is this callback's.
     let event = unsafe { Instance::new(instance) };
     let (source, ticks) = event.stamp();
     let mut record = LoggedEvent { kind: target.kind, source: source.cast_unsigned(), ticks, data: [0; WORDS] };
-    // SAFETY: only types whose data fit are registered for.
+    // SAFETY: only types whose data fit have a registration.
     unsafe { event.copy(&mut record.data) };
     if !target.ring.put(&record, target.words) {
         target.lost.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Events that ibex had no room for.
+/// Counts events that ibex has dropped.
 unsafe extern "C" fn on_dropped(
     count: mpi::Count,
     _: mpi::MPI_T_event_registration,
@@ -261,7 +258,7 @@ unsafe extern "C" fn on_dropped(
     _: mpi::Safety,
     user: *mut c_void,
 ) {
-    // SAFETY: a target that is never freed (L1).
+    // SAFETY: L1: a target that is never freed.
     let target = unsafe { &*user.cast::<Target>() };
     target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
 }

@@ -5,23 +5,24 @@
 //! `btl_ibex_`); `all` for all; unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: the file of a rank;
 //! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
 //! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above, and groups
-//! ([`ibex_trace::GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`:
-//! how often, seconds. Grade: setup. Tests: below.
+//! ([`ibex_trace::GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`);
+//! `IBEX_TRACE_CLOCKS_EVERY`: how often, in seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade:
+//! setup. Threads: any. Tests: below.
 
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
 
-/// What to do.
+/// Task of the logger.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// List what there is, at the end.
+    /// List all events, at the end.
     List,
-    /// Write down these; each a name as it was given.
+    /// Log these events, by their names as the user wrote them.
     Events(Vec<String>),
 }
 
 impl Wanted {
-    /// From the value of `IBEX_LOG_EVENTS`.
+    /// Reads the value of `IBEX_LOG_EVENTS`.
     pub(crate) fn from(value: Option<&str>) -> Wanted {
         let mut names: Vec<String> = listed(value.unwrap_or_default()).map(str::to_owned).collect();
         let mut seen = std::collections::BTreeSet::new();
@@ -29,7 +30,7 @@ impl Wanted {
         if names.is_empty() { Wanted::List } else { Wanted::Events(names) }
     }
 
-    /// Of types with these names, the wanted ones, and the names nothing has.
+    /// Returns the indexes of the wanted types among these names, and the wanted names that no type has.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let Wanted::Events(names) = self else { return (Vec::new(), Vec::new()) };
         let is = |name: &str, known: &str| name == "all" || short(known) == short(name);
@@ -40,7 +41,7 @@ impl Wanted {
     }
 }
 
-/// The group of an event, by its name. Those of later versions that are in none are recorded with `default`.
+/// Returns the group of an event, by its name. Events of later versions that belong to no group are in `default`.
 fn group(name: &str) -> &'static str {
     let name = short(name);
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
@@ -67,20 +68,20 @@ fn group(name: &str) -> &'static str {
     }
 }
 
-/// Whether an event of a group that is recorded by default is not.
+/// Returns whether an event is not recorded by default although its group is.
 fn is_left_out(name: &str) -> bool {
     matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
 }
 
-/// Which events are recorded.
+/// Names of the events and groups to record.
 #[derive(Debug)]
 pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
-    /// From the value of `IBEX_TRACE_EVENTS`. Unset: all but those that tell little of a message that its other events do
-    /// not: its four of searches, only how long they took; of its transfers, the beginnings and what is between; that
-    /// MPI frees its request, which most often is where its end is reported. Nor how long one-sided operations are waited
-    /// for: their own ends say that.
+    /// Reads the value of `IBEX_TRACE_EVENTS`. Unset: all but those that add little to the other events of a message:
+    /// the four of searches, which only tell how long these took; the beginnings and continuations of transfers; the
+    /// freeing of a request, which usually happens where its end is reported. Also excluded are flushes, because the
+    /// ends of the one-sided operations tell how long the program waited.
     pub(crate) fn from(value: Option<&str>) -> Chosen {
         match Wanted::from(value) {
             Wanted::Events(names) => Chosen(names),
@@ -88,7 +89,8 @@ impl Chosen {
         }
     }
 
-    /// Of types with these names, the wanted ones, and the names nothing has.
+    /// Returns the indexes of the wanted types among these names, and the wanted names that neither a type nor a group
+    /// has.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
@@ -103,19 +105,19 @@ impl Chosen {
     }
 }
 
-/// How often hosts compare their clocks between start and end, seconds; 0: never.
+/// Variable: seconds between two comparisons of the hosts' clocks; 0: never.
 pub(crate) const EVERY: &str = "IBEX_TRACE_CLOCKS_EVERY";
 
-/// Without a word of it.
+/// Default of [`EVERY`].
 pub(crate) const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
-/// More often makes no time more exact.
+/// Shorter intervals do not improve the accuracy.
 const EVERY_LEAST: f64 = 0.01;
 
-/// A year: more seldom is never.
+/// A year: longer intervals mean never.
 const EVERY_MOST: f64 = 365.0 * 86400.0;
 
-/// That, from its value; `None`: never.
+/// Reads the value of [`EVERY`]; `None`: never.
 pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
     let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else { return Ok(Some(EVERY_DEFAULT)) };
     match value.parse::<f64>() {
@@ -127,24 +129,24 @@ pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
     }
 }
 
-/// A value that means nothing.
+/// A value that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unclear;
 
-/// The rank that the launcher gave this process; `variable` has the environment's.
+/// Returns the rank that the launcher gave this process; `variable` reads the environment.
 pub(crate) fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"].iter().find_map(|name| variable(name)?.parse().ok())
 }
 
-/// The job's name: the site's, or else the launcher's.
+/// Returns the job's name: that of the batch system, or else of the launcher.
 pub(crate) fn job(variable: impl Fn(&str) -> Option<String>) -> String {
     let site = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"].iter().find_map(|name| variable(name));
     let launcher = || Some((variable("PMIX_NAMESPACE")?.parse::<u32>().ok()? >> 16).to_string());
     site.or_else(launcher).unwrap_or_default()
 }
 
-/// The number of the `MPI_COMM_WORLD`, from its name in PMIx: 0, but for processes that others have spawned. Of these it
-/// is the number that Open MPI has given them within the job, which no other world has.
+/// Returns the number of the `MPI_COMM_WORLD`, from its name in PMIx. It is 0, except for spawned processes: there it
+/// is the number that Open MPI has given to their world within the job.
 pub(crate) fn world(namespace: Option<&str>, is_spawned: bool) -> u32 {
     let number = |name: &str| match name.rsplit_once('@') {
         // Open MPI 5: `prterun-host-77@2`.
@@ -155,25 +157,23 @@ pub(crate) fn world(namespace: Option<&str>, is_spawned: bool) -> u32 {
     if is_spawned { namespace.and_then(number).unwrap_or(1).max(1) } else { 0 }
 }
 
-/// The host's name.
 pub(crate) fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Which monotonic clock this process has: processes with the same have one, and those of another boot or of another
-/// namespace of times another.
+/// Returns an identifier of this process' monotonic clock: processes of the same boot and time namespace share one.
 pub(crate) fn clock() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let times = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     format!("{} {}", boot.trim(), times.display())
 }
 
-/// What stands for the rank. Of a process whose rank nobody knows: its number.
+/// Returns the text for the rank; for a process of unknown rank, its process number.
 pub(crate) fn rank(known: Option<u32>, process: u32) -> String {
     known.map_or_else(|| format!("p{process}"), |rank| rank.to_string())
 }
 
-/// The file of a rank, from the value of `IBEX_LOG_FILE`. `None`: standard error.
+/// Returns the file of a rank, from the value of `IBEX_LOG_FILE`. `None`: standard error.
 pub(crate) fn file(value: Option<&str>, rank: &str, host: &str, process: u32) -> Option<String> {
     let pattern = value.filter(|pattern| !pattern.is_empty())?;
     let name = pattern.replace("%r", rank).replace("%h", host).replace("%p", &process.to_string());

@@ -14,7 +14,7 @@ use crate::pairs::{self, Pair};
 use crate::queues::Longest;
 use crate::ring::{LoggedEvent, Ring};
 
-/// Who writes, and what it has seen.
+/// Writes lines, and collects the statistics.
 pub(crate) struct Writer {
     types: Vec<EventType>,
     pub(crate) clocks: Clocks,
@@ -23,26 +23,25 @@ pub(crate) struct Writer {
     counts: Vec<u64>,
     longest: Longest,
     batch: Vec<(i64, LoggedEvent)>,
-    /// Since when the program wants nothing written.
+    /// Time since which the program has stopped the logging.
     stopped: Option<i64>,
-    /// How often it wanted that before, and for how long together, nanoseconds.
+    /// Number of earlier stops, and their total duration in nanoseconds.
     stops: (u32, i64),
 }
 
 impl Writer {
-    /// For events of these types, in the order of their numbers.
+    /// Makes a writer for events of these types, in the order of their numbers.
     pub(crate) fn new(types: Vec<EventType>) -> Writer {
         let (pairs, counts, longest) = (pairs::among(&types), vec![0; types.len()], Longest::new(&types));
         let (batch, stopped, stops) = (Vec::new(), None, (0, 0));
         Writer { types, clocks: Clocks::new(), output: None, pairs, counts, longest, batch, stopped, stops }
     }
 
-    /// Whether lines have a place to go.
     pub(crate) fn is_open(&self) -> bool {
         self.output.is_some()
     }
 
-    /// Lines go there from now on; until then they wait. The first say whose they are: `whose`.
+    /// Writes lines there from now on; before, events wait. The first lines name the process: `whose`.
     pub(crate) fn open(&mut self, output: Output, whose: &str) {
         self.output.get_or_insert(output);
         let (seconds, rest) = (self.clocks.offset / 1_000_000_000, self.clocks.offset % 1_000_000_000);
@@ -52,7 +51,7 @@ impl Writer {
         ]);
     }
 
-    /// Takes up to as many events as there is room for in the ring, and writes them. Returns how many.
+    /// Takes at most as many events as the ring can hold, and writes them. Returns their number.
     pub(crate) fn pass(&mut self, ring: &Ring) -> usize {
         let Some(output) = &mut self.output else { return 0 };
         self.batch.extend(std::iter::from_fn(|| ring.take()).take(ring.room()).map(|record| (0, record)));
@@ -60,19 +59,19 @@ impl Writer {
         if taken == 0 {
             return 0;
         }
-        // After the events were taken: their times lie between the last sample and this one.
+        // After the events were taken, so that their times lie between the last sample and this one.
         self.clocks.sample();
         for (time, record) in &mut self.batch {
             *time = self.clocks.time(record.source, record.ticks).unwrap_or(0);
             let kind = record.kind as usize;
             self.counts[kind] += 1;
             self.longest.see(&self.types[kind], &record.data);
-            // In the order of delivery: an ending on another clock may seem to be a little before its beginning.
+            // In the order of delivery, because an end on another clock may seem to be slightly before its beginning.
             for pair in &mut self.pairs {
                 pair.see(&self.types, kind, &record.data, *time);
             }
         }
-        // Stable, so that a source's events keep their order.
+        // Stable, so the events of a source keep their order.
         self.batch.sort_by_key(|(time, _)| *time);
         for (time, record) in self.batch.drain(..) {
             let kind = &self.types[record.kind as usize];
@@ -94,18 +93,18 @@ impl Writer {
         taken
     }
 
-    /// The program wants nothing written from now on.
+    /// Notes that the program has stopped the logging.
     pub(crate) fn stop(&mut self) {
         let now = self.now();
         self.stopped = Some(now);
         self.remark_at(now, "MPI_Pcontrol(0): events are not written from here on");
     }
 
-    /// It wants events written again.
+    /// Notes that the program has resumed the logging.
     pub(crate) fn resume(&mut self) {
         let now = self.now();
         self.end_stop(now);
-        // What ended meanwhile must not seem to end with what ends later.
+        // An operation that ended meanwhile must not be paired with a later end.
         self.pairs.iter_mut().for_each(Pair::forget_unnumbered);
         self.remark_at(now, "MPI_Pcontrol(1): events are written again");
     }
@@ -116,7 +115,7 @@ impl Writer {
         }
     }
 
-    /// The host's clock, as lines have it.
+    /// Returns the host's clock in the time of lines.
     fn now(&self) -> i64 {
         mpi::monotonic() + self.clocks.offset
     }
@@ -132,7 +131,7 @@ impl Writer {
         output.flush();
     }
 
-    /// The statistics of what was written; `lost` has the losses of each type.
+    /// Writes the statistics; `lost` has the losses of each type.
     pub(crate) fn summary(&mut self, lost: &[u64]) {
         self.end_stop(self.now());
         let (stops, stopped) = self.stops;
@@ -186,7 +185,7 @@ impl Writer {
         output.flush();
     }
 
-    /// Other lines, each with a `#` before it.
+    /// Writes other lines, each with a `#` before it.
     pub(crate) fn remark(&mut self, lines: &[String]) {
         let Some(output) = &mut self.output else { return };
         for line in lines {

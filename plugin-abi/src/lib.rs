@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What calls ibex: `libibex.so`, the components that a stock Open MPI loads.
+//! The interface of ibex: `libibex.so`, with the components that a stock Open MPI loads, and the functions for tools.
 //!
-//! Open MPI's interfaces on one side, the engine (`engine`, which knows no MPI) on the other. `runtime` is what the
-//! process has once: open ports, registrations, parameters, messages to the user. `btl` is a face, a component made of
-//! it: the byte transfer layer for ob1 and osc/rdma (`opal/mca/btl/btl.h`). `pml` is another: MPI's
-//! messages themselves (`ompi/mca/pml/pml.h`). `tool` is what tools call. A face uses the runtime and
-//! never another face; the runtime knows none of them. No file depends on one that depends on it.
+//! This crate translates between Open MPI's interfaces and the engine (`engine`), which knows no MPI. `btl` is the
+//! component for ob1 and osc/rdma (`opal/mca/btl/btl.h`), `pml` the one for MPI's point-to-point messages
+//! (`ompi/mca/pml/pml.h`). `runtime` has what exists once per process: open ports, registrations, parameters, messages
+//! to the user. `tool` has the functions that tools call. Components use `runtime` and not each other; `runtime`
+//! depends on none of them. The files' dependencies have no cycle.
 //!
-//! Safety, for every unsafe block below: **M1** a module pointer that Open MPI hands in is one that `btl_init` returned
-//! and that `btl_finalize` has not yet been called for; **M2** a descriptor handed in came from that module's
-//! `btl_alloc` or `btl_prepare_src` and has not been freed; **M3** buffers handed in stay valid and unmoved until the
-//! operation's callback (`btl.h`, the descriptions of the function types). And of the adapter: **R1** no Rust reference
-//! to bytes an adapter may touch; **R2** they belong to the device from post to completion; **R3** a registration
-//! outlives every work request naming it.
+//! Safety, for every unsafe block below: **M1** a module pointer from Open MPI was returned by `btl_init`, and
+//! `btl_finalize` has not been called for it; **M2** a descriptor from Open MPI was returned by `btl_alloc` or
+//! `btl_prepare_src` of that module, and has not been freed; **M3** buffers from Open MPI stay valid and unmoved until
+//! the operation's callback (`btl.h`, the descriptions of the function types). About the adapter: **R1** no Rust
+//! reference exists to bytes that an adapter may access; **R2** these bytes belong to the device from post to
+//! completion; **R3** a registration outlives every work request that names it. `pml` adds P1 to P4,
+//! `runtime/listeners.rs` N1 to N4.
 //!
-//! Threads: Open MPI calls from one thread at a time unless `MPI_THREAD_MULTIPLE` was asked for; see
+//! Threads: Open MPI calls from one thread at a time unless the program requested `MPI_THREAD_MULTIPLE`; see
 //! `runtime/exclusive.rs`.
 
 mod btl;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The component in the installed Open MPI, on a machine without an adapter: what `ompi_info` shows of it, and that a
-//! job goes on without it, with the right message, in each case in which it declines.
+//! The component in the installed Open MPI, on a machine without an adapter: the output of `ompi_info`, and jobs that
+//! go on without ibex, with the right message for each reason to decline.
 //!
-//! Needs what building the crate needs (Open MPI with its headers and commands) and no device: ports are excluded by
-//! name where there are some. Each test has a directory of its own and a time limit on every command.
+//! Needs the same as building the crate (Open MPI with its headers and commands) and no device: existing ports are
+//! excluded by name. Each test has a directory of its own, and a time limit for every command.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use built::{Place, done, library};
 use engine::counters::COUNTERS;
 use engine::tunables::{Faces, TABLE};
 
-/// Runs a job of two ranks that exchange a message: whether it succeeded, and what it said.
+/// Runs a job of two ranks that exchange a message. Returns whether it succeeded, and its output.
 fn job(place: &Place, options: &[&str]) -> (bool, String) {
     let program = place.compiled("exchange", &[]);
     let words = [&["mpirun", "-n", "2", "--mca", "pml", "ob1"], options, &[&program]].concat();
@@ -21,7 +21,7 @@ fn job(place: &Place, options: &[&str]) -> (bool, String) {
     (code == Some(0), said)
 }
 
-/// Two spaces and a line break less: what `ompi_info` may have wrapped.
+/// Joins words that `ompi_info` may have wrapped over lines.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -56,7 +56,7 @@ fn ompi_info_shows_every_counter_with_its_class() {
 
 #[test]
 fn what_another_series_lacks_is_asked_for_weakly_so_that_the_library_can_say_there_why_it_declines() {
-    // The library is bound when it is loaded, so one strong reference to these would be an error of the dynamic linker.
+    // The dynamic linker binds the library when it loads it, so a strong reference to one of these would be an error.
     let lacking = [
         "PMIx_Get",
         "PMIx_Put",
@@ -79,7 +79,7 @@ fn what_another_series_lacks_is_asked_for_weakly_so_that_the_library_can_say_the
         .filter(|symbol| lacking.contains(symbol))
         .collect();
     assert!(strong.is_empty(), "{strong:?}");
-    // The table is of this library's: it does ask for what every series has.
+    // The table is this library's: it has a symbol of every series.
     assert!(symbols.contains("U opal_version_string"), "{symbols}");
 }
 
@@ -114,7 +114,7 @@ fn without_a_port_one_who_did_not_ask_hears_nothing() {
     let place = Place::new("silent");
     let (succeeded, said) = job(&place, &["--mca", "btl_ibex_if_include", "none:1"]);
     assert!(succeeded, "{said}");
-    // PMIx of Open MPI 5 looks into the directory of this test, too, and names what is not its own.
+    // PMIx of Open MPI 5 looks into the directory of this test, too, and prints the names of other files.
     let path = place.component().parent().expect("it lies in one").display().to_string();
     let by_ibex = said.lines().find(|line| line.contains("ibex") && !line.contains(&path));
     assert_eq!(by_ibex, None, "{said}");
@@ -123,7 +123,7 @@ fn without_a_port_one_who_did_not_ask_hears_nothing() {
 #[test]
 fn in_another_open_mpi_ibex_says_so_and_the_job_goes_on() {
     let place = Place::new("version");
-    // The symbol that Open MPI's library would bring, of a release series that does not exist.
+    // The symbol of Open MPI's library, with a release series that does not exist.
     std::fs::write(place.0.join("other.c"), "const char opal_version_string[] = \"4.9.999\";\n").expect("a new file");
     let (code, said) = place.run(&["cc", "-shared", "-fPIC", "-o", "other.so", "other.c"]);
     assert_eq!(code, Some(0), "{said}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two copies of libibex.so in one process: the one that was loaded later says so and takes no part, whoever loaded it;
-//! nothing hangs.
+//! Two copies of libibex.so in one process: the one that was loaded later prints a message and takes no part, whatever
+//! loaded it, and nothing hangs.
 //!
-//! Needs what building the crate needs (Open MPI with its headers and commands) and no device. Every command has a time
-//! limit.
+//! Needs the same as building the crate (Open MPI with its headers and commands) and no device. Every command has a
+//! time limit.
 
 mod built;
 
@@ -11,12 +11,12 @@ use std::path::PathBuf;
 
 use built::Place;
 
-/// The library that Open MPI loads.
+/// Returns the library that Open MPI loads.
 fn built() -> PathBuf {
     built::library().join("libibex.so")
 }
 
-/// Another copy of the library, in a folder of its own.
+/// Makes another copy of the library, in a directory of its own.
 fn copy_in(place: &Place) -> PathBuf {
     let copy = place.0.join("another/libibex.so");
     std::fs::create_dir_all(place.0.join("another")).expect("the target directory can be written to");
@@ -29,7 +29,7 @@ fn run(place: &Place, words: &[&str]) -> (Option<i32>, String) {
     place.run(&[&["env", "OMPI_MCA_btl_ibex_if_include=none:1"], words].concat())
 }
 
-/// What the later copy says, where it is the component.
+/// Checks the output of the later copy, which is the component.
 fn names_both(place: &Place, copy: PathBuf, said: &str) {
     for path in [copy, place.component(), built()] {
         assert!(said.contains(&path.display().to_string()), "{} is missing in: {said}", path.display());
@@ -52,7 +52,7 @@ fn a_tool_that_is_linked_with_another_copy_is_told_and_the_job_goes_on() {
     let said = run("self,vader,ibex");
     names_both(&place, another, &said);
     assert_eq!(said.matches("two copies of ibex").count(), 1, "once for the host: {said}");
-    // Where Open MPI does not open the other, there is nothing to say.
+    // There is no message if Open MPI does not open the other copy.
     assert!(!run("self,vader").contains("two copies"));
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An event allocates nothing, however it is delivered. One test, as the count is of the whole process.
+//! An event allocates nothing, however it is delivered. One test, because it counts the allocations of the whole
+//! process.
 //!
-//! Here and not with the engine, because an allocator that counts is unsafe code.
+//! Not among the engine's tests, because a counting allocator is unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -16,16 +17,16 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: the system's allocator; counting does not change what it does.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: this function's own rule.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: this function's own rule.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
         unsafe { System.dealloc(pointer, layout) };
     }
 }
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// How many allocations `run` makes.
+/// Returns the number of allocations of `run`.
 fn allocations(run: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     run();
@@ -75,7 +76,7 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
         group.stage_seen(port, raw, Safety::MpiRestricted);
         progress(Safety::MpiRestricted);
     };
-    // The thread's state and its lists are made at its first events.
+    // A thread's state and lists are allocated at its first events.
     round();
     deliver(usize::MAX, Safety::MpiRestricted);
     assert!(allocations(|| drop(Box::new(7))) >= 1, "the count counts");

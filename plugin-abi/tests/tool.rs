@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface as a C program sees it: header, library, every call and every code, and the profiling
-//! names.
+//! The tool interface for C programs: header, library, every call with every code, and the profiling names.
 //!
-//! The programs are in `tests/tool/`; what happens when events fire is tested in `src/tool/tests.rs`, and on a device
-//! by hw-tests. Needs what building the crate needs (Open MPI with its headers and commands) and no device.
+//! The programs are in `tests/tool/`; `src/tool/tests.rs` tests events that fire, and hw-tests events on a device.
+//! Needs the same as building the crate (Open MPI with its headers and commands) and no device.
 
 mod built;
 
@@ -16,13 +15,13 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)
 }
 
-/// Compiles a program against the header and the library, for one test.
+/// Compiles a program with the header and the library, for one test.
 fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
     let place = format!("-L{}", library().display());
     compiled_with(name, test, &[&[&place, "-libex"], options].concat())
 }
 
-/// Compiles a program against the header and what the options say.
+/// Compiles a program with the header and these options.
 fn compiled_with(name: &str, test: &str, options: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}-{test}"));
     let mut command = Command::new("mpicc");
@@ -38,7 +37,7 @@ fn program(path: &Path) -> Command {
     for (name, value) in [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")] {
         command.env(name, value);
     }
-    // Without an ibex that the user has installed: it would be a second one.
+    // Excludes an ibex that the user has installed, which would be a second copy.
     command.env("OMPI_MCA_mca_base_component_path", "SYSTEM_DEFAULT");
     command
 }
@@ -141,7 +140,7 @@ fn two_tools_in_one_process_do_not_disturb_each_other_and_one_may_intercept_the_
         command.arg(format!("-L{}", library().display())).arg("-libex");
         done(&command);
     }
-    // The tools first: the linker takes what is found first.
+    // The tools first, because the linker takes the first definition.
     let ibex = format!("-L{}", library().display());
     let options = [&format!("-L{place}"), "-ltool-one", "-ltool-two", &ibex, "-libex", "-Wl,-rpath", place];
     done(&program(&compiled_with("two_tools", "tools", &options)));

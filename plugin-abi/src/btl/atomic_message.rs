@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages by which a process asks another for an atomic, and is answered; and what becomes of such a request.
+//! The messages that request an atomic of another process and answer it, and the execution of such a request.
 //!
-//! Every request has an answer: what was there before, or that nothing was done. Called by `emulated_atomic`, which
-//! sends and receives them. Plain data, but for [`done`] and [`performed`]. Grade: pending. Threads: any. Tests: below.
+//! Every request has an answer: the former value, or that nothing was executed. Called by `emulated_atomic`, which
+//! sends and receives them. Plain data, except [`done`] and [`performed`]. Grade: pending. Threads: any. Tests: below.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::peer::PeerName;
 
-/// What a process is asked for, or answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Add(u64),
@@ -17,31 +16,31 @@ pub(super) enum Word {
         compare: u64,
         value: u64,
     },
-    /// It is done; this is what was there before.
+    /// The atomic was executed; the former value.
     Was(u64),
-    /// It is not done, and will not be: there is no such memory.
+    /// The atomic was not executed, because there is no such memory.
     NotDone,
 }
 
-/// A request or an answer: its kind and the number of the origin's record; a request also has the address and the sender.
+/// A request or an answer: its kind and the number of the origin's record; a request also has address and sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) word: Word,
     pub(super) number: u64,
     pub(super) address: u64,
     pub(super) from: PeerName,
-    /// Place among the ports that the sender publishes.
+    /// Index among the ports that the sender publishes.
     pub(super) port: u8,
 }
 
-/// Bytes of a message.
+/// Size of a message in bytes.
 pub(super) const SIZE: usize = 48;
 
-/// Bytes that an atomic reads and writes, and the multiple that they stand at.
+/// Size and alignment of an operand in bytes.
 pub(super) const OPERAND: usize = 8;
 
 impl Message {
-    /// Numbers of 8 bytes, little-endian.
+    /// Encodes the message as little-endian numbers of 8 bytes.
     pub(super) fn bytes(&self) -> [u8; SIZE] {
         let (kind, first, second) = match self.word {
             Word::Add(operand) => (1, operand, 0),
@@ -58,7 +57,7 @@ impl Message {
         bytes
     }
 
-    /// `None`: it is none.
+    /// Decodes a message; `None`: the bytes are not one.
     pub(super) fn read(bytes: [u8; SIZE]) -> Option<Message> {
         let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
         let (kind, port) = (word(0) & 0xff, u8::try_from(word(0) >> 8).ok()?);
@@ -74,11 +73,11 @@ impl Message {
     }
 }
 
-/// Does what a request asks for, and returns the answer. Memory that `register` refuses is not touched, as an adapter
-/// would not; neither is memory on which nothing can be atomic.
+/// Executes a request, and returns the answer. Memory that `register` refuses is not accessed, as by an adapter;
+/// neither is an unaligned operand, for which nothing is atomic.
 ///
 /// # Safety
-/// What `register` accepts may be written until `put_back` is called.
+/// Memory that `register` accepts may be written until `put_back` is called.
 pub(super) unsafe fn performed<Registered>(
     request: &Message,
     register: impl FnOnce(*mut c_void) -> Option<Registered>,
@@ -90,19 +89,19 @@ pub(super) unsafe fn performed<Registered>(
     let Some(registered) = register(std::ptr::with_exposed_provenance_mut(request.address as usize)) else {
         return Word::NotDone;
     };
-    // SAFETY: the caller says that what `register` has accepted may be written; at a multiple of 8.
+    // SAFETY: the caller says that memory which `register` accepts may be written; the address is aligned.
     let was = unsafe { done(request.address, request.word) };
     put_back(registered);
     Word::Was(was)
 }
 
-/// Does it on 8 bytes of this process; returns what was there before.
+/// Executes an atomic on 8 bytes of this process; returns the former value.
 ///
 /// # Safety
-/// 8 bytes at a multiple of 8 that may be written.
+/// At `address` are 8 aligned bytes that may be written.
 pub(super) unsafe fn done(address: u64, word: Word) -> u64 {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address as usize);
-    // SAFETY: the caller says that 8 bytes may be written there, at a multiple of 8.
+    // SAFETY: the caller says that these are 8 aligned bytes that may be written.
     let place = unsafe { AtomicU64::from_ptr(place) };
     match word {
         Word::Add(operand) => place.fetch_add(operand, Ordering::SeqCst),
@@ -135,7 +134,7 @@ mod tests {
     fn each_gives_back_what_was_there() {
         let place = AtomicU64::new(5);
         let address = place.as_ptr().expose_provenance() as u64;
-        // SAFETY: of the test's own.
+        // SAFETY: an aligned variable of the test.
         let on = |word| unsafe { done(address, word) };
         assert_eq!([on(Word::Add(2)), on(Word::Swap { compare: 9, value: 1 })], [5, 7]);
         assert_eq!([on(Word::Swap { compare: 7, value: 1 }), on(Word::Add(u64::MAX))], [7, 1]);
@@ -150,7 +149,7 @@ mod tests {
         let ask = |address, is_there: bool| {
             let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
             let register = |_| is_there.then(|| taken.set(taken.get() + 1));
-            // SAFETY: what is there is of the test's own.
+            // SAFETY: the memory is a variable of the test.
             unsafe { performed(&request, register, |()| taken.set(taken.get() - 1)) }
         };
         assert_eq!([ask(there, false), ask(0, true), ask(there + 4, true)], [Word::NotDone; 3]);

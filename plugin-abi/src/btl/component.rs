@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The component: what Open MPI finds in `mca_btl_ibex.so`, once per process.
+//! The component that Open MPI finds in `mca_btl_ibex.so`, once per process.
 //!
-//! Its life: *register* (variables; also in `ompi_info`, so no device is touched), *open* (parameters are checked),
-//! *init* (ports are chosen and opened, their addresses published, a module made for each), *progress*
-//! (`progress`), each module's finalize (`functions`), *close*. The library stays mapped when Open MPI unloads it, so
-//! *open* starts from nothing each time. Grade: setup. Threads: one. Tests: `tests/component.rs`.
+//! Its life: *register* (variables; also in `ompi_info`, so without a device), *open* (checks the parameters), *init*
+//! (chooses and opens ports, publishes their addresses, and makes a module for each), *progress* (`progress`), finalize
+//! of each module (`functions`), *close*. The library stays mapped when Open MPI unloads it, so *open* resets all state
+//! each time. Grade: setup. Threads: one. Tests: `tests/component.rs`.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -23,10 +23,10 @@ use crate::runtime::ports::{self, Request};
 use crate::runtime::{copies, messages, modex, refusal, variables};
 
 /// The symbol that Open MPI looks up in `mca_btl_ibex.so`.
-// SAFETY: the name is Open MPI's for this component and no other library's.
+// SAFETY: Open MPI gives this name to this component, so no other library has it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "the name is given by Open MPI")]
-// SAFETY: Open MPI's structure.
+// SAFETY: Open MPI's structure, which only Open MPI writes to.
 static mca_btl_ibex_component: Shown<sys::mca_btl_base_component_t> = unsafe {
     Shown::new(sys::mca_btl_base_component_t {
         btl_version: version((b"opal", b"btl", BTL_VERSION), (open, close, register)),
@@ -36,18 +36,18 @@ static mca_btl_ibex_component: Shown<sys::mca_btl_base_component_t> = unsafe {
     })
 };
 
-/// Open MPI's pointer to the component.
+/// Returns Open MPI's pointer to the component.
 fn component() -> *mut sys::mca_btl_base_component_t {
     mca_btl_ibex_component.get()
 }
 
-/// `mca_register_component_params`: the variables. In another Open MPI, or beside another ibex, nothing is registered,
-/// before any structure is shared with it. That is no error here but in [`open`]: a component that was asked for by
-/// name and cannot be registered ends the job (`mca_base_component_find.c`, `component_find_check`), one that cannot be
+/// `mca_register_component_params`: registers the variables. In another Open MPI, or beside another ibex, it registers
+/// nothing and shares no structure. It returns no error in that case, [`open`] does: a component that the user named
+/// and that cannot be registered ends the job (`mca_base_component_find.c`, `component_find_check`); one that cannot be
 /// opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
-        // First, as another copy's component would be found under the name of this one's.
+        // First, because the component of another copy would be found under this one's name.
         if copies::earlier().is_some() {
             return sys::OPAL_SUCCESS;
         }
@@ -55,21 +55,22 @@ unsafe extern "C" fn register() -> c_int {
             messages::other_openmpi(&refusal);
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: the component's first field, which never moves.
+        // SAFETY: the first field of the component, which never moves.
         let version = unsafe { &raw mut (*component()).btl_version };
         // SAFETY: this component is being registered.
         if let Err(code) = unsafe { variables::register(version) } {
             return code;
         }
-        // SAFETY: the component is being registered, with a template of this component's.
+        // SAFETY: this component is being registered, and the template is its own.
         unsafe { settings::register(version, &template(component())) }
     })
 }
 
-/// `mca_open_component`: starts from nothing, and checks the parameters.
+/// `mca_open_component`: resets all state, and checks the parameters.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
-        // Not when it was registered: then it is not known yet which process is the first of its host.
+        // Here and not in `register`: there it is not known which process is the first of its host, and so prints the
+        // message.
         if copies::is_refused() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
@@ -79,7 +80,7 @@ unsafe extern "C" fn open() -> c_int {
         module::start_anew();
         settings::set_tunables(None);
         if refusal::other_openmpi().is_err() {
-            // Said when it was registered.
+            // `register` has printed the reason.
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         variables::keep();
@@ -111,39 +112,38 @@ unsafe extern "C" fn close() -> c_int {
     })
 }
 
-/// `btl_init`: a module for each usable port. Open MPI frees the array. Null: ibex takes no part.
-///
-/// `enable_progress_threads` is true whether or not there are any, so it is not looked at.
+/// `btl_init`: returns an array of modules, one for each usable port, which Open MPI frees; null if there is none.
+/// `enable_progress_threads` is ignored, because it is true whether or not there are any.
 pub(crate) unsafe extern "C" fn btl_init(
     count: *mut c_int,
     _enable_progress_threads: bool,
     threads: bool,
 ) -> *mut *mut sys::mca_btl_base_module_t {
     fence("initialising the component", null_mut(), || {
-        // SAFETY: the out parameter.
+        // SAFETY: `count` is the call's out parameter.
         unsafe { count.write(0) };
         let modules = make_modules(threads);
         if modules.is_empty() {
             return null_mut();
         }
         let bytes = modules.len() * size_of::<*mut sys::mca_btl_base_module_t>();
-        // SAFETY: Open MPI gives the array to free().
+        // SAFETY: Open MPI frees the array with free().
         let array = unsafe { libc::malloc(bytes) }.cast::<*mut sys::mca_btl_base_module_t>();
         if array.is_null() {
             return null_mut();
         }
         let number = modules.len();
         for (index, module) in modules.into_iter().enumerate() {
-            // SAFETY: within the array just allocated.
+            // SAFETY: the index is within the array.
             unsafe { array.add(index).write(module::add(module)) };
         }
-        // SAFETY: the out parameter.
+        // SAFETY: `count` is the call's out parameter.
         unsafe { count.write(number as c_int) };
         array
     })
 }
 
-/// A module for each port, those that have a module's slots.
+/// Makes a module for each port for which there is memory.
 #[allow(clippy::vec_box, reason = "a module never moves: Open MPI keeps its address")]
 fn make_modules(threads: bool) -> Vec<Box<Module>> {
     let Some(tunables) = settings::tunables() else {
@@ -158,10 +158,10 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         is_asked_for: is_asked_for_by_name,
     };
     progress::begin();
-    // As long as the PML does not say otherwise. What is said is found by a peer at once, what is not is searched for.
+    // Overwritten if the PML is chosen. A peer finds a published value at once, but searches for a missing one.
     let _ = modex::publish_pml(false);
     let mut modules = ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in));
-    // Else the user has set it.
+    // Otherwise the user has set it.
     if settings.btl_latency == 0 {
         let rates: Vec<u32> = modules.iter().map(|module| module.mbps()).collect();
         for (module, latency) in modules.iter_mut().zip(settings::latencies(&rates)) {
@@ -171,7 +171,7 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
     modules
 }
 
-/// Whether the user named ibex in the list of transports, rather than getting it by default.
+/// Returns whether the user named ibex in the list of BTLs.
 fn is_asked_for_by_name() -> bool {
     variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that another port of this process carries, because theirs has no link or no connection to the peer could be
-//! made.
+//! Messages that another port of this process carries, because their port has no link or could not connect to the peer.
 //!
-//! ob1 goes on choosing among the ports by turns; where the engine refuses a message for a peer that is diverted
-//! (`engine::transport`, `divert_all`) it is copied to a slot of another port and sent by that. So nothing of ob1's or
-//! of bml's is changed, whose entries are named by address all over ob1. What carries a key of its port's memory stays
-//! where it is. Called by `send`, `completion`, `failures` and `functions`. Grade: a detour costs a copy; without one
-//! nothing comes here. Threads: any; one port is entered at a time. Tests: the device tests in `hw-tests`.
+//! ob1 keeps choosing the ports in turn. If the engine refuses a message because its peer is diverted
+//! (`engine::transport`, `divert_all`), the message is copied to a slot of another port, and sent by that. So the
+//! tables of ob1 and bml, to whose entries ob1 keeps pointers, stay unchanged. A message with a key of its port's
+//! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; a detour costs
+//! a copy, and without one nothing calls this. Threads: any; one port is entered at a time. Tests: the device tests in
+//! `hw-tests`.
 
 use std::ffi::c_int;
 
@@ -22,21 +22,21 @@ use crate::runtime::failures::tell_but;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;
 
-/// The tags of ob1's messages (`pml_ob1_hdr.h`): a whole message, an announcement whose rest is sent, the answer to it, a
-/// piece of a longer message, and the end of a read or a write.
+/// Tags of ob1's messages (`pml_ob1_hdr.h`): a whole message, a rendezvous request whose rest is sent, its
+/// acknowledgement, a fragment of a longer message, and the end of an RDMA read or write.
 const MATCH: u8 = sys::MCA_BTL_TAG_PML as u8 + 1;
 const RENDEZVOUS: u8 = MATCH + 1;
 const ACKNOWLEDGEMENT: u8 = MATCH + 3;
 const FRAGMENT: u8 = MATCH + 5;
 const FINISHED: u8 = MATCH + 8;
 
-/// Whether a message with this tag means the same whatever port brings it: not one with a key to memory of its sender,
-/// which is the port's by which it was sent.
+/// Returns whether a message with this tag can be sent by any port. A message with a key of its sender's memory cannot:
+/// the key is that of one port.
 fn goes_by_any_port(tag: u8) -> bool {
     matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
 }
 
-/// The link of a module's port has gone, or is there again.
+/// Starts or ends the diversion of a module's messages, whose port has lost its link or has it again.
 #[cold]
 pub(crate) fn link_changed(module: &Module, is_up: bool) {
     if module::all().count() < 2 {
@@ -53,8 +53,8 @@ pub(crate) fn link_changed(module: &Module, is_up: bool) {
     messages::rail_down(module.place());
 }
 
-/// Lets messages go by this port again, peer by peer: first those by the other ports must have arrived, as ob1 wants
-/// the fragments of a message in order. What waits for a port that is down itself is not waited for.
+/// Ends the diversion of each peer to which no other port has unfinished messages, because ob1 needs the fragments of a
+/// message in order. Messages at a port without a link are not waited for.
 fn come_back(module: &Module) {
     let busy = |name| {
         others(module)
@@ -71,8 +71,8 @@ fn come_back(module: &Module) {
     }
 }
 
-/// The connection to a peer failed. True where that ends nothing: it could not be made, and another port reaches the
-/// peer.
+/// Handles a failed connection to a peer. Returns true if it could not be made and another port reaches the peer: then
+/// messages are diverted.
 #[cold]
 pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     let Some((name, failure)) =
@@ -92,30 +92,30 @@ pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     true
 }
 
-/// Whether memory is better not registered for this peer with this port, as another one carries its messages.
+/// Returns whether this port should register no memory for the peer, because another port carries its messages.
 #[cold]
 pub(crate) fn is_away(module: &Module, to: EndpointId) -> bool {
     let name = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| state.port.peer_name(to));
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
-/// Whether memory is better not registered for this peer with this port yet: it may reach none of the peer's ports, and
-/// what names a key of it could not go by another one.
+/// Returns whether this port should register no memory for the peer yet: it may reach none of the peer's ports, and a
+/// message with a key of it cannot be diverted.
 pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
     let name =
         module.enter().and_then(|mut state| state.port.is_unproven(to).then(|| state.port.peer_name(to)).flatten());
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
-/// A message was refused: sends it by another port, or by this one all the same. What `btl_send` answers; its callback
-/// comes.
+/// Sends a refused message by another port, or queues it at this one. Returns the result for `btl_send`; the callback
+/// will follow.
 ///
 /// # Safety
-/// M2, M3; the descriptor is filled and was not posted.
+/// M2, M3. The descriptor is filled and was not posted.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> c_int {
-    // SAFETY: M2, M3; the caller says that it is filled and was not posted.
+    // SAFETY: M2, M3: the caller says that it is filled and was not posted.
     let carried = unsafe { carry(module, to, tag, descriptor) };
     let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let waits = match carried {
@@ -124,41 +124,42 @@ pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: 
             true
         }
         Some(Carried::Waiting) => true,
-        // SAFETY: M2; the caller says that it is filled, and no other port has taken it.
+        // SAFETY: M2: the caller says that it is filled, and no other port has taken it.
         None => unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok(),
     };
     drop(state);
     if waits { sys::OPAL_SUCCESS } else { failures::refused(module) }
 }
 
-/// What became of a message that has come back.
+/// Result of sending a message again.
 pub(crate) enum Again {
-    /// Another port has it.
+    /// The adapter of another port has it.
     Sent,
-    /// It waits, at another port or at its own: it will come back once more.
+    /// It waits, at another port or at its own; its token will be given back again.
     UnderWay,
     Failed,
 }
 
-/// A message has come back. What the adapter never had is sent by another port, or waits here anew.
+/// Sends a message again that the engine has given back: by another port, or it waits here again. If it was posted, it
+/// failed.
 ///
 /// # Safety
-/// M2, M3; the descriptor is filled, and no adapter has it where `failed` says that it was not posted.
+/// M2, M3. The descriptor is filled; no adapter has it unless `failed.posted`.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Descriptor, failed: Failed) -> Again {
     if failed.posted {
         return Again::Failed;
     }
-    // SAFETY: M2: not posted, so it waited, and its tag was noted.
+    // SAFETY: M2: it was not posted, so it waited, and `wait` noted its tag.
     let tag = unsafe { (*descriptor).tag };
-    // Other fragments of the message may be elsewhere by now, unless no connection could be made: then they come back
-    // with this one. ob1 is not told of them, and makes no further ones, before all have gone the other way.
+    // Other fragments of the message may have been posted, unless no connection was made. In that case they are given
+    // back with this one, and ob1 makes no more fragments before all of them have been sent by the other port.
     let is_fragment = tag == FRAGMENT;
     let stays = is_fragment && !never_connected(module, to);
-    // SAFETY: M2, M3; the caller says that it is filled; it was not posted.
+    // SAFETY: M2, M3: the caller says that it is filled; it was not posted.
     let carried = if stays { None } else { unsafe { carry(module, to, tag, descriptor) } };
-    // SAFETY: M2; the caller says that it is filled; it was not posted.
+    // SAFETY: M2: the caller says that it is filled; it was not posted.
     let waits_here = |port: &mut Port| unsafe { wait(port, to, tag, descriptor, WhenDiverted::Wait) }.is_ok();
     match carried {
         Some(Carried::Posted) if is_fragment => {
@@ -174,39 +175,39 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     }
 }
 
-/// Whether no connection to the peer could be made by this port.
+/// Returns whether this port could not connect to the peer.
 fn never_connected(module: &Module, to: EndpointId) -> bool {
     let is_unmade = |state: State<'_>| matches!(state.port.failure(to)?.cause, Cause::Connect(_)).then_some(());
     module.enter().and_then(is_unmade).is_some()
 }
 
-/// How far another port is with a message.
+/// State of a message at another port.
 enum Carried {
-    /// Its adapter has it.
+    /// The adapter has it.
     Posted,
-    /// It waits there. When it is done the descriptor it was copied from comes back.
+    /// It waits. When its copy completes, the token of the original descriptor is given back.
     Waiting,
 }
 
-/// Copies a message to another port and sends it there. `None` where no other can have it.
+/// Copies a message to another port and sends it there. `None`: no other port can take it.
 ///
 /// # Safety
-/// M2, M3; the descriptor is filled and was not posted.
+/// M2, M3. The descriptor is filled and was not posted.
 unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor) -> Option<Carried> {
     let (name, is_busy) = module.enter().filter(|state| state.port.is_diverted(to)).and_then(|state| {
         let name = state.port.peer_name(to)?;
         Some((name, state.port.is_busy_with(name)))
     })?;
-    // Fragments that are under way must not be overtaken.
+    // A fragment must not overtake earlier ones that are at this port.
     if !goes_by_any_port(tag) || (is_busy && tag == FRAGMENT) {
         return None;
     }
     let original = Original { module: module.index, to, token: token::descriptor(descriptor) };
-    // SAFETY: M2, M3; the caller says that it was not posted: no adapter has the message.
+    // SAFETY: M2, M3: the caller says that it was not posted, so no adapter has the message.
     others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
 }
 
-/// Whose message a copy is.
+/// Origin of a copied message.
 #[derive(Clone, Copy)]
 struct Original {
     module: u8,
@@ -217,7 +218,7 @@ struct Original {
 /// Sends a copy of a descriptor's message by this port.
 ///
 /// # Safety
-/// M2, M3; no adapter has the message.
+/// M2, M3. No adapter has the message.
 unsafe fn take_over(
     module: &Module,
     name: PeerName,
@@ -231,26 +232,26 @@ unsafe fn take_over(
     // SAFETY: M2.
     let size = unsafe { pool::length(descriptor) };
     let copy = descriptors.take(&mut **port, size as usize, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)?;
-    // SAFETY: just taken (M2): there is room for all of it, ours until it is sent (R2).
+    // SAFETY: M2, R2: it has just been taken, with room for the whole message, and no adapter has it before the post.
     unsafe { pool::copy(descriptor, pool::start(copy)) };
     let copy = copy.as_ptr();
-    // SAFETY: M2: just taken and filled; nobody else has it yet.
+    // SAFETY: M2: it has just been taken and filled, and nobody else has it.
     if unsafe { pool::bytes(copy) }.is_none() {
-        // SAFETY: M2, just filled.
+        // SAFETY: M2: it has just been filled.
         let (spans, count) = unsafe { pool::spans(copy) };
         if port.send(to, tag, &spans[..count], token::descriptor(copy), false) == Ok(Sent::Posted) {
             return Some(Carried::Posted);
         }
     }
-    // SAFETY: M2: not posted, so ours alone.
+    // SAFETY: M2: it was not posted, so nobody else has it.
     let d = unsafe { &mut *copy };
     d.base.des_cbfunc = Some(copy_done);
     d.base.des_cbdata = Box::into_raw(Box::new(original)).cast();
-    // SAFETY: M2: filled, and not posted.
+    // SAFETY: M2: it is filled, and was not posted.
     if unsafe { wait(port, to, tag, copy, WhenDiverted::Refuse) }.is_ok() {
         return Some(Carried::Waiting);
     }
-    // SAFETY: refused, so nobody has either: the box was made above.
+    // SAFETY: the engine has refused it, so nobody else has the descriptor or the box made above.
     unsafe {
         drop(Box::from_raw((*copy).base.des_cbdata.cast::<Original>()));
         descriptors.give_back(copy);
@@ -258,7 +259,7 @@ unsafe fn take_over(
     None
 }
 
-/// A copy is done: so is the message it was made of (`btl.h`, `mca_btl_base_completion_fn_t`).
+/// Completes the message whose copy has completed (`btl.h`, `mca_btl_base_completion_fn_t`).
 unsafe extern "C" fn copy_done(
     _btl: *mut sys::mca_btl_base_module_t,
     _peer: *mut sys::mca_btl_base_endpoint_t,
@@ -266,7 +267,7 @@ unsafe extern "C" fn copy_done(
     status: c_int,
 ) {
     fence("the end of a message that another port carried", (), || {
-        // SAFETY: made by `take_over` for this copy, which is done once.
+        // SAFETY: `take_over` made the box for this copy, which completes once.
         let original = unsafe { Box::from_raw((*copy).des_cbdata.cast::<Original>()) };
         let module = module::all().find(|module| module.index == original.module);
         if let Some(mut state) = module.and_then(Module::enter) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomics over an adapter that has none: the process that has the memory does them, asked by a message.
+//! Atomics over an adapter that has none: the target process executes them with its processor, on request by message.
 //!
-//! osc/rdma of Open MPI 4.1 makes a window only over a BTL with atomics, and Debian's configuration leaves it no other
-//! component; 5.0 sends such messages itself ([`ATOMICS_BY_MESSAGES`]). As the processor does them, they are atomic with
-//! what osc/rdma does by the processor. The target has to be in MPI, as for any message.
+//! osc/rdma of Open MPI 4.1 makes a window only over a BTL with atomics, and Debian's configuration has no other
+//! component; 5.0 sends such messages itself ([`ATOMICS_BY_MESSAGES`]). The processor executes them, so they are atomic
+//! with respect to the accesses of osc/rdma by the processor. The target has to call MPI to make progress, as for any
+//! message.
 //!
-//! A request and its answer are messages of the BTL with a tag of ours (`atomic_message`). What waits for an answer has a
-//! record of the module's ([`Operation`]), so that a flush waits for it; the message names it by a number, which is
-//! looked up when it comes back. What cannot be done, or cannot be answered, ends the job with a reason, as it does with
-//! an adapter's atomics: osc/rdma would take the result for what was there. Tools are told of them as of an adapter's, by
-//! the host's clock. Called by [`super::atomic`]. Grade: pending. Threads: any. Tests:
-//! `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without atomics.
+//! A request and its answer are messages of the BTL with a tag of ibex (`atomic_message`). Until the answer arrives,
+//! the operation has a record of the module ([`Operation`]), so that a flush waits for it; the message names it by a
+//! number, which is looked up on return. An atomic that cannot be executed or answered ends the job with a reason, as
+//! with an adapter's atomics, because osc/rdma would take the result for the former value. Events are those of an
+//! adapter's atomics, with the time of the host's clock. Called by [`super::atomic`]. Grade: pending. Threads: any.
+//! Tests: `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without
+//! atomics.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -38,16 +40,16 @@ use super::{descriptor, failures};
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 
-/// The last of the tags that `btl.h` gives BTLs; Open MPI's own take the first.
+/// The last of the tags that `btl.h` gives to BTLs; Open MPI's own BTLs use the first ones.
 const TAG: u8 = sys::MCA_BTL_TAG_BTL as u8 + 31;
 
-/// A record that waits for its answer.
+/// Record of an operation that waits for its answer.
 struct Waiting(NonNull<Operation>);
 
-// SAFETY: a module's, which whoever takes it out of the table uses alone.
+// SAFETY: a record of a module, which only the thread uses that takes it out of the table.
 unsafe impl Send for Waiting {}
 
-/// Those under way, by their numbers.
+/// Operations without an answer, by their numbers.
 static WAITING: Mutex<BTreeMap<u64, Waiting>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -55,7 +57,7 @@ fn waiting() -> MutexGuard<'static, BTreeMap<u64, Waiting>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives a module these atomics, where its adapter has none and Open MPI does not do without. Setup.
+/// Gives a module these atomics if its adapter has none and Open MPI needs them. Setup.
 pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
     if ATOMICS_BY_MESSAGES {
         base.btl_flags &= !sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
@@ -67,14 +69,14 @@ pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
     base.btl_atomic_flags |= sys::MCA_BTL_ATOMIC_SUPPORTS_GLOB;
     base.btl_atomic_fop = Some(btl_atomic_fop::<true>);
     base.btl_atomic_cswap = Some(btl_atomic_cswap::<true>);
-    // SAFETY: while MPI is initialised, before a message of this tag is sent.
+    // SAFETY: MPI is initialised, and no message with this tag has been sent.
     unsafe { listen(TAG, received_by::<Asked>()) };
 }
 
-/// Starts an atomic by a message; `name` is the function that Open MPI called.
+/// Starts an atomic by message; `name` is the function that Open MPI called.
 ///
 /// # Safety
-/// M1, M3; `address` is 8 bytes of a window of the peer, or of this process where it `is_own`.
+/// M1, M3. `address` is that of 8 bytes in a window of the peer or, if `is_own`, of this process.
 pub(super) unsafe fn start(
     name: &'static str,
     call: CallbackArguments,
@@ -87,7 +89,8 @@ pub(super) unsafe fn start(
         let me = modex::from_openmpi(me.name());
         if is_own {
             let watched = watched(&call, address, word, || Some(me));
-            // SAFETY: M3; 8 bytes of this process. Told before this returns: osc/rdma of 4.1 crashes where 1 says so.
+            // SAFETY: M3: 8 bytes of this process. The callback runs before this returns, because osc/rdma of 4.1
+            // crashes if this returns 1.
             unsafe {
                 write_result(&call, done(address, word));
                 call.call(sys::OPAL_SUCCESS);
@@ -104,7 +107,7 @@ pub(super) unsafe fn start(
         let watched = watched(&call, address, word, || module.peer_name(endpoint(call.peer)));
         let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let operation = state.operations.take();
-        // SAFETY: just taken, ours alone.
+        // SAFETY: the record has just been taken, so nobody else uses it.
         unsafe {
             (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: watched.is_some(), ..call });
             if let Some((watched, _)) = watched {
@@ -115,7 +118,7 @@ pub(super) unsafe fn start(
         waiting().insert(number, Waiting(operation));
         let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index });
         if code < 0 && waiting().remove(&number).is_some() {
-            // SAFETY: this module's, and just taken out of the table.
+            // SAFETY: the record is this module's, and has just been taken out of the table.
             unsafe { give_back(module, operation) };
             return code;
         }
@@ -126,7 +129,7 @@ pub(super) unsafe fn start(
     })
 }
 
-/// What tools are told of an atomic that begins now, if one listens.
+/// Returns the elements and the time of the event of an atomic that starts now, if a tool listens.
 fn watched(
     call: &CallbackArguments,
     remote: u64,
@@ -143,15 +146,15 @@ fn watched(
 }
 
 /// # Safety
-/// A record of this module's that was taken out of the table, so that nothing names it.
+/// The record is this module's, and was taken out of the table, so nothing names it.
 unsafe fn give_back(module: &Module, operation: NonNull<Operation>) {
     if let Some(state) = module.enter() {
-        // SAFETY: the caller says that it was taken out of the table, so that nothing names it.
+        // SAFETY: the caller says that it was taken out of the table, so nothing names it.
         unsafe { state.operations.give_back(operation.as_ptr()) };
     }
 }
 
-/// Sends it, or has it wait. Negative: Open MPI's code for why not.
+/// Sends or queues a message. Returns a negative code of Open MPI if that failed.
 fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
     match take(module) {
         Some(taken) => send_in(module, peer, taken, message),
@@ -159,12 +162,11 @@ fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Mess
     }
 }
 
-/// A descriptor for a message.
 fn take(module: &Module) -> Option<NonNull<Descriptor>> {
     descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
 }
 
-/// [`send`] in a descriptor that was taken for it.
+/// [`send`] with a descriptor.
 fn send_in(
     module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -172,25 +174,25 @@ fn send_in(
     message: &Message,
 ) -> c_int {
     let bytes = message.bytes();
-    // SAFETY: taken for this (M2), with room for so many bytes.
+    // SAFETY: M2: `take` took it for this message, so it has room for `SIZE` bytes.
     unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
-    // SAFETY: M1, M2: filled, and this module's.
+    // SAFETY: M1, M2: it is filled, and belongs to this module.
     let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };
     if code < 0 {
-        // SAFETY: M2: it was not taken.
+        // SAFETY: M2: `btl_send` has refused it.
         unsafe { descriptor::free(module, taken.as_ptr()) };
     }
     code
 }
 
 /// # Safety
-/// The call is under way: its 8 bytes of result are ibex's.
+/// The call is not complete, so ibex may write its 8 bytes of result.
 unsafe fn write_result(call: &CallbackArguments, value: u64) {
-    // SAFETY: the caller says that the call is under way: the 8 bytes are ibex's to write (M3).
+    // SAFETY: M3: the caller says that the call is not complete, so ibex may write the 8 bytes.
     unsafe { call.local_address.cast::<u64>().write_unaligned(value) };
 }
 
-/// Messages of the tag.
+/// Receiver of the messages with [`TAG`].
 struct Asked;
 
 impl Receiver for Asked {
@@ -204,12 +206,13 @@ impl Receiver for Asked {
             if count != 1 {
                 return;
             }
-            // SAFETY: Open MPI's segments, which last for the call, of which there is one; it is in a receive slot (R2).
+            // SAFETY: Open MPI's segments are valid during the call, and there is one; R2: it is in a receive slot that
+            // is not posted.
             let (bytes, length) = unsafe { ((*segments).seg_addr.pval.cast::<[u8; SIZE]>(), (*segments).seg_len) };
             if length != SIZE as u64 {
                 return;
             }
-            // SAFETY: so many bytes; M1: only ibex sends with this tag, so that it is a module of ours that has it.
+            // SAFETY: the segment has `SIZE` bytes; M1: only ibex sends with this tag, so the module is one of ibex.
             let (message, module) = unsafe { (Message::read(bytes.read_unaligned()), Module::from_raw(btl)) };
             match message {
                 Some(Message { word: Word::Was(value), number, .. }) => answered(number, value),
@@ -221,16 +224,16 @@ impl Receiver for Asked {
     }
 }
 
-/// A peer asks for an atomic, and is answered, whatever comes of it.
+/// Executes the atomic that a peer requests, and sends the answer.
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
-    // What the answer takes is taken first: nothing may be missing once the memory has changed.
+    // Takes all that the answer needs first, so that it can be sent once the memory has changed.
     let (Some(asker), Some(taken)) = (asker, take(module)) else {
         return unanswered(module, request, false);
     };
     let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
-    // SAFETY: memory that can be registered is there, and as long as it is registered; that of a window is already, and
-    // found in the cache. No work request names the registration.
+    // SAFETY: memory that can be registered is mapped, as long as it is registered; a window is registered already, and
+    // found in the cache. R3: no work request names the registration.
     let word = unsafe {
         let memory = module.memory();
         performed(request, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held))
@@ -240,7 +243,7 @@ fn answer(module: &Module, request: &Message) {
     }
 }
 
-/// A peer cannot be answered, and would wait for ever.
+/// Ends the job, because a peer cannot be answered and would wait for ever.
 #[cold]
 fn unanswered(module: &Module, request: &Message, is_done: bool) {
     let place = describe(module, |port| port.peer(request.from, request.port));
@@ -251,20 +254,19 @@ fn unanswered(module: &Module, request: &Message, is_done: bool) {
     );
 }
 
-/// The target of an atomic operation answers that it was not done.
+/// Ends the job, because the target of an atomic answers that it was not executed.
 #[cold]
 fn refused(number: u64, address: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
-    // SAFETY: taken out of the table, so ours alone.
+    // SAFETY: the record was taken out of the table, so nobody else uses it.
     let call = unsafe { (*operation.as_ptr()).call };
-    // SAFETY: M1: its module, which the answer need not have come by.
+    // SAFETY: M1: its module, which may be another one than that of the answer.
     let module = unsafe { Module::from_raw(call.btl) };
     let target = endpoint(call.peer);
     let place = describe(module, |_| target);
     failures::end_job(module, module.peer_name(target), &messages::atomic_refused(&place, address, OPERAND));
 }
 
-/// An endpoint in words.
 fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String {
     module.enter().map_or_else(String::new, |mut state| {
         let endpoint = of(&mut state.port);
@@ -272,20 +274,21 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
     })
 }
 
-/// The answer to a request of this process has come.
+/// Completes an operation whose answer has arrived.
 fn answered(number: u64, value: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
-    // SAFETY: taken out of the table, so ours alone.
+    // SAFETY: the record was taken out of the table, so nobody else uses it.
     let &Operation { call, watched, .. } = unsafe { operation.as_ref() };
-    // SAFETY: under way until now; told once.
+    // SAFETY: M3: the operation was not complete until now, and this is its only callback.
     unsafe {
         write_result(&call, value);
         call.call(sys::OPAL_SUCCESS);
     }
     if call.is_watched {
-        // SAFETY: `is_watched` says that it was written.
+        // SAFETY: `is_watched` is set only after the field was written.
         watch::done(unsafe { watched.assume_init_ref() }, Ok(()), None);
     }
-    // SAFETY: taken out of the table, and Open MPI was told. M1: its module's, which the answer need not have come by.
+    // SAFETY: taken out of the table, and its callback has run. M1: its module, which may be another one than that of
+    // the answer.
     unsafe { give_back(Module::from_raw(call.btl), operation) };
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The endpoint "pointers" that Open MPI holds for the peers of a module.
 //!
-//! Open MPI never follows one, but compares it with those of every other BTL, whatever the module: ob1 looks so for the
-//! BTLs that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module takes a range of
-//! addresses, in which nothing else of the process can lie, and the endpoint numbered n is its n+1st byte. The range is
-//! mapped without access: following one would be a fault, not a read of something else. Grade: naming is arithmetic
-//! (hot). Threads: any. Tests: at the end of the file.
+//! Open MPI never dereferences one, but compares it with those of other modules and BTLs: ob1 does so to find the BTLs
+//! that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module reserves a range of
+//! addresses, in which nothing else of the process can lie, and endpoint n is byte n+1 of it. The range is mapped
+//! without access, so dereferencing one is a fault. Called by the other files of the folder. Grade: hot (arithmetic);
+//! [`EndpointRange::new`] setup. Threads: any. Tests: at the end of the file.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -13,7 +13,7 @@ use std::ptr::{NonNull, null_mut};
 use engine::transport::EndpointId;
 use ibex_ffi::openmpi::sys;
 
-/// Addresses of a range, and the multiple it starts at: an immediate has room for as many endpoints.
+/// Length and alignment of a range, in bytes: an immediate has room for as many endpoints.
 const LENGTH: usize = 1 << 24;
 
 /// A range of addresses that name a module's endpoints.
@@ -21,28 +21,28 @@ pub(crate) struct EndpointRange {
     start: NonNull<u8>,
 }
 
-// SAFETY: addresses that nobody reads or writes.
+// SAFETY: nobody reads or writes at these addresses.
 unsafe impl Send for EndpointRange {}
-// SAFETY: addresses that nobody reads or writes.
+// SAFETY: nobody reads or writes at these addresses.
 unsafe impl Sync for EndpointRange {}
 
 impl EndpointRange {
-    /// Takes a range.
+    /// Reserves a range.
     ///
     /// # Errors
-    /// `ENOMEM` where the process has no addresses left (`ulimit -v`).
+    /// `ENOMEM` if the process may have no more addresses (`ulimit -v`).
     pub(crate) fn new() -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at no given address touches nothing that exists.
+        // SAFETY: a new mapping, at an address that the kernel chooses, touches no existing one.
         let mapped = unsafe { libc::mmap(null_mut(), 2 * LENGTH, libc::PROT_NONE, flags, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let before = mapped.cast::<u8>();
         let skipped = before.align_offset(LENGTH);
-        // SAFETY: twice as many bytes were mapped, so that the aligned range and what is behind it lie within.
+        // SAFETY: twice the length was mapped, so the aligned range and its end lie within.
         let (start, behind) = unsafe { (before.add(skipped), before.add(skipped + LENGTH)) };
-        // SAFETY: what lies before and behind the range in the mapping just made, whole pages of which nobody knows.
+        // SAFETY: whole pages of the new mapping, before and behind the range, which nobody uses.
         unsafe {
             libc::munmap(before.cast(), skipped);
             libc::munmap(behind.cast(), LENGTH - skipped);
@@ -50,7 +50,7 @@ impl EndpointRange {
         NonNull::new(start).map(|start| EndpointRange { start }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// What Open MPI calls an endpoint.
+    /// Returns Open MPI's pointer for an endpoint.
     #[inline]
     pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
         self.start.as_ptr().wrapping_add((id.index() as usize + 1) % LENGTH).cast()
@@ -59,13 +59,13 @@ impl EndpointRange {
 
 impl Drop for EndpointRange {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody reads or writes it.
+        // SAFETY: `new` has mapped it, and nobody reads or writes it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), LENGTH) };
     }
 }
 
-/// The engine's number of an endpoint of any module; of a null pointer one that no endpoint has, which the engine
-/// refuses.
+/// Returns the engine's number of an endpoint of any module. For a null pointer the number is one that no endpoint has,
+/// which the engine refuses.
 #[inline]
 pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
     EndpointId::from_index(((pointer.addr() % LENGTH) as u32).wrapping_sub(1))
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, PoisonError};
 
-    /// Held by who makes ranges: what one test gives back another would be given at once.
+    /// Held by a test that makes ranges, because a range that one test frees may be mapped by another.
     static RANGES: Mutex<()> = Mutex::new(());
 
     #[test]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has failed: the codes that Open MPI is given, each after its reason was said (`runtime/failures.rs`), and, where a
-//! peer or the whole port is lost, that Open MPI is told, which ends the job.
+//! Failures: returns Open MPI's codes, after the reason has been printed (`runtime/failures.rs`); and reports a lost
+//! peer or port to Open MPI, which ends the job.
 //!
-//! Called by `completion` for completions, by `send`, `rdma` and `descriptor` for calls; by `completion` and `progress` for
-//! what is lost, outside of the port: Open MPI's callback runs in here. Grade: errors. Threads: any; none is in the module.
-//! Tests: the device tests in `hw-tests`.
+//! Called by `completion` and `progress` for completions, by `send`, `rdma` and `descriptor` for calls. No port is
+//! entered, because Open MPI's callback runs in here. Grade: errors. Threads: any. Tests: the device tests in
+//! `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ use super::detour;
 use super::module::Module;
 use crate::runtime::{failures, guard, messages, modex};
 
-/// A request did not complete: the code for its callback.
+/// Prints the reason of a failed request, and returns the code for its callback.
 #[cold]
 #[inline(never)]
 pub(crate) fn failed(module: &Module, to: EndpointId, failed: Failed) -> c_int {
@@ -28,12 +28,12 @@ pub(crate) fn failed(module: &Module, to: EndpointId, failed: Failed) -> c_int {
     sys::OPAL_ERROR
 }
 
-/// Whether the connection to a peer has failed.
+/// Returns whether the connection to a peer has failed.
 pub(crate) fn has_failed(module: &Module, to: EndpointId) -> bool {
     module.enter().is_some_and(|state| state.port.failure(to).is_some())
 }
 
-/// The engine has refused a request: the code for the call that made it.
+/// Prints the reason of a request that the engine has refused, and returns the code for the call that made it.
 #[cold]
 #[inline(never)]
 pub(crate) fn refused(module: &Module) -> c_int {
@@ -41,7 +41,7 @@ pub(crate) fn refused(module: &Module) -> c_int {
     sys::OPAL_ERR_UNREACH
 }
 
-/// There is no buffer for a message; it may be that a failed connection has them.
+/// Prints the reasons of failed connections, because a message got no slot: those may hold all slots.
 #[cold]
 #[inline(never)]
 pub(crate) fn out_of_slots(module: &Module) {
@@ -50,7 +50,7 @@ pub(crate) fn out_of_slots(module: &Module) {
     }
 }
 
-/// The connection to a peer failed: says so, and tells Open MPI, which ends the job.
+/// Reports the failed connection to a peer, unless another port reaches it. Open MPI ends the job.
 #[cold]
 pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
     if !detour::goes_around(module, peer) {
@@ -58,7 +58,7 @@ pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
     }
 }
 
-/// Something cannot reach a peer any more: says why, and has Open MPI end the job.
+/// Prints why a peer is lost, and reports it to Open MPI, which ends the job.
 #[cold]
 pub(crate) fn lost(module: &Module, peer: EndpointId) {
     let (name, text) = {
@@ -70,17 +70,17 @@ pub(crate) fn lost(module: &Module, peer: EndpointId) {
     report(module, name.and_then(modex::process), &text);
 }
 
-/// An operation with a peer has begun and has no end, and nobody would be told: says why, and ends the job.
+/// Prints why an operation with a peer cannot complete, and ends the job.
 #[cold]
 pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
     messages::operation_failed(text);
     report(module, peer.and_then(modex::process), text);
-    // Where another PML than ob1 is chosen nobody has asked to be told.
+    // Only ob1 registers a callback; with another PML the job goes on until here.
     // SAFETY: ends the process.
     unsafe { sys::ibex_abort(1) };
 }
 
-/// A panic was caught earlier: this port takes no further part.
+/// Reports the port as failed, after a panic.
 #[cold]
 pub(crate) fn report_defect(module: &Module) {
     debug_assert!(guard::broken(), "called only then");
@@ -91,9 +91,9 @@ fn report(module: &Module, process: Option<Process>, text: &str) {
     let Some(function) = module.error_callback() else {
         return;
     };
-    // ob1 hands the text to a printf-like function as the format.
+    // ob1 passes the text to a printf-like function as the format.
     let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
     let process = process.map_or(null_mut(), Process::as_raw);
-    // SAFETY: the callback that was registered (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
+    // SAFETY: the registered callback (btl.h, mca_btl_base_module_error_cb_fn_t); the text outlives the call.
     unsafe { function(module.as_raw(), sys::MCA_BTL_ERROR_FLAGS_FATAL as i32, process, text.as_ptr().cast_mut()) };
 }

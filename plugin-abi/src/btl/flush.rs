@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_flush`: waits until the puts, gets and atomics of a module are over.
+//! `btl_flush`: waits until all puts, gets and atomics of a module are complete.
 //!
-//! osc/rdma asks for it wherever a program waits for one-sided operations (`MPI_Win_flush`, `MPI_Win_unlock`,
-//! `MPI_Win_fence`): it polls this one port, where `opal_progress` would call all that Open MPI has. btl.h does not ask
-//! that Open MPI was told of each when it returns. Here it was: osc/rdma forgets what a get without a buffer of its own
-//! belongs to. Grade: hot. Threads: any. Tests: `hw-tests/mpi/rma_transfer.c`, `hw-tests/mpi/rma_atomics.c`,
+//! osc/rdma calls it wherever a program waits for one-sided operations (`MPI_Win_flush`, `MPI_Win_unlock`,
+//! `MPI_Win_fence`). It polls this one port, whereas `opal_progress` would call every component of Open MPI. When it
+//! returns, all callbacks have run. btl.h does not require that, but osc/rdma forgets the origin of a get without a
+//! buffer of its own. Grade: hot. Threads: any. Tests: `hw-tests/mpi/rma_transfer.c`, `hw-tests/mpi/rma_atomics.c`,
 //! `hw-tests/tools/mpi_t_operations.c`.
 
 use std::ffi::c_int;
@@ -20,7 +20,7 @@ use crate::runtime::guard::{self, fence};
 use crate::runtime::idle::Idle;
 use crate::runtime::watch::SAFETY;
 
-/// `btl_flush`. Of one endpoint, too, it waits for the operations of all, as btl.h allows.
+/// `btl_flush`. For a single endpoint, too, it waits for all operations, as btl.h allows.
 pub(crate) unsafe extern "C" fn btl_flush(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -35,18 +35,18 @@ pub(crate) unsafe extern "C" fn btl_flush(
 #[inline(always)]
 fn wait(module: &Module) -> c_int {
     if module.is_others_turn() {
-        // SAFETY: nothing is entered.
+        // SAFETY: nothing is entered, so what progress calls back may enter any port.
         unsafe { sys::opal_progress() };
     }
     let mut idle = Idle::new();
     loop {
         let count = progress_one(module);
-        // `None` would be a call from within an engine call, and those do not call back.
+        // `None`: the port is entered further up the stack, which does not happen, as the engine does not call back.
         if module.enter().is_none_or(|state| state.operations.are_over()) {
             return sys::OPAL_SUCCESS;
         }
         if guard::broken() {
-            // `btl_progress` reports it, and Open MPI ends the job.
+            // `btl_progress` reports the defect, and Open MPI ends the job.
             return sys::OPAL_ERROR;
         }
         if count == 0 {

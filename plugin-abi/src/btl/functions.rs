@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function table of a module, in one place: what Open MPI calls, and the calls that concern the module alone.
+//! The function table of a module, and the functions that concern the module alone.
 //!
-//! Only `component` uses it. What ob1, bml/r2 and osc/rdma read from a module's fields is filled in [`template`]
-//! (before the user's settings, device-free) and `Module::new` (by what the port can). Grade: setup. Threads: any.
+//! Called by `component`. The fields of a module that ob1, bml/r2 and osc/rdma read are filled in [`template`] (before
+//! the user's settings, without a device) and in `Module::new` (by the capabilities of the port). Grade: setup.
+//! Threads: any. Tests: the device tests in `hw-tests`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -16,23 +17,23 @@ use crate::runtime::guard::fence;
 use crate::runtime::memory::{HANDLE_SIZE, Registered};
 use crate::runtime::messages;
 
-/// The largest message that is sent at once, header and all, bytes.
+/// Size in bytes of the largest eager message, including its header.
 const EAGER_LIMIT: usize = 12 << 10;
 
-/// The largest piece of a longer one, bytes.
+/// Size in bytes of the largest fragment of a longer message.
 const MAX_SEND_SIZE: usize = 32 << 10;
 
-/// The first piece of ob1's pipeline of puts, and each put, bytes.
+/// Size in bytes of the first fragment in ob1's pipeline of puts, and of each put.
 const PIPELINE_PIECE: usize = 1 << 20;
 
-/// From how many bytes on ob1 may take to its pipeline, where the sender's memory cannot be registered: it tries for
-/// ever where none at all can be (`pml_ob1_recvreq.c`, `mca_pml_ob1_recv_request_schedule_once`). So only messages that
-/// are themselves too large for one registration go that way; the others are copied.
+/// Size in bytes from which ob1 may use its pipeline if the sender's memory cannot be registered. If no fragment can be
+/// registered, ob1 retries for ever (`pml_ob1_recvreq.c`, `mca_pml_ob1_recv_request_schedule_once`). So only messages
+/// that are too large for one registration use the pipeline; all others are copied.
 const PIPELINE_LIMIT: usize = 1 << 30;
 
-/// A module's fields before anything is known of a port: functions, flags and limits that the user may then change.
+/// Returns the fields of a module before its port is known: functions, flags, and limits that the user may change.
 pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mca_btl_base_module_t {
-    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    // SAFETY: zero is a valid value of this C structure of integers and nullable pointers.
     let mut base: sys::mca_btl_base_module_t = unsafe { std::mem::zeroed() };
     base.btl_component = component;
     base.btl_eager_limit = EAGER_LIMIT;
@@ -41,9 +42,9 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_rdma_pipeline_send_length = PIPELINE_PIECE;
     base.btl_rdma_pipeline_frag_size = PIPELINE_PIECE;
     base.btl_min_rdma_pipeline_size = PIPELINE_LIMIT;
-    // Below shared memory (65536), which keeps the peers of a host where it is in use; above TCP (100).
+    // Less than shared memory (65536), which thus keeps the peers of a host; more than TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
-    // The port's own, where the user sets none.
+    // 0: the port's, unless the user sets them.
     (base.btl_latency, base.btl_bandwidth) = (0, 0);
     base.btl_flags =
         sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
@@ -66,8 +67,8 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_deregister_mem = Some(btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);
     base.btl_flush = Some(flush::btl_flush);
-    // btl_register: bml/r2 fills mca_btl_base_active_message_trigger instead. btl_atomic_op: osc/rdma uses the fetching
-    // one.
+    // btl_register is empty: bml/r2 fills mca_btl_base_active_message_trigger instead. So is btl_atomic_op: osc/rdma
+    // uses btl_atomic_fop.
     base
 }
 
@@ -84,7 +85,7 @@ unsafe extern "C" fn btl_register_error(
     })
 }
 
-/// `btl_dump`: how an endpoint stands, for a debugger's or a developer's eye.
+/// `btl_dump`: prints the state of an endpoint or of the port, for debugging.
 unsafe extern "C" fn btl_dump(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -100,8 +101,7 @@ unsafe extern "C" fn btl_dump(
     });
 }
 
-/// `btl_finalize`: ends the module, and the port unless another face uses it. Nothing of Open MPI's calls into the
-/// module afterwards.
+/// `btl_finalize`: ends the module, and its port unless the PML uses it. Open MPI does not call the module afterwards.
 unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
         // SAFETY: M1, and this is Open MPI's last call for the module.
@@ -121,13 +121,13 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
     fence("btl_register_mem", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        // Messages to be read through this port are not announced while it is to be left alone, or may turn out to
-        // reach no port of the peer; ob1 takes another one, or sends the data itself.
+        // ob1 shall not announce messages to be read through this port while the port is diverted, or may reach no port
+        // of the peer. Without a registration it takes another port, or sends the data itself.
         let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
         if is_away || module::are_several() && detour::is_unproven(module, endpoint(peer)) {
             return null_mut();
         }
-        // SAFETY: M3: until btl_deregister_mem.
+        // SAFETY: M3: the memory is the user's until btl_deregister_mem.
         let registered = unsafe { module.memory().register(base, size, flags & sys::MCA_BTL_REG_FLAG_ACCESS_ANY) };
         registered.map_or(null_mut(), |registered| registered.handle().as_ptr().cast())
     })
@@ -141,11 +141,11 @@ pub(crate) unsafe extern "C" fn btl_deregister_mem(
     fence("btl_deregister_mem", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        // SAFETY: null, or what `btl_register_mem` gave out and Open MPI gives back once.
+        // SAFETY: null, or a handle from `btl_register_mem` that Open MPI gives back once.
         let Some(registered) = (unsafe { Registered::from_handle(handle.cast()) }) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
-        // SAFETY: Open MPI gives it back when what named it has completed (R3).
+        // SAFETY: R3: Open MPI gives it back after the operations that named it have completed.
         unsafe { module.memory().put_back(registered) }
     })
 }

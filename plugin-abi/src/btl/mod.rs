@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BTL: the face for ob1 and osc/rdma, by Open MPI's `opal/mca/btl/btl.h`.
+//! The BTL: the component for ob1 and osc/rdma, by Open MPI's `opal/mca/btl/btl.h`.
 //!
-//! The files carry Open MPI's nouns: `component` (once per process; its modules are made) and `settings` (what the user
-//! set, and what of it is refused); `module` (one per port, and all of them) and `functions` (what Open MPI
-//! calls in one); `procs` and `endpoint` (peers); `descriptor`, `send`, `rdma`, `atomic`, `flush` (the data path), `operation` (its
-//! record), `token` (how the engine names those), `emulated_atomic` and `atomic_message` (atomics over an adapter that has
-//! none); `progress` and `completion` (what has happened), `failures` (what has failed), `detour` (messages that another
-//! port carries), `watch` (what sites do while a tool listens).
+//! Files have the names of Open MPI's terms. `component` (once per process) makes the modules, `settings` checks the
+//! user's parameters; `module` is one per port, and `functions` its function table; `procs` and `endpoint` are about
+//! peers. The data path is `descriptor`, `send`, `rdma`, `atomic` and `flush`; `operation` is the record of a put, get
+//! or atomic; `token` names records for the engine. `emulated_atomic` and `atomic_message` are atomics for an adapter
+//! without them. `progress` and `completion` process completions, `failures` reports failures, `detour` sends messages
+//! through another port, `watch` raises events while a tool listens.
 
 mod atomic;
 mod atomic_message;

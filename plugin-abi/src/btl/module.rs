@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A module: one port, as Open MPI sees it.
+//! A module: one port, in Open MPI's terms.
 //!
-//! Made by `component` for each usable port, used through the functions named in its structure (`functions`), dropped in
-//! `btl_finalize`. It lives on the heap at one address. What the port can goes into its fields in [`Module::new`].
-//! Grade: setup, but for the accessors. Threads: the fields never change after [`Module::new`]; the rest is reached by
-//! who has entered the port ([`State`]).
+//! Made by `component` for each usable port, used through the function table (`functions`), dropped in `btl_finalize`.
+//! It has one address on the heap. [`Module::new`] fills in the fields that depend on the port. Grade: setup, except
+//! the accessors. Threads: the fields are constant after [`Module::new`]; the thread that has entered the port uses the
+//! rest ([`State`]). Tests: `hw-tests`.
 
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null_mut};
@@ -28,24 +28,23 @@ use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::ports::MAX_PORTS;
 
-/// The most a work request can carry, bytes: the greatest value of the parameter `max_inline`.
+/// Largest payload of a work request in bytes: the upper bound of the parameter `max_inline`.
 pub(crate) const INLINE_MAX: usize = 1024;
 
-/// Send slots that are registered at once when none is free: a registration costs some microseconds, whatever its size, and
-/// so many of the largest are 2 MiB.
+/// Number of send slots to register at once when none is free. A registration costs some microseconds, whatever its
+/// size, and these slots of the largest size are 2 MiB.
 const SLOTS_AT_ONCE: u32 = 64;
 
-/// What one caller at a time may use: the port, and the records that the module has for it.
+/// State that one caller at a time may use: the port, and the records of the module.
 pub(crate) struct State<'a> {
     pub(crate) descriptors: &'a mut Descriptors,
     pub(crate) operations: &'a mut Operations,
     pub(crate) frames: &'a mut Frames,
-    /// Operations that a poll has found done.
+    /// Operations that a poll has found complete.
     pub(crate) done: &'a mut OperationChain,
     pub(crate) port: Entered<'a, Port>,
 }
 
-/// The records of a module.
 struct Records {
     descriptors: Descriptors,
     operations: Operations,
@@ -57,54 +56,54 @@ struct Records {
 #[repr(C)]
 pub(crate) struct Module {
     base: sys::mca_btl_base_module_t,
-    /// Let go of before the records: none is the adapter's when the port is closed.
+    /// Declared before the records, so dropped before them: if no other component uses the port, it is closed by then.
     port: Arc<OpenPort>,
-    /// The port's, so that the way to it is one load.
+    /// Points into `port`, so that entering it takes one load.
     entry: NonNull<Exclusive<Port>>,
     records: UnsafeCell<Records>,
-    /// Bytes that fit in a work request.
+    /// Number of bytes that fit in a work request.
     pub(crate) max_inline: usize,
-    /// Bytes of the largest put or get.
+    /// Size in bytes of the largest put or get.
     pub(crate) max_message: usize,
-    /// Bytes from which contiguous data is sent in place.
+    /// Size in bytes from which contiguous data is sent in place.
     pub(crate) zero_copy_min: usize,
-    /// Bytes of the largest message.
+    /// Size in bytes of the largest message.
     pub(crate) max_send_size: usize,
-    /// Place among the ports this process publishes.
+    /// Index among the ports that this process publishes.
     pub(crate) index: u8,
-    /// Whether the adapter has atomics.
+    /// Whether the adapter supports atomics.
     pub(crate) has_atomics: bool,
     endpoints: EndpointRange,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
     error_callback: AtomicUsize,
-    /// Flushes until the next that is to let others go on.
+    /// Number of flushes before the next one that calls `opal_progress`.
     flushes_left: AtomicU32,
-    /// Some peers' messages go by other ports.
+    /// Whether messages to some peers are diverted to other ports.
     detouring: AtomicBool,
 }
 
-/// What ibex can do at most of `btl_flags`; what a user adds to it is taken off again.
+/// Values of `btl_flags` that ibex supports; others that the user adds are removed.
 pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_PUT
     | sys::MCA_BTL_FLAGS_GET
     | sys::MCA_BTL_FLAGS_SEND_INPLACE
     | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
 
-/// So many flushes poll their port alone, and then one lets all of Open MPI go on: a program may do nothing else than
-/// flush, while others wait for what only `opal_progress` moves.
+/// Number of flushes that poll only their port, between two that call `opal_progress`: a program may call nothing but
+/// flush, while other processes wait for what only `opal_progress` moves.
 const FLUSHES: u32 = 31;
 
-/// The largest read, in bytes, asked of a software adapter: one that sends a whole message ahead of the reader has it
-/// copied from memory; this much, as often as reads are in flight by default (4), stays in the processor's cache.
-/// Measured on soft-RoCE: messages of 1 MiB come a third faster.
+/// Largest read in bytes for a software adapter. Such an adapter sends a message ahead of its reader, so the reader
+/// copies it from memory; reads of this size, with the default number of 4 at a time, stay in the processor's cache.
+/// Measured on soft-RoCE: messages of 1 MiB are a third faster.
 const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
-    /// A module for an open port, with the send slots that it has from the start. `settings` are the template's fields
-    /// as the user has set them; `without_atomics` gives them other atomics where the adapter has none.
+    /// Makes a module for an open port, with its first send slots. `settings` are the template's fields as the user has
+    /// set them; `without_atomics` replaces the atomics if the adapter has none.
     ///
     /// # Errors
-    /// Memory, or the limit of locked memory, does not suffice.
+    /// There is not enough memory, or not enough lockable memory.
     pub(crate) fn new(
         settings: &sys::mca_btl_base_module_t,
         port: &Arc<OpenPort>,
@@ -120,13 +119,13 @@ impl Module {
         })?;
         let max_message = usize::try_from(attributes.max_message).unwrap_or(usize::MAX).min(u32::MAX as usize);
         let mut base = *settings;
-        // Another face may have opened the port, for smaller messages.
+        // The PML may have opened the port, with smaller receive slots.
         for limit in [&mut base.btl_max_send_size, &mut base.btl_eager_limit, &mut base.btl_rndv_eager_limit] {
             *limit = (*limit).min(port.receive_size());
         }
         base.btl_flags &= FLAGS;
-        // A write over a reliable connection is acknowledged by the peer's adapter. Not a flag that a user may set: Open
-        // MPI's list of those, which the parameter btl_ibex_flags takes, does not know it.
+        // The peer's adapter acknowledges a write over a reliable connection. Users cannot set this flag: Open MPI's
+        // list for the parameter btl_ibex_flags does not have it.
         base.btl_flags |= REMOTE_COMPLETION;
         if attributes.software {
             base.btl_get_limit = base.btl_get_limit.min(SOFTWARE_GET_LIMIT);
@@ -165,7 +164,7 @@ impl Module {
             records: UnsafeCell::new(records),
             max_inline: (attributes.max_inline as usize).min(INLINE_MAX),
             max_message,
-            // What is sent in place is of two spans, the header and the data.
+            // A message that is sent in place has two spans, header and data.
             zero_copy_min: if attributes.gathers { tunables.zero_copy_min as usize } else { usize::MAX },
             max_send_size: base.btl_max_send_size,
             index: port.index(),
@@ -177,39 +176,40 @@ impl Module {
         }))
     }
 
-    /// The data rate of its port, in Mb/s.
+    /// Returns the data rate of the port in Mb/s.
     pub(crate) fn mbps(&self) -> u32 {
         self.port.attributes().mbps
     }
 
-    /// How much longer it takes than the fastest port; see `settings`.
+    /// Sets how much longer a message takes than on the fastest port; see `settings`.
     pub(crate) fn set_latency(&mut self, microseconds: u32) {
         self.base.btl_latency = microseconds;
     }
 
-    /// The module behind Open MPI's pointer.
+    /// Returns the module behind Open MPI's pointer.
     ///
     /// # Safety
     /// M1.
     #[inline]
     pub(crate) unsafe fn from_raw<'call>(raw: *mut sys::mca_btl_base_module_t) -> &'call Module {
-        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared and changed only inside cells.
+        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared, and changed only inside
+        // cells.
         unsafe { &*raw.cast::<Module>() }
     }
 
-    /// The pointer that Open MPI knows the module by.
+    /// Returns Open MPI's pointer to the module.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut sys::mca_btl_base_module_t {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Waits for other threads; `None`: this thread is inside already.
+    /// Enters the port; waits for other threads. `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<State<'_>> {
         self.entry().enter().map(|port| self.state(port))
     }
 
-    /// Does not wait.
+    /// Enters the port without waiting.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<State<'_>> {
         self.entry().try_enter().map(|port| self.state(port))
@@ -217,74 +217,74 @@ impl Module {
 
     #[inline]
     fn entry(&self) -> &Exclusive<Port> {
-        // SAFETY: the port's, which lives as long as this module holds it.
+        // SAFETY: `entry` points into `port`, which lives as long as this module.
         unsafe { self.entry.as_ref() }
     }
 
-    /// What comes with the right to use the port.
+    /// Returns the state that the right to use the port includes.
     #[inline]
     fn state<'a>(&'a self, port: Entered<'a, Port>) -> State<'a> {
-        // SAFETY: reached here alone, with the right to this module's port, which exists once at a time and lives as
-        // long as what is returned.
+        // SAFETY: only here are the records reached, with the right to this module's port, which exists once at a time
+        // and lives as long as the returned value.
         let Records { descriptors, operations, frames, done } = unsafe { &mut *self.records.get() };
         State { descriptors, operations, frames, done, port }
     }
 
-    /// The port's registrations.
     #[inline]
     pub(crate) fn memory(&self) -> &Memory {
         self.port.memory()
     }
 
-    /// The process that an endpoint is of.
+    /// Returns the process of an endpoint.
     pub(crate) fn peer_name(&self, id: EndpointId) -> Option<PeerName> {
         self.enter()?.port.peer_name(id)
     }
 
-    /// Device and port, as `rxe0:1`.
+    /// Returns device and port, such as `rxe0:1`.
     pub(crate) fn place(&self) -> &str {
         self.port.place()
     }
 
-    /// The source of its adapter's events; `None` where it does not stamp completions.
+    /// Returns the source of the adapter's events; `None` if it does not stamp completions.
     pub(crate) fn source(&self) -> Option<SourceId> {
         self.port.source()
     }
 
-    /// What Open MPI calls an endpoint of this module.
+    /// Returns Open MPI's pointer for an endpoint of this module.
     #[inline]
     pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
         self.endpoints.pointer(id)
     }
 
-    /// Whom to tell that a peer is lost.
+    /// Returns Open MPI's callback for a lost peer.
     pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
         let address = self.error_callback.load(Ordering::Acquire);
-        // SAFETY: an address that `set_error_callback` stored, or 0, which is `None` of a nullable function pointer.
+        // SAFETY: an address that `set_error_callback` has stored, or 0, which is `None` of a nullable function
+        // pointer.
         unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
     }
 
-    /// See [`Self::error_callback`].
+    /// Sets Open MPI's callback for a lost peer.
     pub(crate) fn set_error_callback(&self, callback: sys::mca_btl_base_module_error_cb_fn_t) {
         self.error_callback.store(callback.map_or(0, |function| function as usize), Ordering::Release);
     }
 
-    /// A flush begins: whether all of Open MPI is to go on in it, and not this port alone.
+    /// Counts a flush. Returns whether it is to call `opal_progress`.
     #[inline]
     pub(crate) fn is_others_turn(&self) -> bool {
-        // Relaxed, and in two steps: with several threads one flush more or less is no matter.
+        // Relaxed, and in two steps: with several threads the interval may differ by a flush.
         let left = self.flushes_left.load(Ordering::Relaxed);
         self.flushes_left.store(if left == 0 { FLUSHES } else { left - 1 }, Ordering::Relaxed);
         left == 0
     }
 
-    /// Whether some peers' messages go by other ports.
+    /// Returns whether messages to some peers are diverted to other ports.
     pub(crate) fn is_detouring(&self) -> bool {
-        // Relaxed: who learns of it late does what it did before.
+        // Relaxed: a thread that reads the former value uses this port once more.
         self.detouring.load(Ordering::Relaxed)
     }
 
-    /// See [`Self::is_detouring`].
+    /// Sets whether messages to some peers are diverted.
     pub(crate) fn has_detours(&self, some: bool) {
         self.detouring.store(some, Ordering::Relaxed);
     }
@@ -293,12 +293,12 @@ impl Module {
 static MODULES: [AtomicPtr<Module>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The component is opened: there is none.
+/// Forgets all modules, because the component is opened.
 pub(crate) fn start_anew() {
     COUNT.store(0, Ordering::Release);
 }
 
-/// Takes up a module. Returns Open MPI's pointer to it.
+/// Adds a module. Returns Open MPI's pointer to it.
 pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
     let index = count();
     let module = Box::into_raw(module);
@@ -308,33 +308,33 @@ pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
 }
 
 fn count() -> usize {
-    // Acquire: what init wrote to a module before it published it.
+    // Acquire: pairs with `add`, which has initialised the modules.
     COUNT.load(Ordering::Acquire)
 }
 
-/// Whether there has been more than one.
+/// Returns whether there has been more than one module.
 pub(crate) fn are_several() -> bool {
     count() > 1
 }
 
-/// The modules in use.
+/// Returns the modules in use.
 #[inline]
 pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
     let used = &MODULES[..count()];
-    // SAFETY: M1: in the table from init until its finalize, which comes after all else.
+    // SAFETY: M1: in the table from init until finalize, which is Open MPI's last call for the module.
     used.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-/// Takes a module back that is being finalized.
+/// Removes a module that is being finalized.
 ///
 /// # Safety
-/// M1, and Open MPI's last call for the module: nobody uses it any more.
+/// M1. This is Open MPI's last call for the module, so nobody uses it any more.
 pub(crate) unsafe fn remove(module: *mut sys::mca_btl_base_module_t) -> Box<Module> {
     for place in &MODULES {
-        // Open MPI has stopped calling progress by now; the exchange is for the threads' memory model alone.
+        // Open MPI has stopped calling progress by now; the exchange only satisfies the memory model.
         let _ = place.compare_exchange(module.cast(), null_mut(), Ordering::AcqRel, Ordering::Acquire);
     }
-    // SAFETY: leaked from a box by `add`; taken back once, as the caller says that this is the last call for it.
+    // SAFETY: `add` leaked it from a box; this is the last call for it, as the caller says, so it is taken back once.
     unsafe { Box::from_raw(module.cast::<Module>()) }
 }
 

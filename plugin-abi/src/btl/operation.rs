@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of an RDMA operation under way: what Open MPI wants back in its callback.
+//! The record of a put, a get or an atomic until it completes: the arguments of Open MPI's callback.
 //!
-//! Records come from a free list of the module; the engine carries the address of one as the token (`token`). Written
-//! by `rdma`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: inside the port. Tests: below.
+//! Records come from a free list of the module; the token of a request is the address of one (`token`). Written by
+//! `rdma` and `emulated_atomic`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: the one that
+//! has entered the port. Tests: below.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -13,17 +14,17 @@ use ibex_ffi::openmpi::sys;
 use super::watch::Watched;
 use crate::runtime::free_list::{FreeList, Linked};
 
-/// What Open MPI is told when a put, a get or an atomic is done.
+/// Record of a put, a get or an atomic.
 #[repr(C, align(16))]
 pub(crate) struct Operation {
-    /// The next on the free list, or on a chain of those that are done (`OperationChain`): first, as is said there.
+    /// Next record on the free list, or in an `OperationChain`, which requires it to be the first field.
     pub(crate) next: *mut Operation,
     pub(crate) call: CallbackArguments,
-    /// Present where the call says so.
+    /// Initialised if `call.is_watched`.
     pub(crate) watched: MaybeUninit<Watched>,
 }
 
-/// What is written for every operation.
+/// Arguments of the callback, which every operation has.
 #[derive(Clone, Copy)]
 pub(crate) struct CallbackArguments {
     pub(crate) btl: *mut sys::mca_btl_base_module_t,
@@ -33,39 +34,38 @@ pub(crate) struct CallbackArguments {
     pub(crate) data: *mut c_void,
     pub(crate) local_address: *mut c_void,
     pub(crate) local_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// Whether a tool listened when it was started.
+    /// Whether a tool listened when the operation was started.
     pub(crate) is_watched: bool,
 }
 
-// SAFETY: `next` is for free lists and for chains of what is about to be given back. A free record's other pointers are
-// not used.
+// SAFETY: only free lists and chains of records to give back use `next`. The other pointers of a free record are not
+// used.
 unsafe impl Linked for Operation {
     const NEXT: usize = offset_of!(Operation, next);
 }
 
 impl CallbackArguments {
-    /// Calls it, where there is one.
+    /// Calls the callback, if there is one.
     ///
     /// # Safety
-    /// The operation is over, and Open MPI was not told yet.
+    /// The operation is complete, and its callback has not run.
     #[inline]
     pub(crate) unsafe fn call(&self, status: c_int) {
         let CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, .. } = *self;
         if let Some(function) = callback {
-            // SAFETY: the callback and arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
+            // SAFETY: the callback and the arguments that Open MPI gave (btl.h, mca_btl_base_rdma_completion_fn_t).
             unsafe { function(btl, peer, local_address, local_handle, context, data, status) };
         }
     }
 }
 
-/// The records of one module.
 pub(crate) struct Operations {
     records: FreeList<Operation>,
-    /// How many are taken: of operations that are under way, or of which Open MPI is just being told.
+    /// Number of records in use: their operations are not complete, or their callbacks have not finished.
     taken: usize,
 }
 
-/// Records made at a time.
+/// Number of records to make at once.
 const GROW_BY: usize = 64;
 
 impl Operations {
@@ -73,7 +73,7 @@ impl Operations {
         Operations { records: FreeList::new(), taken: 0 }
     }
 
-    /// Whether none is under way, and Open MPI was told of all.
+    /// Returns whether all operations are complete, and their callbacks have run.
     #[inline]
     pub(crate) fn are_over(&self) -> bool {
         self.taken == 0
@@ -89,11 +89,11 @@ impl Operations {
     }
 
     /// # Safety
-    /// The record was taken from here, and no request under way has it as its token.
+    /// The record was taken from this list, and no posted or waiting request has it as its token.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, operation: *mut Operation) {
         self.taken -= 1;
-        // SAFETY: the caller says that the record was taken from here, and that no request has it as its token.
+        // SAFETY: the caller says that it was taken from this list, and that no request has it as its token.
         unsafe { self.records.give_back(operation) };
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let mut operations = Operations::new();
         let first = operations.take();
         assert!(!operations.are_over());
-        // SAFETY: just taken; nothing names it.
+        // SAFETY: it has just been taken, and nothing names it.
         unsafe { operations.give_back(first.as_ptr()) };
         assert!(operations.are_over());
         assert_eq!(operations.take(), first);

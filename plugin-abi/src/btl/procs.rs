@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_add_procs` and `btl_del_procs`: which processes ibex reaches, and how Open MPI names them to it.
+//! `btl_add_procs` and `btl_del_procs`: the processes that ibex reaches, and their endpoints.
 //!
-//! Every process that published a port this one can be paired with, processes of this host and this process itself
-//! included (osc/rdma needs them all). Adding a peer makes no connection and keeps no copy of what it published. Grade:
-//! setup. Threads: any; Open MPI adds peers lazily, also from within a receive callback.
+//! A process is reached if it has published a port that can be paired with one of this process. These include processes
+//! of this host and this process itself, because osc/rdma needs all of them. Adding a peer makes no connection, and
+//! stores nothing that the peer has published. Called by Open MPI. Grade: setup. Threads: any; Open MPI adds peers
+//! lazily, even from within a receive callback. Tests: `hw-tests`.
 
 use std::ffi::c_int;
 use std::sync::Once;
@@ -19,8 +20,8 @@ use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 use crate::tool;
 
-/// `btl_add_procs`: fills `endpoints` for the processes it reaches, and sets their bits in `reachable` where that is
-/// given.
+/// `btl_add_procs`: fills in `endpoints` for the processes that this port reaches, and sets their bits in `reachable`
+/// unless it is null.
 pub(crate) unsafe extern "C" fn btl_add_procs(
     btl: *mut sys::mca_btl_base_module_t,
     count: usize,
@@ -29,7 +30,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     reachable: *mut sys::opal_bitmap_t,
 ) -> c_int {
     fence("btl_add_procs", sys::OPAL_ERROR, || {
-        // MPI_Init has come past the MPI's own.
+        // By now MPI_Init has set up MPI's own error codes.
         tool::explain_codes();
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
@@ -42,7 +43,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
             let Some(pointer) = process.and_then(|process| add(module, process)) else {
                 continue;
             };
-            // SAFETY: the out array has `count` places.
+            // SAFETY: the out array has `count` elements.
             unsafe { endpoints.add(index).write(pointer) };
             if !reachable.is_null() {
                 // SAFETY: a bitmap of at least `count` bits.
@@ -53,7 +54,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     })
 }
 
-/// The endpoint for a process, or `None` where this port does not reach it.
+/// Returns the endpoint for a process; `None` if this port does not reach it.
 fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let peer = modex::from_openmpi(process.name());
     let told = |reason: &str| {
@@ -86,22 +87,23 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
     Some(module.pointer(id))
 }
 
-/// Has ob1 send all fragments of a message through one port, each message through the next. It unpacks data with gaps
-/// wrongly, and beyond the end of the buffer, when fragments come in another order than they were sent; over openib on
-/// two ports, and over tcp with two links, as well. Another pml, or a user who chose otherwise, is left alone.
+/// Makes ob1 send all fragments of a message through one port, and the next message through another. If fragments
+/// arrive in another order than they were sent, ob1 unpacks data with gaps wrongly, beyond the end of the buffer; also
+/// over openib with two ports, and over tcp with two links. Does nothing with another PML, or if the user has set the
+/// parameter.
 ///
-/// Called when peers are added to a second port: ob1, which does that, is registered then and was not when ports were
-/// opened.
+/// Called when peers are added to a second port: by then ob1 has registered its parameters; when ports were opened, it
+/// had not.
 fn keep_fragments_in_order() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        // SAFETY: an int of ob1's (pml_ob1_component.c), which it reads when it sends; the first peers are added by
-        // MPI_Init.
+        // SAFETY: an int of ob1 (pml_ob1_component.c), which ob1 reads only when it sends; MPI_Init adds the first
+        // peers, before anything is sent.
         let _ = unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
     });
 }
 
-/// `btl_del_procs`: these endpoints are used no more.
+/// `btl_del_procs`: forgets endpoints, which Open MPI uses no more.
 pub(crate) unsafe extern "C" fn btl_del_procs(
     btl: *mut sys::mca_btl_base_module_t,
     count: usize,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: takes what has happened on each port and tells Open MPI.
+//! Progress: polls each port, and calls Open MPI back.
 //!
-//! Called by Open MPI's progress engine, all the time. Where the PML is in use it polls, and brings what is the BTL's to
-//! [`deliver`]; elsewhere a frame of events is taken here, inside the port. The callbacks (a message received; what else
-//! there is: `completion`) run outside of it, as they call ibex again, progress included; then, inside again, records are
-//! given back, and by the next poll the receive slots. Grade: hot. Threads: any; with several, one takes a port's batch
-//! at a time, and ob1's sequence numbers put messages in order.
+//! Called by Open MPI's progress engine, all the time. While the PML is in use, it polls instead, and calls [`deliver`]
+//! for the BTL's completions. Otherwise this file polls into a frame, inside the port. Callbacks (for messages here,
+//! for all else in `completion`) run outside the port, because they call ibex again, even progress. Afterwards, inside
+//! again, records are given back; the next poll gives back the receive slots. Grade: hot. Threads: any; one at a time
+//! polls a port, and ob1's sequence numbers restore the order of messages. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,22 +23,22 @@ use crate::runtime::poller::{self, Btl};
 use crate::runtime::token::{Face, Tag};
 use crate::runtime::watch::SAFETY;
 
-/// See [`progress_watched`].
+/// Calls of [`progress_watched`] between two deliveries of buffers while every call finds completions.
 const BUSY: usize = 4;
 
 static DEFECT_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// The component is opened: no defect was reported.
+/// Forgets a reported defect, because the component is opened.
 pub(crate) fn start_anew() {
     DEFECT_REPORTED.store(false, Ordering::Relaxed);
 }
 
-/// Says what the BTL does with what was polled.
+/// Registers the functions that process the BTL's completions of the PML's polls.
 pub(crate) fn begin() {
     poller::set_btl(Btl { deliver, operations_done });
 }
 
-/// `btl_progress`: moves every port on. Returns the number of events.
+/// `btl_progress`: polls every port. Returns the number of events.
 pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     fence("progress", 0, || {
         if guard::broken() {
@@ -48,17 +48,18 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     })
 }
 
-/// Moves every port on.
+/// Polls every port. Returns the number of events.
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
     if let Some(pml) = poller::by_pml() {
-        // Open MPI's progress engine calls both components; others call this one alone.
+        // Open MPI's progress engine calls both components, so the PML may just have polled; other callers call only
+        // this one.
         return if poller::take_poll() { 0 } else { (pml.poll)() };
     }
     module::all().map(progress_port::<WATCHED>).sum()
 }
 
-/// Moves on the port that a module is of, for who waits for its operations. Returns the number of events.
+/// Polls the port of a module, for a caller that waits for its operations. Returns the number of events.
 #[inline]
 pub(crate) fn progress_one(module: &Module) -> c_int {
     if !events::is_idle() {
@@ -70,8 +71,7 @@ pub(crate) fn progress_one(module: &Module) -> c_int {
     }
 }
 
-/// Progress while a tool listens. Buffers are delivered when there is nothing else to do; if there always is, at every
-/// [`BUSY`]th call.
+/// Progress while a tool listens. Delivers buffers if there is nothing else to do, or at every [`BUSY`]th call.
 #[cold]
 #[inline(never)]
 fn progress_watched() -> c_int {
@@ -87,7 +87,7 @@ fn progress_watched() -> c_int {
     count
 }
 
-/// After a panic nothing is trusted any more: each port is reported as failed, once.
+/// Reports each port as failed, once, after a panic, because the state of ibex may be inconsistent.
 #[cold]
 fn defect() -> c_int {
     if !DEFECT_REPORTED.swap(true, Ordering::Relaxed) {
@@ -96,10 +96,10 @@ fn defect() -> c_int {
     0
 }
 
-/// Moves one port on. Returns how many events there were. `WATCHED`: a tool listens, or did a moment ago; without it no
-/// site in here looks whether one does.
+/// Polls one port. Returns the number of events. `WATCHED`: a tool listens, or did so a moment ago. Otherwise no site
+/// in here tests for one.
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
-    // Another thread is at it, or this call comes from within an engine call: nothing to do here.
+    // Another thread polls the port, or this call comes from within an engine call.
     let Some(mut state) = module.try_enter() else {
         return 0;
     };
@@ -116,14 +116,15 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
         return 0;
     }
     if WATCHED {
-        // While no other thread polls this port.
+        // Before the port is left, after which another thread may poll it.
         frame.polled = module.source().and_then(|source| Some((source, events::begin_batch(source)?)));
     }
     drop(state);
 
     let finished = handle_all::<WATCHED>(module, &frame);
     let events_to_come = frame.polled.take();
-    // `None` would be a call from within an engine call, and those do not call back; the frame would then be lost.
+    // `None`: the port is entered further up the stack, which does not happen, as the engine does not call back; the
+    // frame would be lost.
     if let Some(mut state) = module.enter() {
         give_back_descriptors(&mut state, &finished);
         state.frames.give_back(frame, &mut state.port);
@@ -135,7 +136,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     polled.reported as c_int
 }
 
-/// Deals with what is the BTL's of a frame that the PML has polled. No port is entered.
+/// Processes the BTL's completions in a frame that the PML has polled. No port is entered.
 fn deliver(port: u8, frame: &Frame) {
     let Some(module) = module::all().find(|module| module.index == port) else { return };
     let finished =
@@ -145,7 +146,7 @@ fn deliver(port: u8, frame: &Frame) {
     }
 }
 
-/// Handles the completions of a frame that are the BTL's, outside of the port. Returns what is to be given back.
+/// Processes the BTL's completions of a frame, outside the port. Returns the descriptors to give back.
 #[inline]
 fn handle_all<const WATCHED: bool>(module: &Module, frame: &Frame) -> FinishedDescriptors {
     let mut finished = FinishedDescriptors::NONE;
@@ -155,16 +156,16 @@ fn handle_all<const WATCHED: bool>(module: &Module, frame: &Frame) -> FinishedDe
     finished
 }
 
-/// Leaves the port, and tells of the operations that a poll has taken.
+/// Leaves the port, and notifies Open MPI of the operations in the chain.
 #[inline]
 fn tell_of_operations(state: State<'_>) {
     let done = state.done.take();
     drop(state);
-    // SAFETY: just taken, and the port was left.
+    // SAFETY: the chain has just been taken, so it is this function's alone, and no port is entered.
     unsafe { operations_done(&done) };
 }
 
-/// Handles one completion, outside of the port.
+/// Processes one completion, outside the port.
 #[inline(always)]
 fn handle_completion<const WATCHED: bool>(
     module: &Module,
@@ -176,7 +177,7 @@ fn handle_completion<const WATCHED: bool>(
     if let Completion::Message { immediate, addr, len, .. } = *completion {
         let tag = Tag(immediate.tag());
         if tag.face() != Face::Btl {
-            // The PML's, which has dealt with it, or is in use no more.
+            // The PML has processed its message, or is not in use any more.
             return;
         }
         if WATCHED {
@@ -188,7 +189,7 @@ fn handle_completion<const WATCHED: bool>(
     }
 }
 
-/// Shows a message that has come, before its callback.
+/// Raises the events of an arrived message, before its callback.
 #[cold]
 #[inline(never)]
 fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion)) {
@@ -202,23 +203,23 @@ fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &C
     }
 }
 
-/// A message came in: the upper layer's callback for its tag.
+/// Calls the upper layer's callback for a message's tag.
 #[inline]
 fn message_received(module: &Module, (Tag(tag), immediate): (Tag, Immediate), arrived: &ReceiveDescriptor) {
     let sender = || module.pointer(immediate.endpoint());
-    // SAFETY: a table that has an entry for each tag of the BTL's (`Tag`'s tests compare); the bytes are in a receive
-    // slot that is not posted until `release` (R2).
+    // SAFETY: Open MPI's table of callbacks has an entry for each tag of the BTL's (`Tag`'s tests compare); R2: the
+    // bytes are in a receive slot that is not posted until `release`.
     unsafe { arrived.show(module.as_raw(), tag, sender) };
 }
 
-/// Gives back the descriptors that callbacks have left.
+/// Gives back the descriptors in the chain.
 #[inline(always)]
 fn give_back_descriptors(state: &mut State<'_>, finished: &FinishedDescriptors) {
     let mut descriptor = finished.0;
     while !descriptor.is_null() {
-        // SAFETY: on the chain of `send_done`: ours.
+        // SAFETY: `send_done` has put it on the chain, so nobody else uses it.
         let next = unsafe { (*descriptor).next };
-        // SAFETY: on the chain of `send_done`: ours, and the adapter is through with it.
+        // SAFETY: `send_done` has put it on the chain, so nobody else uses it; its send has completed (R2).
         unsafe { state.descriptors.give_back(descriptor) };
         descriptor = next;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_put` and `btl_get`, and what the atomics have in common with them.
+//! `btl_put` and `btl_get`, and their common part with the atomics.
 //!
-//! What is under way has a record (`operation`). Both functions return 0 or an error, never 1: what cannot be posted
-//! waits in the engine. Grade: hot. Threads: inside the port. Sizes in bytes.
+//! An operation has a record (`operation`) until it completes. Both functions return 0 or an error, never 1: a request
+//! that cannot be posted waits in the engine. Called by Open MPI; [`RdmaRequest`] also by `atomic`. Grade: hot.
+//! Threads: the one that has entered the port. Sizes in bytes. Tests: `hw-tests/mpi/rma_*.c`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -24,32 +25,32 @@ use crate::runtime::failures::tell;
 use crate::runtime::guard::fence;
 use crate::runtime::memory::RegistrationHandle;
 
-/// Numbers watched operations, so that one that is complete is not soon followed by another of its name.
+/// Number of the next watched operation, so that a completed one is not soon followed by another with the same token.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
 
-/// What btl.h gives `btl_put`, `btl_get` and the atomics alike: two ends, and what to call when it is done.
+/// The common arguments of `btl_put`, `btl_get` and the atomics.
 pub(crate) struct RdmaRequest {
     pub(crate) call: CallbackArguments,
     pub(crate) remote_address: u64,
     pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: usize,
 }
 
-/// The two ends of a request as the engine names them.
+/// Local and remote memory of a request, in the engine's terms.
 pub(crate) struct Ends {
     pub(crate) to: EndpointId,
-    /// Empty where there is no local handle.
+    /// Empty if there is no local handle.
     pub(crate) local: LocalSpan,
     pub(crate) remote: RemoteSpan,
 }
 
 impl RdmaRequest {
-    /// Notes the operation and hands it to the engine with `post`; `name` is the function Open MPI called. Returns 0,
-    /// `unfit` without a remote handle or where `fits` says no, or the code for a peer that is lost.
+    /// Fills in a record and passes the request to the engine with `post`; `name` is the function that Open MPI called.
+    /// Returns 0; `unfit` if there is no remote handle or `fits` returns false; or the code of a lost peer.
     ///
     /// # Safety
-    /// M1, M3; each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
+    /// M1, M3. Each handle that is not null covers the `size` bytes at its address, and the remote one is the peer's.
     #[inline]
     pub(crate) unsafe fn start(
         self,
@@ -65,24 +66,24 @@ impl RdmaRequest {
             if self.remote_handle.is_null() || !fits(module) {
                 return unfit;
             }
-            // SAFETY: M3; the caller says what the handles cover; the remote one is not null.
+            // SAFETY: M3, and the caller says what the handles cover; the remote one is not null.
             let ends = unsafe { self.ends() };
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
             };
             if events::has_interest() {
-                // SAFETY: M1, M3; the ends are of this request.
+                // SAFETY: M1, M3: the ends are those of this request.
                 return unsafe { self.start_watched(kind, state, ends, post) };
             }
             let State { port, operations, .. } = &mut state;
             let operation = operations.take();
-            // SAFETY: just taken, ours alone.
+            // SAFETY: the record has just been taken, so nobody else uses it.
             unsafe { (&raw mut (*operation.as_ptr()).call).write(self.call) };
             let token = token::operation(operation.as_ptr(), 0);
             if let Ok(()) = post(port, ends, token) {
                 sys::OPAL_SUCCESS
             } else {
-                // SAFETY: refused, so nothing names it.
+                // SAFETY: the engine has refused the request, so nothing names the record.
                 unsafe { operations.give_back(operation.as_ptr()) };
                 drop(state);
                 failures::refused(module)
@@ -90,11 +91,11 @@ impl RdmaRequest {
         })
     }
 
-    /// The rest of [`Self::start`] while a tool listens: notes what the operation is, and says, outside of the port,
-    /// that it was taken up.
+    /// [`Self::start`] while a tool listens: also records what the operation is, and raises its event after the port
+    /// has been left.
     ///
     /// # Safety
-    /// M1, M3; `ends` are of this request.
+    /// M1, M3. `ends` are those of this request.
     #[cold]
     #[inline(never)]
     unsafe fn start_watched(
@@ -106,7 +107,7 @@ impl RdmaRequest {
     ) -> c_int {
         let State { port, operations, .. } = &mut state;
         let operation = operations.take();
-        // 0 is of one that nobody watches.
+        // An operation that nobody watches has the number 0.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed).max(1);
         let token = token::operation(operation.as_ptr(), number);
         let watched = Watched {
@@ -117,14 +118,14 @@ impl RdmaRequest {
             bytes: self.size as u64,
             peer: watch::rank(port.peer_name(ends.to)),
         };
-        // SAFETY: just taken, ours alone.
+        // SAFETY: the record has just been taken, so nobody else uses it.
         unsafe {
             (&raw mut (*operation.as_ptr()).call).write(CallbackArguments { is_watched: true, ..self.call });
             (&raw mut (*operation.as_ptr()).watched).write(MaybeUninit::new(watched));
         }
         let moment = events::host_timestamp();
         if post(port, ends, token).is_err() {
-            // SAFETY: refused, so nothing names it.
+            // SAFETY: the engine has refused the request, so nothing names the record.
             unsafe { operations.give_back(operation.as_ptr()) };
             tell(port);
             return sys::OPAL_ERR_UNREACH;
@@ -135,25 +136,25 @@ impl RdmaRequest {
     }
 
     /// # Safety
-    /// M3; each handle covers the `size` bytes at its address; the remote one is the peer's, the local may be null.
+    /// M3. Each handle covers the `size` bytes at its address; the remote one is the peer's, the local one may be null.
     #[inline]
     unsafe fn ends(&self) -> Ends {
         let local = if self.call.local_handle.is_null() {
             LocalSpan::EMPTY
         } else {
-            // SAFETY: not null, so a handle of this process' for these bytes, as the caller says.
+            // SAFETY: not null, so the caller says that it is a handle of this process for these bytes.
             let handle = unsafe { RegistrationHandle::read(self.call.local_handle.cast()) };
-            // SAFETY: registered under that key (btl.h), until the callback (M3, R3).
+            // SAFETY: M3, R3: registered under that key until the callback (btl.h).
             unsafe { LocalSpan::new(self.call.local_address.expose_provenance() as u64, self.size as u32, handle.lkey) }
         };
-        // SAFETY: the peer's handle, copied to wherever Open MPI keeps it.
+        // SAFETY: the peer's handle, which Open MPI has copied to this address.
         let handle = unsafe { RegistrationHandle::read(self.remote_handle.cast()) };
         let remote = RemoteSpan { addr: self.remote_address, rkey: handle.rkey };
         Ends { to: endpoint(self.call.peer), local, remote }
     }
 }
 
-/// `btl_put`. Without a local handle the data goes inside the work request; Open MPI asks for that up to
+/// `btl_put`. Without a local handle the data goes inside the work request; Open MPI does so up to
 /// `btl_put_local_registration_threshold`.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_put(
@@ -178,12 +179,12 @@ pub(crate) unsafe extern "C" fn btl_put(
         if !inside {
             return port.put(ends.to, ends.local, ends.remote, token);
         }
-        // SAFETY: M3, for this call, before whose end the bytes are copied; the program may not write them until the
-        // put is done.
+        // SAFETY: M3: the post copies the bytes before this call returns, and the program may not write them until the
+        // put is complete.
         let bytes = unsafe { InlineSpan::new(local_address.cast(), size) };
         port.put_inline(ends.to, bytes, ends.remote, token)
     };
-    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    // SAFETY: M1, M3: the handles cover these bytes (btl.h).
     unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
 }
 
@@ -206,7 +207,7 @@ pub(crate) unsafe extern "C" fn btl_get(
     let call = CallbackArguments { btl, peer, callback, context, data, local_address, local_handle, is_watched: false };
     let get = RdmaRequest { call, remote_address, remote_handle, size };
     let fits = |module: &Module| !local_handle.is_null() && size <= module.max_message;
-    // SAFETY: M1, M3; the handles are for these bytes (btl.h).
+    // SAFETY: M1, M3: the handles cover these bytes (btl.h).
     unsafe {
         get.start("btl_get", Kind::Get, sys::OPAL_ERR_NOT_AVAILABLE, fits, |port, ends, token| {
             port.get(ends.to, ends.local, ends.remote, token)

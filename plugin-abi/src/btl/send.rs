@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_send` and `btl_sendi`: messages.
 //!
-//! A small message goes inside the work request, straight from the header and the user's memory; a larger one from a
-//! descriptor's slot. Neither is ever half done, and both tell when the adapter has the message, because a blocking
-//! send returns then, and may not come back to MPI: `btl_sendi` posts or refuses; `btl_send` posts, or lets the message
-//! wait in the engine, in order, and calls back. Grade: hot. Threads: inside the port. Tests: `first_contact.c`,
-//! `pt2pt_flood.c` and others in `hw-tests/mpi`.
+//! A small message goes inside the work request, straight from the header and the user's memory; a larger one goes from
+//! a descriptor's slot. A blocking send returns, and may not call MPI again, once the adapter has the message. So
+//! `btl_sendi` either posts the whole message or refuses it; `btl_send` either posts it, or queues it in the engine, in
+//! order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade: hot. Threads: the one that has entered
+//! the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -23,8 +23,8 @@ use super::module::{INLINE_MAX, Module, State};
 use super::{descriptor, detour, token, watch};
 use crate::runtime::guard::fence;
 
-/// `btl_send`: sends a descriptor. 1: done as far as Open MPI is concerned, no callback; 0: the callback will come;
-/// negative: not taken.
+/// `btl_send`: sends a descriptor. Returns 1 if it is done, without a callback; 0 if the callback will follow; a
+/// negative code if it is refused.
 pub(crate) unsafe extern "C" fn btl_send(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn btl_send(
         let descriptor: *mut Descriptor = descriptor.cast();
         // SAFETY: M2.
         let flags = unsafe { (*descriptor).base.des_flags };
-        // The descriptor may be ibex's: Open MPI need not hear of it again once the adapter has it.
+        // If ibex owns the descriptor and Open MPI wants no callback, none is needed once the adapter has the message.
         let silent = flags & (sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP | sys::MCA_BTL_DES_SEND_ALWAYS_CALLBACK)
             == sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
         if events::has_interest() {
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn btl_send(
     })
 }
 
-/// Hands a descriptor to the port. With `silent`, Open MPI need not hear of it once the adapter has it.
+/// Posts or queues a descriptor's message. `silent`: without a callback once the adapter has it.
 ///
 /// # Safety
 /// M2.
@@ -60,24 +60,24 @@ unsafe fn post(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descri
     };
     // SAFETY: M2.
     if unsafe { descriptor::bytes(descriptor) }.is_none() {
-        // SAFETY: M2; the second segment was made by btl_prepare_src.
+        // SAFETY: M2; btl_prepare_src made the second segment, if there is one.
         let (spans, count) = unsafe { descriptor::spans(descriptor) };
-        // User memory that is sent in place is Open MPI's business until the adapter is done with it.
+        // User memory that is sent in place belongs to Open MPI, which must learn when the adapter has read it.
         let silent = silent && count == 1;
-        // SAFETY: M2. No other thread sees it complete while the port is entered.
+        // SAFETY: M2. While the port is entered no other thread sees its completion.
         unsafe { (*descriptor).callback_wanted = !silent };
         if state.port.send(to, tag, &spans[..count], token::descriptor(descriptor), !silent) == Ok(Sent::Posted) {
             return c_int::from(silent);
         }
     }
-    // SAFETY: M2, M3: `btl_send`'s, and not posted.
+    // SAFETY: M2, M3: `btl_send` has the descriptor, and it was not posted.
     unsafe { not_posted(module, state, to, tag, descriptor) }
 }
 
-/// Lets a descriptor's message wait, here or at another port.
+/// Queues a descriptor's message, at this port or at another one.
 ///
 /// # Safety
-/// M2, M3; the descriptor is filled and was not posted.
+/// M2, M3. The descriptor is filled and was not posted.
 #[cold]
 #[inline(never)]
 unsafe fn not_posted(
@@ -87,12 +87,12 @@ unsafe fn not_posted(
     tag: u8,
     descriptor: *mut Descriptor,
 ) -> c_int {
-    // SAFETY: M2, M3; the caller says that it is filled and was not posted.
+    // SAFETY: M2, M3: the caller says that it is filled and was not posted.
     if unsafe { wait(&mut state.port, to, tag, descriptor, WhenDiverted::Refuse) }.is_ok() {
         return sys::OPAL_SUCCESS;
     }
     drop(state);
-    // SAFETY: M2, M3; the caller says that it is filled; refused, so not posted.
+    // SAFETY: M2, M3: the caller says that it is filled; it was refused, so not posted.
     unsafe { detour::send(module, to, tag, descriptor) }
 }
 
@@ -103,7 +103,7 @@ unsafe fn not_posted(
 #[cold]
 #[inline(never)]
 unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
-    // SAFETY: M2. Before it is posted, as it may be given back then.
+    // SAFETY: M2. Read before the post, after which it may be given back.
     let length = unsafe { descriptor::length(descriptor) };
     let moment = events::host_timestamp();
     // SAFETY: M2.
@@ -114,7 +114,7 @@ unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mu
     code
 }
 
-/// A message was posted while a tool listens.
+/// Raises the events of a message that was posted.
 #[cold]
 #[inline(never)]
 fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
@@ -125,8 +125,8 @@ fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
     }
 }
 
-/// `btl_sendi`: posts header and data at once, or not at all: then `*descriptor`, if it is asked for, is one that holds
-/// them.
+/// `btl_sendi`: posts header and data at once, or refuses. After a refusal `*descriptor`, unless null, is a descriptor
+/// with room for them.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -142,28 +142,28 @@ pub(crate) unsafe extern "C" fn btl_sendi(
 ) -> c_int {
     fence("btl_sendi", sys::OPAL_ERROR, || {
         if !descriptor.is_null() {
-            // SAFETY: the out parameter.
+            // SAFETY: `descriptor` is the call's out parameter.
             unsafe { descriptor.write(null_mut()) };
         }
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        // SAFETY: the header is the caller's for this call; it is not registered, so no adapter touches it (R1).
+        // SAFETY: the header is the caller's during this call; R1: it is not registered, so no adapter accesses it.
         let header = unsafe { InlineSpan::new(header.cast(), header_size) };
-        // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not looked at.
+        // Without data the convertor may be uninitialised (pml_ob1_isend.c), so it is not read.
         let convertor = if payload_size == 0 { null_mut() } else { convertor };
-        // SAFETY: null, or with data: the caller's for this call.
+        // SAFETY: null, or the caller's during this call.
         let mut data = unsafe { Convertor::from_raw(convertor) };
         let to = endpoint(peer);
         let moment = if events::has_interest() { Some(began()) } else { None };
-        // SAFETY: M1, M3.
+        // SAFETY: M1; M3: header and data are the caller's during this call.
         let code = match unsafe { inline(module, to, tag, header, data.as_mut(), payload_size) } {
             Ok(Sent::Posted) => sys::OPAL_SUCCESS,
             Ok(Sent::Busy) => {
-                // SAFETY: M1, M3.
+                // SAFETY: M1; M3: header and data are the caller's during this call.
                 let code = unsafe { from_slot(module, to, tag, header, data, payload_size) };
                 if code == sys::OPAL_ERR_RESOURCE_BUSY && !descriptor.is_null() {
                     let instead = descriptor::take(module, header_size + payload_size, flags);
-                    // SAFETY: the out parameter.
+                    // SAFETY: `descriptor` is the call's out parameter.
                     unsafe { descriptor.write(instead.map_or(null_mut(), |taken| taken.as_ptr().cast())) };
                 }
                 code
@@ -179,14 +179,14 @@ pub(crate) unsafe extern "C" fn btl_sendi(
     })
 }
 
-/// The moment before a message is posted, while a tool listens.
+/// Returns the time before a message is posted, while a tool listens.
 #[cold]
 #[inline(never)]
 fn began() -> HostTimestamp {
     events::host_timestamp()
 }
 
-/// Sends inside the work request, where it fits; leaves the convertor where it was unless it was posted.
+/// Sends inside the work request, if the message fits. Rewinds the convertor unless the message was posted.
 ///
 /// # Safety
 /// M1, M3.
@@ -202,17 +202,17 @@ unsafe fn inline(
     let payload = match data {
         None => InlineSpan::EMPTY,
         Some(data) => match data.contiguous() {
-            // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. The
-            // program need not have written all of it before.
+            // SAFETY: M3: the user's send buffer, which MPI forbids the program to write until the send is done. Its
+            // bytes may be uninitialised, which `InlineSpan` permits.
             Some(start) => unsafe { InlineSpan::new(start.as_ptr(), size) },
-            // SAFETY: M1, M3.
+            // SAFETY: M1, M3, which the caller ensures.
             None => return unsafe { inline_packed(module, to, tag, header, data, size) },
         },
     };
     post_inline(module, to, tag, header, payload)
 }
 
-/// Posts it, or does not: there is no half.
+/// Posts the whole message, or nothing.
 #[inline(always)]
 fn post_inline(
     module: &Module,
@@ -224,11 +224,11 @@ fn post_inline(
     let Some(mut state) = module.enter() else {
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
-    // Where it was refused, `btl_send` will say why, or another port have it.
+    // After a refusal `btl_send` reports the reason, or sends by another port.
     Ok(state.port.send_inline(to, tag, header, payload).unwrap_or(Sent::Busy))
 }
 
-/// [`inline`] of data with gaps, which is packed first.
+/// [`inline`] for data with gaps, which is packed first.
 ///
 /// # Safety
 /// M1, M3.
@@ -245,11 +245,11 @@ unsafe fn inline_packed(
         return Ok(Sent::Busy);
     }
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
-    // SAFETY: the payload is smaller than the staging, which is ours alone.
+    // SAFETY: the payload is smaller than the staging buffer, which only this function uses.
     let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), size) }) else {
         return Err(sys::OPAL_ERROR);
     };
-    // SAFETY: within the staging, which outlives the post.
+    // SAFETY: within the staging buffer, which outlives the post.
     let payload = unsafe { InlineSpan::new(staging.as_ptr().cast(), size) };
     let outcome = post_inline(module, to, tag, header, payload);
     if outcome != Ok(Sent::Posted) {
@@ -258,15 +258,15 @@ unsafe fn inline_packed(
     outcome
 }
 
-/// Packs exactly `size` bytes to `to`. Returns where the convertor stood before; `None`: it could not, and stands there
-/// again.
+/// Packs exactly `size` bytes to `to`. Returns the former position of the convertor; `None`: packing failed, and the
+/// convertor has its former position again.
 ///
 /// # Safety
-/// `to` may be written for `size` bytes and no adapter touches them (R2).
+/// `size` bytes at `to` may be written, and no adapter accesses them (R2).
 #[inline]
 unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usize> {
     let start = data.position();
-    // SAFETY: the caller says that `to` may be written. The datatype engine does not call back into ibex.
+    // SAFETY: the caller says that the bytes at `to` may be written. The datatype engine does not call back into ibex.
     if unsafe { data.pack(to, size) } == Ok(size) {
         return Some(start);
     }
@@ -274,8 +274,8 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
     None
 }
 
-/// Copies header and data to a slot and posts that; the descriptor frees itself. `OPAL_ERR_RESOURCE_BUSY`: it cannot be
-/// posted now, and the convertor stands where it stood.
+/// Copies header and data to a slot, and posts it. The descriptor gives itself back. `OPAL_ERR_RESOURCE_BUSY`: the
+/// message cannot be posted now, and the convertor has its former position.
 ///
 /// # Safety
 /// M1, M3.
@@ -299,48 +299,49 @@ unsafe fn from_slot(
     let Some(descriptor) = descriptors.take_slot(&mut **port, size, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) else {
         return sys::OPAL_ERR_RESOURCE_BUSY;
     };
-    // SAFETY: just taken (M2).
+    // SAFETY: M2: it has just been taken.
     let slot = unsafe { descriptor::start(descriptor) };
-    // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2); a header on the stack does not overlap it.
+    // SAFETY: the slot has `size` bytes, which no adapter has before the post (R2); a header on the stack does not
+    // overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
     let mut data = data;
-    // SAFETY: the slot holds `size` bytes and is ours until it is sent (R2): the payload goes behind the header.
+    // SAFETY: the slot has `size` bytes, which no adapter has before the post (R2); the payload follows the header.
     let pack = |data: &mut Convertor<'_>| unsafe { pack(data, slot.add(header.len()), payload_size) };
     let start = data.as_mut().map(pack);
     let code = if start == Some(None) {
         sys::OPAL_ERROR
     } else {
-        // SAFETY: M2, just filled.
+        // SAFETY: M2: it has just been filled.
         let (spans, count) = unsafe { descriptor::spans(descriptor.as_ptr()) };
         match port.send(to, tag, &spans[..count], token::descriptor(descriptor.as_ptr()), false) {
             Ok(Sent::Posted) => return sys::OPAL_SUCCESS,
-            // Where its connection has just failed, `btl_send` will say so, or another port have it.
+            // If the connection has just failed, `btl_send` reports the reason, or sends by another port.
             Ok(Sent::Busy) | Err(Refused) => sys::OPAL_ERR_RESOURCE_BUSY,
         }
     };
     if let (Some(Some(start)), Some(data)) = (start, &mut data) {
         data.rewind(start);
     }
-    // SAFETY: not posted, so the adapter has never seen it.
+    // SAFETY: M2, R2: it was not posted.
     unsafe { descriptors.give_back(descriptor.as_ptr()) };
     code
 }
 
-/// Takes what is done and moves what waits on, as a program that sends and sends does not come to progress. Whether
-/// there is room for a message now.
+/// Takes completions and posts waiting requests, because a program that only sends makes no progress. Returns whether a
+/// message can be posted now.
 #[cold]
 fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) -> bool {
     descriptor::reap(port, descriptors);
     port.has_room(to)
 }
 
-/// Lets a descriptor's message wait. Its callback comes: the upper layer may be waiting for it to go.
+/// Queues a descriptor's message in the engine. Its callback will follow, because the upper layer may wait for it.
 ///
 /// # Errors
 /// Those of [`Port::queue_send`].
 ///
 /// # Safety
-/// M2; the descriptor is filled and was not posted.
+/// M2. The descriptor is filled and was not posted.
 pub(crate) unsafe fn wait(
     port: &mut Port,
     to: EndpointId,
@@ -357,7 +358,7 @@ pub(crate) unsafe fn wait(
     if let Some(message) = unsafe { bytes(descriptor) } {
         return port.queue_bytes(to, tag, message, token::descriptor(descriptor), when);
     }
-    // SAFETY: M2; the second segment was made by btl_prepare_src.
+    // SAFETY: M2; btl_prepare_src made the second segment, if there is one.
     let (spans, count) = unsafe { spans(descriptor) };
     port.queue_send(to, tag, &spans[..count], token::descriptor(descriptor), when)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the user has set of the BTL: the fields of a module that Open MPI registers as variables, the limits among them and
-//! which values of those are refused, and ibex's own parameters; the latencies that ports are given.
+//! The user's settings of the BTL: the fields of a module that Open MPI registers as variables, the checks of the
+//! limits among them, and ibex's own parameters; also the latencies of ports.
 //!
-//! Open MPI checks none of its variables. Written when the component is registered and opened, read when it is initialised
-//! (`component`). Grade: setup. Threads: one. Tests: below.
+//! Open MPI does not check its variables. `component` calls this: settings are written when it is registered and
+//! opened, and read when it is initialised. Grade: setup. Threads: one. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -16,37 +16,37 @@ use ibex_ffi::openmpi::{sys, variable};
 
 use crate::runtime::memory::HANDLE_SIZE;
 
-/// The fields of a module as the user's settings leave them: Open MPI keeps pointers into it.
+/// Fields of a module as the user has set them. Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
 
-// SAFETY: written by Open MPI while it registers and read when the component is opened and initialised; all of it
-// happens in the one thread that initialises MPI (or MPI_T, under MPI_T's own lock).
+// SAFETY: Open MPI writes it while it registers the component, which reads it when opened and initialised: all in the
+// one thread that initialises MPI (or MPI_T, under MPI_T's lock).
 unsafe impl Sync for Template {}
 
 static TEMPLATE: Template = Template(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// The parameters, from open to close.
+/// The parameters, while the component is open.
 static TUNABLES: Mutex<Option<Tunables>> = Mutex::new(None);
 
-/// Has Open MPI register the fields of a module that it gives every BTL, with `template` as their defaults.
+/// Makes Open MPI register the fields of a module that every BTL has, with `template` as their defaults.
 ///
 /// # Safety
-/// `version` is of the component that is being registered.
+/// `version` belongs to the component that is being registered.
 pub(crate) unsafe fn register(version: *mut sys::mca_base_component_t, template: &sys::mca_btl_base_module_t) -> c_int {
     let base = TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>();
-    // SAFETY: a static that only this thread uses now (see `Template`).
+    // SAFETY: only this thread uses the static now (see `Template`).
     unsafe { base.write(*template) };
-    // SAFETY: the caller's component is being registered; Open MPI keeps pointers into both until it is closed.
+    // SAFETY: the caller's component is being registered; Open MPI keeps pointers into both statics until it is closed.
     unsafe { sys::mca_btl_base_param_register(version, base) }
 }
 
-/// The template as the user's settings have left it.
+/// Returns the template as the user has set it.
 pub(crate) fn module() -> sys::mca_btl_base_module_t {
-    // SAFETY: written by `register`, which Open MPI has called before it opens the component.
+    // SAFETY: `register` has written it, which Open MPI calls before it opens the component.
     unsafe { TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>().read() }
 }
 
-/// Has the limits among them that the user has not set follow those that he has, and returns them all. `defaults` is the
+/// Adjusts the limits that the user has not set to those that he has, and returns all of them. `defaults` is the
 /// template that was registered.
 ///
 /// # Safety
@@ -66,7 +66,7 @@ pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
         rdma_pipeline_frag_size: module.btl_rdma_pipeline_frag_size,
     }
     .following(set);
-    // SAFETY: filled by `register`; the component is being opened, so this thread alone uses it (see `Template`).
+    // SAFETY: `register` has filled it; the component is being opened, so only this thread uses it (see `Template`).
     let base = unsafe { &mut *TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>() };
     base.btl_max_send_size = limits.max_send_size;
     base.btl_eager_limit = limits.eager_limit;
@@ -74,12 +74,12 @@ pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
     limits
 }
 
-/// Keeps the parameters for [`tunables`]; `None` forgets them.
+/// Stores the parameters for [`tunables`]; `None` forgets them.
 pub(crate) fn set_tunables(tunables: Option<Tunables>) {
     *kept() = tunables;
 }
 
-/// The parameters; `None` where the component is not open.
+/// Returns the parameters; `None` if the component is not open.
 pub(crate) fn tunables() -> Option<Tunables> {
     kept().clone()
 }
@@ -88,22 +88,22 @@ fn kept() -> MutexGuard<'static, Option<Tunables>> {
     TUNABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The limits of a BTL that Open MPI registers itself, in bytes.
+/// Limits that Open MPI registers for every BTL, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Limits {
-    /// The largest message of send and receive.
+    /// Size of the largest message of send and receive.
     pub(crate) max_send_size: usize,
-    /// The largest message sent at once.
+    /// Size of the largest eager message.
     pub(crate) eager_limit: usize,
-    /// The first piece of a larger one.
+    /// Size of the first fragment of a larger one.
     pub(crate) rndv_eager_limit: usize,
-    /// One put of the pipeline protocol.
+    /// Size of a put in the pipeline protocol.
     pub(crate) rdma_pipeline_frag_size: usize,
 }
 
 impl Limits {
-    /// The limits in which those that the user has not set follow those that he has, so that only two of his own can be
-    /// at odds. `self` are those of a user who sets nothing.
+    /// Returns limits in which those that the user has not set are adjusted to those that he has, so that only two
+    /// values of his own can conflict. `self` are the defaults.
     pub(crate) fn following(self, set: Set) -> Limits {
         let largest_set = [set.eager_limit, set.rndv_eager_limit].into_iter().flatten().max().unwrap_or_default();
         let max_send_size = set.max_send_size.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
@@ -114,7 +114,7 @@ impl Limits {
     }
 }
 
-/// What the user has set of the limits that depend on each other.
+/// Values that the user has set of the limits that depend on each other; `None`: not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Set {
     pub(crate) max_send_size: Option<usize>,
@@ -122,7 +122,7 @@ pub(crate) struct Set {
     pub(crate) rndv_eager_limit: Option<usize>,
 }
 
-/// One of the parameters that Open MPI gives every BTL is out of its range.
+/// A parameter that every BTL has is out of bounds.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct LimitOutOfBounds {
     name: &'static str,
@@ -142,13 +142,13 @@ impl fmt::Display for LimitOutOfBounds {
     }
 }
 
-/// The smallest first fragment: ob1's largest header (PUT, 56 bytes) with a registration handle behind it.
+/// Size in bytes of the smallest first fragment: ob1's largest header (PUT, 56 bytes) and a registration handle.
 const SMALLEST: usize = 56 + HANDLE_SIZE;
 
-/// The largest receive slot.
+/// Size in bytes of the largest receive slot.
 const LARGEST: usize = 1 << 20;
 
-/// Checks the limits that `mca_btl_base_param_register` let the user set; Open MPI itself checks none of them.
+/// Checks the limits that the user can set by `mca_btl_base_param_register`, as Open MPI does not.
 pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     let within = |name, value, min, max, reason| {
         if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
@@ -165,13 +165,13 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     within("rdma_pipeline_frag_size", limits.rdma_pipeline_frag_size, 4096, 1 << 31, "one put of the pipeline protocol")
 }
 
-/// The latencies that Open MPI is told of a process' ports, by their data rates: by how many microseconds an eager
-/// message takes longer on the link than on that of the fastest.
+/// Returns the latencies of ports by their data rates, for Open MPI: how many microseconds longer an eager message
+/// takes than on the fastest port.
 ///
-/// ob1 sends small messages by turns over the ports of the least latency. So ports of one class share them (all of 100
-/// Gb/s and more are one), and a slower one has none while a faster one is there. osc/rdma takes for a window the BTL of
-/// the least latency of those that reach all of its ranks. 4.1's shared-memory BTL says 1, and crashes in a
-/// compare-and-swap; so the fastest port says 0.
+/// ob1 sends small messages in turn over the ports with the least latency. So ports of one class share them (all of 100
+/// Gb/s and more are one class), and a slower port gets none beside a faster one. osc/rdma uses for a window the BTL
+/// with the least latency of those that reach all its ranks. The shared-memory BTL of 4.1 has latency 1, and crashes in
+/// a compare-and-swap; so the fastest port has 0.
 pub(crate) fn latencies(mbps: &[u32]) -> Vec<u32> {
     const EAGER_BITS: u32 = 12 << 13;
     let on_the_link: Vec<u32> = mbps.iter().map(|mbps| EAGER_BITS / (*mbps).max(1)).collect();
@@ -202,7 +202,7 @@ mod tests {
         assert!(latencies(&[]).is_empty());
     }
 
-    /// What follows of the defaults where this is set.
+    /// Returns the limits that follow if these are set and all others have their defaults.
     fn following(max_send_size: usize, eager_limit: usize, rndv_eager_limit: usize) -> [usize; 3] {
         let set = |value: usize| (value > 0).then_some(value);
         let set = Set {

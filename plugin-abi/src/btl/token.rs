@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BTL's tokens: of the two kinds of record it has, descriptors and operations.
+//! The BTL's tokens: of its two kinds of record, descriptors and operations.
 //!
-//! Made in `send`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any.
-//! Tests: below.
+//! Made in `send`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 
@@ -14,7 +13,7 @@ use crate::runtime::token::{self, Face, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
 
-/// What a token stands for.
+/// The record of a token.
 pub(crate) enum Record {
     /// A message.
     Descriptor(NonNull<Descriptor>),
@@ -22,20 +21,19 @@ pub(crate) enum Record {
     Operation(NonNull<Operation>),
 }
 
-/// The token of a message.
 #[inline]
 pub(crate) fn descriptor(descriptor: *mut Descriptor) -> Token {
     DESCRIPTOR.token(descriptor, 0)
 }
 
-/// The token of a put, a get or an atomic. A watched one has a number that is not 0, so that its name is not soon used
-/// again.
+/// Returns the token of a put, a get or an atomic. A watched one has a number other than 0, so that its token is not
+/// soon reused.
 #[inline]
 pub(crate) fn operation(operation: *mut Operation, number: u16) -> Token {
     OPERATION.token(operation, number)
 }
 
-/// Reads back a token; `None` for another face's, and for 0, which the engine never gives back.
+/// Returns the record of a token; `None` for the PML's, and for 0, which the engine never gives back.
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the sites of the BTL do while a tool listens: puts, gets, atomics and the waits for them, and the messages that it
-//! carries.
+//! Events of the BTL while a tool listens: puts, gets, atomics, flushes, and the messages that the BTL carries.
 //!
-//! A site is one comparison ([`engine::events::has_interest`]). A message here is what the layer above hands to
-//! `btl_send`, with that layer's header among its bytes: the transport does not know which message of MPI's it belongs
-//! to. Callers give the peer, and have left the port, as tools' callbacks run in here. Grade: behind the branch of a
-//! site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c` (operations).
+//! A site is one comparison ([`engine::events::has_interest`]). A message here is one that the upper layer passes to
+//! `btl_send`, including the header of that layer: the transport does not know which message of MPI it belongs to.
+//! Callers pass the peer, and have left the port, because callbacks of tools run in here. Grade: pending, behind the
+//! branch of a site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`
+//! (operations).
 
 use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, PutComplete,
@@ -17,14 +17,14 @@ use ibex_ffi::verbs::Status;
 
 use crate::runtime::watch::{SAFETY, number};
 
-/// The context, source and tag of a message that is not known to be a part of one of MPI's: the number of no
-/// communicator, `MPI_ANY_SOURCE`, `MPI_ANY_TAG`.
+/// Context, source and tag of a message that cannot be assigned to one of MPI's: the number of no communicator,
+/// `MPI_ANY_SOURCE`, `MPI_ANY_TAG`.
 const UNKNOWN: (u32, i32, i32) = (u32::MAX, -1, -1);
 
-/// When the adapter says that something was completed: the port's source, and its raw ticks.
+/// Timestamp of a completion: the port's source, and the adapter's raw ticks.
 pub(crate) type Stamp = Option<(SourceId, u64)>;
 
-/// What an operation does to the peer's memory.
+/// Kind of a put, a get or an atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -33,30 +33,30 @@ pub(crate) enum Kind {
     CompareSwap,
 }
 
-/// An operation that is watched, until it is done.
+/// Elements of the events of a watched operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     pub(crate) kind: Kind,
-    /// Its token, which is not soon reused, or [`operation_number`].
+    /// Token of the operation, which is not soon reused, or [`operation_number`].
     pub(crate) operation: u64,
     pub(crate) local: u64,
     pub(crate) remote: u64,
     pub(crate) bytes: u64,
-    /// The rank of the other process in the job.
+    /// Rank of the other process in its job.
     pub(crate) peer: u32,
 }
 
-/// The number of an operation that has no token. Odd, as those are.
+/// Returns a number for an operation without a token. It is odd, like tokens of operations.
 pub(crate) fn operation_number() -> u64 {
     number() | 1
 }
 
-/// The rank in the job of the other process; of one that is not known that of none.
+/// Returns the rank of a process in its job; `u32::MAX` for an unknown one.
 pub(crate) fn rank(name: Option<PeerName>) -> u32 {
     name.map_or(u32::MAX, |name| name.rank)
 }
 
-/// An operation was taken up, and posted after `moment`.
+/// Raises the event of an operation that was posted after `moment`.
 #[cold]
 #[inline(never)]
 pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
@@ -72,7 +72,7 @@ pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
     together.raise(|| moment, SAFETY);
 }
 
-/// A watched operation is done.
+/// Raises the event of a watched operation that has completed.
 #[cold]
 #[inline(never)]
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp) {
@@ -89,22 +89,22 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp)
     raise(together, stamp);
 }
 
-/// A message of so many bytes to process `peer` was posted after `moment`. Its end has the same time: a send inside its work
-/// request has no completion.
+/// Raises the events of a message of `bytes` to process `peer` that was posted after `moment`. Its end has the same
+/// time, because a send inside the work request has no completion.
 #[cold]
 #[inline(never)]
 pub(crate) fn sent(peer: u32, port: u8, bytes: u64, moment: HostTimestamp) {
     transfer(false, bytes, (peer, port)).raise(|| moment, SAFETY);
 }
 
-/// A message of so many bytes has come from process `peer`; its callback has not been called yet.
+/// Raises the events of a message of `bytes` from process `peer`, before its callback.
 #[cold]
 #[inline(never)]
 pub(crate) fn arrived(peer: u32, port: u8, bytes: u64, stamp: Stamp) {
     raise(transfer(true, bytes, (peer, port)), stamp);
 }
 
-/// The events of a message of one piece: all its bytes are in its begin.
+/// Returns the events of a message of one fragment: its begin has all its bytes.
 fn transfer(is_received: bool, bytes: u64, (peer, port): (u32, u8)) -> EventGroup {
     let (request, message, total, direction) = (0, number(), bytes, u32::from(is_received));
     let ((context, source, tag), port, thread) = (UNKNOWN, u32::from(port), events::this_thread());
@@ -135,7 +135,7 @@ fn transfer(is_received: bool, bytes: u64, (peer, port): (u32, u8)) -> EventGrou
     together
 }
 
-/// With the adapter's stamp where there is one, else as of this moment of the host's clock.
+/// Raises events with the adapter's timestamp if there is one, else with the present time of the host's clock.
 fn raise(together: EventGroup, stamp: Stamp) {
     match stamp {
         Some((source, raw)) => together.raise_stamped(source, raw, SAFETY),

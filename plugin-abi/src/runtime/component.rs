@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the components of all faces have in common: how their structures begin, and whether the user named them.
+//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex.
 //!
-//! Grade: setup. Plain functions. Tests: below.
+//! Called by `btl/component.rs` and `pml/component.rs`. Grade: setup. Plain functions. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 
 use ibex_ffi::openmpi::sys;
 
-/// A structure that Open MPI keeps pointers into, or copies.
+/// A structure that Open MPI copies or keeps pointers to.
 #[repr(transparent)]
 pub(crate) struct Shown<T>(UnsafeCell<T>);
 
-// SAFETY: constant but for what Open MPI writes to its own fields while one thread initialises it (`new`).
+// SAFETY: nobody writes to it but Open MPI, to its own fields, while one thread initialises it (`new`).
 unsafe impl<T> Sync for Shown<T> {}
 
 impl<T> Shown<T> {
     /// # Safety
-    /// A structure of Open MPI's, whose pointers are to functions. Nobody but Open MPI writes to it.
+    /// `structure` is one of Open MPI's; its pointers are to functions. Only Open MPI writes to it.
     pub(crate) const unsafe fn new(structure: T) -> Self {
         Shown(UnsafeCell::new(structure))
     }
 
-    /// Open MPI's pointer to it.
+    /// Returns the pointer for Open MPI.
     pub(crate) const fn get(&self) -> *mut T {
         self.0.get()
     }
@@ -30,8 +30,8 @@ impl<T> Shown<T> {
 
 type Call = unsafe extern "C" fn() -> c_int;
 
-/// How a component's structure begins: of which framework of a project it is, by which version of its interface, and
-/// what opens, closes and registers it.
+/// Returns the head of a component structure, for a framework of a project, with the version of the framework's
+/// interface, and the functions that open, close and register the component.
 pub(crate) const fn version(
     (project, framework, interface): (&[u8], &[u8], u32),
     (open, close, register): (Call, Call, Call),
@@ -61,11 +61,11 @@ pub(crate) const fn version(
     }
 }
 
-/// What stands behind that: it cannot be checkpointed, as queue pairs do not survive.
+/// The data that follows the head: no checkpointing, as queue pairs do not survive it.
 pub(crate) const DATA: sys::mca_base_component_data_t =
     sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] };
 
-/// A text as a C array, NUL-terminated.
+/// Converts a text to a NUL-terminated C array.
 const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
     assert!(bytes.len() < N, "room for the terminating NUL");
     let mut array = [0; N];
@@ -77,7 +77,6 @@ const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
     array
 }
 
-/// The value of decimal digits.
 const fn number(digits: &str) -> c_int {
     let digits = digits.as_bytes();
     let mut value = 0;
@@ -89,7 +88,7 @@ const fn number(digits: &str) -> c_int {
     value
 }
 
-/// Whether the user's list of a framework's components includes ibex, rather than leaving it to the default.
+/// Returns whether the user's list of a framework's components includes ibex by name.
 pub(crate) fn names_ibex(list: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
 }

@@ -2,12 +2,13 @@
 //! Whether this libibex.so is the only one in the process, or the first.
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
-//! what both export to the one it finds first, while each keeps its own private state: calls of a tool would change one
-//! and events happen in the other. So the copy that was loaded later takes no part and says so: as a component it
-//! declines, and what a tool calls in it is refused. Links to one file are one copy, as the linker goes by the file.
+//! symbols that both export to the first file that it finds, while each copy keeps its own private state: calls of a
+//! tool would change the state of one copy, and events would be raised in the other. So the copy that was loaded later
+//! prints a message and takes no part: as a component it declines, and it refuses calls of a tool. Two links to one
+//! file are one copy, because the linker compares files.
 //!
-//! Called by both components, and by every function of `tool` that C may call. Grade: setup; the first question looks
-//! at every library of the process, all others are a load. Threads: any. Tests: `tests/copies.rs`.
+//! Called by both components, and by every function of `tool` that C may call. Grade: setup; the first call looks at
+//! every library of the process, all others are a load. Threads: any. Tests: below, and `tests/copies.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
@@ -17,27 +18,27 @@ use std::sync::OnceLock;
 
 use super::messages;
 
-/// What a library exports that is an ibex: of whatever version.
+/// Symbol that every version of ibex exports.
 const MARK: &CStr = c"mca_btl_ibex_component";
 
-/// Private to each copy.
+/// A variable whose address is in this copy.
 static HERE: u8 = 0;
 
-/// A library that is loaded.
+/// A loaded library.
 #[derive(Debug, PartialEq, Eq)]
 struct Library {
-    /// Where it is mapped.
+    /// Address at which it is mapped.
     base: usize,
-    /// The name it was loaded by.
+    /// Path by which it was loaded.
     path: String,
 }
 
 /// The copy of ibex that was loaded before this one.
 #[derive(Debug)]
 pub(crate) struct Earlier {
-    /// The name it was loaded by.
+    /// Path by which it was loaded.
     path: String,
-    /// The name this one was loaded by.
+    /// Path by which this copy was loaded.
     this: String,
 }
 
@@ -54,7 +55,7 @@ impl fmt::Display for Earlier {
     }
 }
 
-/// A path, and where it leads if it is a link.
+/// Returns a path, and its target if it is a link.
 fn with_target(path: &str) -> String {
     match std::fs::canonicalize(path) {
         Ok(target) if target != Path::new(path) => format!("{path} ({})", target.display()),
@@ -62,13 +63,13 @@ fn with_target(path: &str) -> String {
     }
 }
 
-/// The copy of ibex that was loaded before this one, if there is one.
+/// Returns the copy of ibex that was loaded before this one, if there is one.
 pub(crate) fn earlier() -> Option<&'static Earlier> {
     static EARLIER: OnceLock<Option<Earlier>> = OnceLock::new();
     EARLIER.get_or_init(find).as_ref()
 }
 
-/// Whether this copy refuses to do anything, as there is an earlier one; it says so then.
+/// Returns whether an earlier copy exists, so that this one does nothing; prints that.
 #[inline]
 pub(crate) fn is_refused() -> bool {
     let Some(earlier) = earlier() else { return false };
@@ -79,12 +80,12 @@ pub(crate) fn is_refused() -> bool {
 #[cold]
 fn find() -> Option<Earlier> {
     let this = library_of((&raw const HERE).cast())?;
-    // In the order in which they were loaded.
+    // `loaded` returns the libraries in the order in which they were loaded.
     let first = loaded().iter().find_map(|path| marked(path))?;
     (first.base != this.base).then_some(Earlier { path: first.path, this: this.path })
 }
 
-/// The library that an address lies in.
+/// Returns the library that contains an address.
 fn library_of(address: *const c_void) -> Option<Library> {
     let mut found = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -92,31 +93,31 @@ fn library_of(address: *const c_void) -> Option<Library> {
         dli_sname: std::ptr::null(),
         dli_saddr: null_mut(),
     };
-    // SAFETY: any address, which is not followed; room for the answer.
+    // SAFETY: `dladdr` does not follow the address, and `found` is room for its result.
     if unsafe { libc::dladdr(address, &raw mut found) } == 0 || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the linker's own name of a library that is loaded.
+    // SAFETY: the linker's own name of a loaded library.
     let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy().into_owned();
     Some(Library { base: found.dli_fbase.addr(), path })
 }
 
-/// The library with the mark that is found from this one on: this one, or one that it needs.
+/// Returns the library that exports `MARK`: the one at `path`, or one that it depends on.
 fn marked(path: &CStr) -> Option<Library> {
-    // SAFETY: a name that ends in 0; nothing is loaded by it.
+    // SAFETY: the name is NUL-terminated; `RTLD_NOLOAD` loads nothing, so no code of a library runs.
     let handle = NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) })?;
-    // SAFETY: a handle that is open, and a name that ends in 0.
+    // SAFETY: the handle is open, and the name is NUL-terminated.
     let mark = unsafe { libc::dlsym(handle.as_ptr(), MARK.as_ptr()) };
     let library = if mark.is_null() { None } else { library_of(mark) };
-    // SAFETY: opened above, and closed once.
+    // SAFETY: `dlopen` above returned the handle, and it is closed once.
     unsafe { libc::dlclose(handle.as_ptr()) };
     library
 }
 
-/// The names of all libraries of the process, in the order in which they were loaded.
+/// Returns the paths of all libraries of the process, in the order in which they were loaded.
 fn loaded() -> Vec<CString> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
-        // SAFETY: the linker's own structure; the vector of the caller below, which nothing else uses meanwhile.
+        // SAFETY: the linker passes its own structure, and the vector below, which nothing else uses meanwhile.
         let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
         // SAFETY: the linker's own name of a library.
         if let Some(name) = unsafe { path(name) } {
@@ -125,20 +126,20 @@ fn loaded() -> Vec<CString> {
         0
     }
     let mut names: Vec<CString> = Vec::new();
-    // SAFETY: a function that takes what is given with it, and keeps nothing.
+    // SAFETY: `note` gets the vector that it expects, and keeps no pointer to it.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut names).cast()) };
     names
 }
 
-/// A name that is a path: not the program, nor what the kernel brings.
+/// Copies a name that is a path. The names of the program and of the kernel's library are none.
 ///
 /// # Safety
-/// Null, or a string of C's.
+/// `name` is null or a C string.
 unsafe fn path(name: *const c_char) -> Option<CString> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: not null; the caller says that it is a string of C's.
+    // SAFETY: not null, so the caller says that it is a C string.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_bytes().contains(&b'/').then(|| name.to_owned())
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One caller at a time, at no cost where only one thread calls.
+//! Access to a value by one caller at a time, without cost in a single-threaded process.
 //!
-//! [`Exclusive`] owns what must be reached by one caller at a time (a port, and what belongs to it). With
-//! `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. Either way the owner of the right cannot enter a
-//! second time: the caller is told, instead of two `&mut` existing. Callbacks to Open MPI run outside, so that they may
-//! call ibex again. Grade: hot (single-threaded: one load, one store each way). Threads: any.
+//! [`Exclusive`] owns such a value (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock;
+//! otherwise a flag suffices. A thread that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there
+//! is never a second `&mut`. Callbacks to Open MPI run outside, so they may call ibex again. Called by `port` and
+//! `pml/instance.rs`. Grade: hot (single-threaded: one load and one store to enter, and to leave). Threads: any. Tests:
+//! below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -15,7 +16,7 @@ use ibex_ffi::thread::number;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
-/// What a gate says: nobody is inside; somebody is, further up the same stack; ask the lock.
+/// Values of the gate: nobody is inside; a caller further up the stack is inside; the lock decides.
 const FREE: u8 = 0;
 const ENTERED: u8 = 1;
 const LOCKED: u8 = 2;
@@ -23,36 +24,36 @@ const LOCKED: u8 = 2;
 /// A value that one caller at a time may use.
 #[repr(C)]
 pub(crate) struct Exclusive<T> {
-    /// First, so that who has the one's address has the other's.
+    /// First, so that the value has the address of the `Exclusive`.
     value: UnsafeCell<T>,
     /// Single-threaded: `FREE` or `ENTERED`. Otherwise `LOCKED`, for good.
     gate: Cell<u8>,
     lock: RawMutex,
-    /// The thread that has the lock, as [`number`] names it; 0: none.
+    /// Thread that holds the lock, as [`number`] names it; 0: none.
     owner: AtomicUsize,
 }
 
-// SAFETY: with the lock, the value is reached by one thread at a time and may move between them (T: Send), and the gate
-// is only read. Without it, who made it has promised that one thread at a time calls (`unlocked`), so neither is raced.
+// SAFETY: with the lock one thread at a time reaches the value, which may move between threads (`T: Send`), and the
+// gate is only read. Without the lock the creator has promised (`unlocked`) that one thread at a time uses both.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
-/// The right to use the value; given back when dropped. It stays on its thread, which alone may give a lock back, and is
-/// shared with none, as the value need not be `Sync`.
+/// The right to use the value; ends when dropped. It stays on its thread, because only the owner may release a lock,
+/// and is not shared with other threads, because the value need not be `Sync`.
 pub(crate) struct Entered<'a, T> {
     exclusive: &'a Exclusive<T>,
     of_this_thread: PhantomData<*mut ()>,
 }
 
 impl<T> Exclusive<T> {
-    /// For several threads at a time: takes a lock.
+    /// Makes a value for several threads, with a lock.
     pub(crate) const fn locked(value: T) -> Self {
         Exclusive::new(value, LOCKED)
     }
 
-    /// For one thread at a time: takes none.
+    /// Makes a value for one thread at a time, without a lock.
     ///
     /// # Safety
-    /// Of two threads that use the value, one does after the other.
+    /// If two threads use the value, one's use happens before the other's.
     pub(crate) const unsafe fn unlocked(value: T) -> Self {
         Exclusive::new(value, FREE)
     }
@@ -62,18 +63,18 @@ impl<T> Exclusive<T> {
         Exclusive { gate: Cell::new(gate), lock: RawMutex::INIT, owner: AtomicUsize::new(0), value }
     }
 
-    /// The value, of an owner that nobody shares it with.
+    /// Returns the value to its only owner.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Waits for other threads. `None`: this thread is inside already.
+    /// Enters; waits for other threads. `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, T>> {
         self.pass(true)
     }
 
-    /// Does not wait. `None`: another thread, or this one, is inside.
+    /// Enters without waiting. `None`: this or another thread is inside.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, T>> {
         self.pass(false)
@@ -89,11 +90,11 @@ impl<T> Exclusive<T> {
         Some(Entered { exclusive: self, of_this_thread: PhantomData })
     }
 
-    /// True when this thread has the lock now, and had it not before.
+    /// Takes the lock. Returns false if this thread holds it already, or if another one does and `wait` is false.
     #[cold]
     #[inline(never)]
     fn pass_locked(&self, wait: bool) -> bool {
-        // Relaxed: only this thread ever stores its own name, so it reads its own store or somebody else's.
+        // Relaxed: only this thread stores its own number, so it reads either its own store or another thread's.
         if self.gate.get() == ENTERED || self.owner.load(Ordering::Relaxed) == number() {
             return false;
         }
@@ -148,12 +149,11 @@ mod tests {
     use super::*;
 
     fn both() -> [Exclusive<i32>; 2] {
-        // SAFETY: used by one thread.
+        // SAFETY: one thread uses it.
         [Exclusive::locked(0), unsafe { Exclusive::unlocked(0) }]
     }
 
-    /// Does not compile where what is entered may go to another thread, or be shared with one: then two of these are
-    /// meant.
+    /// Fails to compile if `Entered` is `Send` or `Sync`: then `IsOne<_>` has two candidates.
     #[allow(dead_code, reason = "it is compiled, and that is the test")]
     fn what_is_entered_stays_on_its_thread() {
         trait IsOne<Which> {

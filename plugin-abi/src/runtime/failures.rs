@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reason first: why a connection failed is said before Open MPI gets anything that failed for it.
+//! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it.
 //!
-//! ob1 and osc/rdma may end the job at the first error they are handed, in a completion or as the code of a call, with
-//! words that name no peer and no port. So whoever hands one on goes through here. The engine keeps each reason until
-//! it is taken. Grade: errors. Threads: any; a reason is said while the port is entered, so that no other thread
-//! overtakes it. Tests: the device tests in `hw-tests`.
+//! ob1 and osc/rdma may end the job at the first error, whether in a completion or as the result of a call, with a text
+//! that names no peer and no port. So each caller that returns or delivers an error calls this first. The engine keeps
+//! each reason until it is taken. Grade: errors. Threads: any; a reason is printed while the port is entered, so that
+//! no other thread delivers an error earlier. Tests: the device tests in `hw-tests`.
 
 use engine::transport::Port;
 use engine::transport::{EndpointId, Failed};
 
 use super::messages;
 
-/// Says why connections failed since the last time. Returns how many did.
+/// Prints the reasons of all connections that have failed since the last call. Returns their number.
 #[cold]
 pub(crate) fn tell(port: &mut Port) -> usize {
     let reasons = port.take_untold();
@@ -21,7 +21,7 @@ pub(crate) fn tell(port: &mut Port) -> usize {
     reasons.len()
 }
 
-/// [`tell`], without this reason, which is told another way.
+/// Like [`tell`], except for the reason `known`, which the caller prints.
 #[cold]
 pub(crate) fn tell_but(port: &mut Port, known: &str) {
     for reason in port.take_untold().iter().filter(|reason| *reason != known) {
@@ -29,10 +29,10 @@ pub(crate) fn tell_but(port: &mut Port, known: &str) {
     }
 }
 
-/// Says why a request to a peer did not complete.
+/// Prints why a request to a peer did not complete.
 pub(crate) fn tell_request(port: &mut Port, to: EndpointId, failed: Failed) {
     if tell(port) == 0 && port.failure(to).is_none() && !port.is_forgotten(to) {
-        // Its connection was closed, or begun anew by the peer.
+        // The connection did not fail: this process closed it, or the peer began a new one.
         messages::request_failed(&port.describe(to), failed.status);
     }
 }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames: a batch of completions from the poll of a port until all of them are dealt with.
+//! Frames: a batch of completions, from the poll of a port until all of them are processed.
 //!
-//! Callbacks run meanwhile, and may poll the same port again, with another frame. Frames are used again, so that none is
-//! allocated but the first, and one for each level of nesting. Grade: hot (a move of a pointer). Threads: who has entered
-//! what the frames belong to: a port (the BTL's), or the PML.
+//! Callbacks run meanwhile, and may poll the same port again, with another frame. Frames are reused, so one is
+//! allocated for each level of nesting. Grade: hot (a move of a pointer). Threads: the one that has entered the owner
+//! of the frames, a port (the BTL's frames) or the PML.
 
 use engine::events::{PolledBatch, SourceId};
 use engine::transport::{Batch, Port};
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
-/// What was polled from a port.
+/// Result of one poll of a port.
 #[repr(C)]
 pub(crate) struct Frame {
-    /// First, so that a poll has its address.
+    /// First, so that the frame has the address that a poll gets.
     pub(crate) batch: Batch,
-    /// A message, as a callback of the BTL's is shown it.
+    /// Description of a message for a callback of the BTL.
     pub(crate) descriptor: ReceiveDescriptor,
-    /// The PML's rail that it was polled from.
+    /// Index of the PML's rail that was polled.
     pub(crate) rail: usize,
-    /// While a tool listens: that events of it are yet to be raised, on the source of its port.
+    /// Source of the port and the batch of its events that are yet to be raised; `None` if no tool listens.
     pub(crate) polled: Option<(SourceId, PolledBatch)>,
     next: Option<Box<Frame>>,
 }
 
-// SAFETY: what a frame points to is its own.
+// SAFETY: a frame owns everything that it points to.
 unsafe impl Send for Frame {}
 
 impl Frame {
@@ -35,14 +35,14 @@ impl Frame {
     }
 }
 
-/// Frames that are not in use.
+/// Stack of unused frames.
 #[derive(Default)]
 pub(crate) struct Frames {
     first: Option<Box<Frame>>,
 }
 
 impl Frames {
-    /// Takes one that was given back, or a new one.
+    /// Returns an unused frame, or a new one.
     #[inline]
     pub(crate) fn take(&mut self) -> Box<Frame> {
         match self.first.take() {
@@ -54,8 +54,8 @@ impl Frames {
         }
     }
 
-    /// Takes one back. The batch of the one that is polled with next is released by that poll; any other one at once, as
-    /// it may not be used again for long.
+    /// Takes back a frame. The next poll uses the top frame, and releases its batch. Any other frame may stay unused
+    /// for long, so its batch is released at once; so is every batch while the port is short of receive slots.
     #[inline]
     pub(crate) fn give_back(&mut self, mut frame: Box<Frame>, port: &mut Port) {
         if self.first.is_some() || port.is_short_of_receives() {
@@ -64,7 +64,7 @@ impl Frames {
         self.give_back_released(frame);
     }
 
-    /// Takes one back whose batch was released.
+    /// Takes back a frame whose batch has been released.
     pub(crate) fn give_back_released(&mut self, mut frame: Box<Frame>) {
         match &mut self.first {
             Some(first) => {
@@ -76,7 +76,7 @@ impl Frames {
     }
 }
 
-/// Frames that wait to be delivered, in the order in which they were polled.
+/// Queue of polled frames that are to be delivered to the BTL.
 #[derive(Default)]
 pub(crate) struct Polled {
     first: Option<Box<Frame>>,
@@ -84,7 +84,7 @@ pub(crate) struct Polled {
 
 impl Polled {
     pub(crate) fn push(&mut self, frame: Box<Frame>) {
-        // Hardly ever is there one already.
+        // Usually the queue is empty.
         let mut place = &mut self.first;
         while let Some(earlier) = place {
             place = &mut earlier.next;
@@ -92,7 +92,7 @@ impl Polled {
         *place = Some(frame);
     }
 
-    /// Takes all of them.
+    /// Moves all frames to a new queue.
     pub(crate) fn take_all(&mut self) -> Polled {
         Polled { first: self.first.take() }
     }

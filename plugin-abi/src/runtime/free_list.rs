@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A free list of records of one type, and the blocks they lie in, which live as long as the list.
+//! A free list of records of one type, with the blocks of memory that contain them. The blocks live as long as the
+//! list.
 //!
-//! Open MPI and work requests hold the addresses of records, so these are plain pointers, and the record itself has the
-//! link of the list ([`Linked`]). Used by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a push);
-//! [`FreeList::add`] allocates (pending). Threads: its owner's. Tests: `btl/descriptor/tests.rs`, `btl/operation.rs`.
+//! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
+//! inside the record ([`Linked`]). Called by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a
+//! push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests: `btl/descriptor/tests.rs`,
+//! `btl/operation.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
-/// A record that has room for the link of a free list.
+/// A record with a field for the link of a free list.
 ///
 /// # Safety
-/// At `NEXT` bytes the record has a `*mut Self` that nobody else uses while it is in a free list. A record in one may
-/// be used by any thread.
+/// At offset `NEXT` the record has a `*mut Self` that only the list uses while the record is free. Any thread may use a
+/// free record.
 pub(crate) unsafe trait Linked: Sized {
-    /// The offset of the link, bytes.
+    /// Offset of the link in bytes.
     const NEXT: usize;
 }
 
-/// Records, in use and free.
+/// Records in use and free ones.
 pub(crate) struct FreeList<T: Linked> {
     free: *mut T,
     blocks: Vec<*mut [T]>,
 }
 
-// SAFETY: the pointers are to blocks this value owns; they and the records in it move with it (`Linked`).
+// SAFETY: the value owns the blocks that its pointers refer to; their records may move to another thread (`Linked`).
 unsafe impl<T: Linked> Send for FreeList<T> {}
 
 impl<T: Linked> FreeList<T> {
-    /// No record yet.
     pub(crate) const fn new() -> Self {
         FreeList { free: null_mut(), blocks: Vec::new() }
     }
 
-    /// Whether all are in use.
+    /// Returns whether all records are in use.
     pub(crate) const fn is_empty(&self) -> bool {
         self.free.is_null()
     }
@@ -41,7 +42,7 @@ impl<T: Linked> FreeList<T> {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<T>> {
         let record = NonNull::new(self.free)?;
-        // SAFETY: a record on the free list is ours alone, its link written when it was put there.
+        // SAFETY: a record on the list is not used by others, and `give_back` wrote its link.
         self.free = unsafe { link(record.as_ptr()).read() };
         Some(record)
     }
@@ -49,29 +50,29 @@ impl<T: Linked> FreeList<T> {
     /// Puts a record back.
     ///
     /// # Safety
-    /// It was taken from here, and nobody uses it any more.
+    /// The record was taken from this list, and nobody uses it any more.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, record: *mut T) {
-        // SAFETY: taken from here and used by nobody any more, as the caller says: the link is the list's (`Linked`).
+        // SAFETY: the caller says that nobody uses the record any more, so the link is the list's (`Linked`).
         unsafe { link(record).write(self.free) };
         self.free = record;
     }
 
-    /// Takes up new records; `place` sees each where it will stay.
+    /// Adds new records; calls `place` for each at its final address.
     #[cold]
     pub(crate) fn add(&mut self, records: Vec<T>, mut place: impl FnMut(NonNull<T>)) {
         let block = Box::into_raw(records.into_boxed_slice());
         for index in 0..block.len() {
-            // SAFETY: within the block just made.
+            // SAFETY: the index is within the block.
             let record = unsafe { NonNull::new_unchecked(block.cast::<T>().add(index)) };
             place(record);
-            // SAFETY: ours, and nobody has it yet.
+            // SAFETY: the record is in a block of this list, and nobody has its address but `place`, which does not use
+            // it.
             unsafe { self.give_back(record.as_ptr()) };
         }
         self.blocks.push(block);
     }
 
-    /// Blocks taken up so far.
     #[cfg(test)]
     pub(crate) fn blocks(&self) -> usize {
         self.blocks.len()
@@ -81,14 +82,13 @@ impl<T: Linked> FreeList<T> {
 impl<T: Linked> Drop for FreeList<T> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // SAFETY: made by `into_raw` in `add`. A free list goes when its port is closed: no work request names a
-            // record.
+            // SAFETY: `add` made it with `into_raw`. Its owner closes the port first, so no request names a record.
             drop(unsafe { Box::from_raw(block) });
         }
     }
 }
 
-/// Where the link of a record is.
+/// Returns the address of a record's link.
 #[inline]
 fn link<T: Linked>(record: *mut T) -> *mut *mut T {
     record.wrapping_byte_add(T::NEXT).cast()

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a blocking call lets Open MPI's own progress engine go on: [`Idle`] where it waits, [`Busy`] where there is always
-//! something for it to do.
+//! When a blocking call runs Open MPI's progress engine: [`Idle`] for a call that waits, [`Busy`] for calls that always
+//! find something to do.
 //!
-//! Used by the waits of the PML and by `btl_flush`. Grade: hot. Threads: a wait's own; who has entered the PML.
-//! Tests: below.
+//! Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads: [`Idle`] belongs to one wait, [`Busy`] to
+//! the thread that has entered the PML. Tests: below.
 
 use ibex_ffi::openmpi::sys;
 
-/// The rounds of a wait in which nothing happened.
+/// Counter of idle rounds of a wait.
 pub(crate) struct Idle {
     rounds: u32,
 }
 
-/// Rounds in which nothing happened, between two calls of Open MPI's.
+/// Idle rounds between two calls of Open MPI's progress engine.
 const ROUNDS: u32 = 100;
 
 impl Idle {
@@ -20,33 +20,33 @@ impl Idle {
         Idle { rounds: 0 }
     }
 
-    /// Nothing has happened in a round, and nothing is entered.
+    /// Counts a round without an event. Nothing is entered.
     #[inline]
     pub(crate) fn nothing_happened(&mut self) {
         self.rounds += 1;
-        // SAFETY: a flag that Open MPI sets while it is initialised.
+        // SAFETY: a variable of libopen-pal, which Open MPI sets while it is initialised.
         let yields = unsafe { (&raw const sys::opal_progress_yield_when_idle).read() };
         if yields || self.rounds >= ROUNDS {
             self.rounds = 0;
-            // SAFETY: nothing is entered.
+            // SAFETY: nothing is entered, so what progress calls back may enter any component.
             unsafe { sys::opal_progress() };
         }
     }
 }
 
-/// What a process has polled that found something. Blocking calls that never wait do not let nonblocking collectives and
-/// other transports go on, so one does after so many polls.
+/// Counter of successful polls. Blocking calls that never wait would starve nonblocking collectives and other
+/// transports, so after [`BUSY_POLLS`] of them one runs Open MPI's progress engine.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     polls: u32,
     is_due: bool,
 }
 
-/// Polls between two calls of Open MPI's progress engine, which costs a tenth of a poll then.
+/// Successful polls between two calls of Open MPI's progress engine, which then costs a tenth of a poll.
 const BUSY_POLLS: u32 = 4096;
 
 impl Busy {
-    /// So many polls have found something. True: Open MPI's progress engine is due.
+    /// Counts successful polls. Returns whether a call of Open MPI's progress engine is due.
     pub(crate) fn polled(&mut self, polls: u32) -> bool {
         self.polls += polls;
         if self.polls >= BUSY_POLLS {
@@ -55,7 +55,7 @@ impl Busy {
         self.is_due
     }
 
-    /// Whether Open MPI's progress engine is to be called now.
+    /// Returns whether Open MPI's progress engine is to be called now, and resets that.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.is_due)
     }

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who listens to what becomes of requests and messages: a table at each communicator, read where such an event
-//! happens.
+//! Listeners for the events of requests and messages: one table per communicator, read at the site of the event.
 //!
-//! A face that does the matching raises these events and says so ([`raised_by`]); tools add and take away listeners
-//! (`tool/peruse`, `tool/matching.rs`), of one communicator or of all. The table hangs at Open MPI's communicator, in
-//! the field that is PERUSE's there and that a stock Open MPI leaves null; so who raises finds it by one load, and what
-//! another communicator's listener wants is never looked at. A listener is called where the event happens, with the
-//! specification that the raiser has on its stack: no clock is read and nothing is allocated. Mostly an event has one
-//! listener; its function and what that is called with are in the table itself, so that raising is two looks and a
-//! call. Where there are several, a function of ours is in its place that goes through the list.
+//! The PML raises these events and registers itself as their raiser ([`raised_by`]). Tools add and remove listeners
+//! (`tool/peruse`, `tool/matching.rs`, `tool/transfers.rs`), for one communicator or for all. The table is in
+//! `c_peruse_handles` of Open MPI's communicator, which a stock Open MPI leaves null. So a site finds it by one load. A
+//! listener is called at the site, with a specification on the stack of the PML: no clock is read and nothing is
+//! allocated. Usually an event has one listener; its function and argument are in the table itself. For several
+//! listeners the table has [`call_each`], which iterates over their list.
 //!
-//! Tables are read by who has entered the raising face, and changed inside it as well ([`Raiser::change`]). So nobody
-//! is in a listener's callback when it has been taken away, and no lock is taken where an event happens. A callback may
-//! itself take listeners away: their places stay until the next change from outside. Grade: setup; [`Listeners::tell`]
-//! is on the way of a message that is listened to. Threads: who has entered the raising face. Tests: below, and
-//! `hw-tests/tools/peruse_requests.c`.
+//! Grade: setup; [`Listeners::tell`] is on the path of messages while a tool listens. Threads: see N1. Tests: below,
+//! and `hw-tests/tools/peruse_requests.c`. Safety, for every unsafe block in this file and in `tool/matching.rs`:
+//! - **N1** Tables and listeners are used by one thread at a time: the thread that has entered the PML (`pml/mod.rs`,
+//!   P3) or, while no PML raises events, the one inside [`without_a_face`] (both by [`change`]); or the thread that
+//!   creates a communicator, before its first use ([`begins`]). So no other thread is in a callback when its listener
+//!   has been removed.
+//! - **N2** A table lives from the first `add` to its communicator until [`forget`], which runs before Open MPI frees
+//!   the communicator. So `c_peruse_handles` of a live communicator is null or a table. A callback may remove
+//!   listeners: their entries in the list stay, as [`TAKEN`], until the next change from outside callbacks.
+//! - **N3** The specification outlives the call of a listener. For [`Event::Protocol`] and [`Event::Transfer`] it is
+//!   the first field of a [`ProtocolSpec`] or [`TransferSpec`].
+//! - **N4** A listener's function may be called with its `param` until the listener has been removed.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +31,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use engine::events::SourceId;
 use ibex_ffi::openmpi::sys;
 
-/// Declares the events, and all of them in the order of their numbers.
+/// Declares the events and [`Event::ALL`], the list of them in the order of their numbers.
 macro_rules! events {
     ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
         $(#[$of_all])*
@@ -39,7 +44,7 @@ macro_rules! events {
 }
 
 events! {
-    /// What happens to a request or a message. The numbers are PERUSE's (`include/peruse.h`), less 1.
+    /// Events of requests and messages. The numbers are those of PERUSE (`include/peruse.h`) minus 1.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u8)]
     enum Event {
@@ -62,15 +67,15 @@ events! {
         XferContinue,
         Cancel,
         Free,
-        /// PERUSE has no such event; [`Listeners::tell_protocol`] tells it.
+        /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
         Protocol,
-        /// One of those before that are of a transfer, or an arrival, with what the engine's events tell of it; PERUSE has
-        /// no such event. [`Listeners::tell_transfer`] tells it.
+        /// A step of a transfer, or an arrival, with the elements of the engine's events
+        /// ([`Listeners::tell_transfer`]). PERUSE has no such event.
         Transfer,
     }
 }
 
-/// `peruse_comm_spec_t`, as a callback gets it; and behind it what callbacks of PERUSE know nothing of.
+/// `peruse_comm_spec_t`, as a callback gets it, followed by fields that PERUSE does not have.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
@@ -81,17 +86,17 @@ pub(crate) struct Spec {
     pub(crate) peer: c_int,
     pub(crate) tag: c_int,
     pub(crate) operation: c_int,
-    /// The communicator's context number. From here on what C has no name for: this fills its structure up.
+    /// Context number of the communicator. This and the following fields are ibex' own; this one fills the padding of
+    /// the C structure.
     pub(crate) context: u32,
-    /// The bytes that it is of.
+    /// Length of the message in bytes.
     pub(crate) bytes: u64,
-    /// When the event happened that is told now, if a listener has asked; 0: none of several has been told yet. What it
-    /// was before means nothing to a listener that is alone.
+    /// Time of the event, once a listener has read the clock. Before that it is 0, or `TOLD` (`tool/instance.rs`) after
+    /// the first of several listeners. A lone listener ignores the previous value.
     pub(crate) stamp: u64,
 }
 
 impl Spec {
-    /// Of nothing.
     pub(crate) const EMPTY: Spec = Spec {
         comm: null_mut(),
         buf: null_mut(),
@@ -106,76 +111,76 @@ impl Spec {
     };
 }
 
-/// How the bytes of a message go.
+/// Protocol that transfers the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Protocol {
-    /// Inside the work request.
+    /// Sent inside the work request.
     Inline,
-    /// Copied into a buffer, sent, and copied out.
+    /// Eager: copied into a send buffer, and on the receiver's side out of a receive slot.
     Copied,
-    /// Announced, and read by the receiver.
+    /// Announced; the receiver reads it by RDMA.
     Read,
-    /// Announced, and sent in copied pieces.
+    /// Announced; the sender sends copied fragments.
     Pieces,
-    /// By the memory that the processes of a host share.
+    /// Copied through the memory that the processes of a host share.
     SharedMemory,
     /// Copied within this process.
     Oneself,
 }
 
-/// Why they go so.
+/// Reason for the choice of a [`Protocol`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reason {
-    /// For their length.
+    /// The length of the message.
     Size,
-    /// The sender is to hear that its message is matched.
+    /// The send is synchronous.
     Synchronous,
-    /// A datatype has gaps, here or there.
+    /// The sender's or the receiver's datatype has gaps.
     Gaps,
     /// Memory could not be registered.
     NotRegistered,
-    /// The receiver holds its senders back.
+    /// The receiver holds its senders back (flow control).
     HeldBack,
-    /// The adapter cannot do what would be better, or not now: there is no connection yet, or no room.
+    /// The adapter does not support the better protocol, has no connection to the peer yet, or has no room.
     Adapter,
-    /// They stay in this process.
+    /// Sender and receiver are the same process.
     Oneself,
     /// The other process is on this host.
     SameHost,
 }
 
-/// How the bytes of a message go, and by what.
+/// Path of a message's bytes: protocol, reason, port and queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) protocol: Protocol,
     pub(crate) reason: Reason,
-    /// The port's place among the process's; [`Passage::NO_PORT`]: none.
+    /// Index of the port among the ports of the process; [`Passage::NO_PORT`]: none.
     pub(crate) port: u32,
-    /// This side's queue pair; 0: none.
+    /// Number of this side's queue pair; 0: none.
     pub(crate) queue_pair: u32,
-    /// By how many ports they go.
+    /// Number of ports that carry the message.
     pub(crate) rails: u32,
 }
 
 impl Passage {
-    /// See [`Passage::port`].
+    /// Value of [`Passage::port`] for a message that no port carries.
     pub(crate) const NO_PORT: u32 = u32::MAX;
 }
 
-/// What [`Event::Protocol`] is told with, in place of a [`Spec`].
+/// Argument of listeners to [`Event::Protocol`], in place of a [`Spec`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProtocolSpec {
-    /// The request's, but that `bytes` are the message's.
+    /// Specification of the request; only `bytes` is the message's.
     pub(crate) spec: Spec,
-    /// Of a receive: the number of its message.
+    /// Number of the message of a receive.
     pub(crate) message: u64,
     pub(crate) passage: Passage,
 }
 
-/// What has happened to a message's bytes.
+/// Step in the transfer of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Arrived,
@@ -184,53 +189,53 @@ pub(crate) enum Step {
     Ends,
 }
 
-/// A completion of the adapter's.
+/// Completion reported by an adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
-    /// Which of the process' ports reported it.
+    /// Index of the port that reported it.
     pub(crate) port: u8,
-    /// The port's source and the adapter's raw timestamp; `None` where the adapter stamps no completions.
+    /// Source of the port's events and raw timestamp of the adapter; `None` if the adapter does not stamp completions.
     pub(crate) stamp: Option<(SourceId, u64)>,
 }
 
-/// What [`Event::Transfer`] is told with, in place of a [`Spec`].
+/// Argument of listeners to [`Event::Transfer`], in place of a [`Spec`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransferSpec {
-    /// First, as a listener gets its address; of an arrival the message's, else the request's.
+    /// Specification of the message for an arrival, else of the request. First, because a listener gets its address.
     pub(crate) spec: Spec,
     pub(crate) step: Step,
-    /// What tools know the message by; of a send, which has none, the request.
+    /// Number of the message; for a send, whose message has none, the number of the request.
     pub(crate) message: u64,
-    /// The bytes that this is of: their offset in the message, and how many.
+    /// Bytes transferred in this step: their offset in the message, and their number.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
-    /// The bytes of the whole message, as sent.
+    /// Length of the whole message as sent.
     pub(crate) total: u64,
     /// The sender's rank in the communicator, and the message's tag.
     pub(crate) source: i32,
     pub(crate) tag: i32,
-    /// The rank of the other process in its job.
+    /// Rank of the other process in its job.
     pub(crate) process: u32,
-    /// The completion that reported the step; `None` of a post, and of what the processor copies.
+    /// Completion that reported the step; `None` for a post, and for bytes that the processor copies.
     pub(crate) completed: Option<Completed>,
 }
 
 /// `peruse_comm_callback_f`
 pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
 
-/// A tool's callback, with what it is called with.
+/// Callback of a tool, with its argument.
 #[derive(Clone, Copy)]
 pub(crate) struct Listener {
-    /// Not 0.
+    /// Number of the listener; not 0.
     pub(crate) handle: i64,
     pub(crate) function: Function,
-    /// What is called in its place while no other listens to the same event of the same communicator.
+    /// Function that is called instead, while this is the only listener to its event on its communicator.
     pub(crate) alone: Function,
     pub(crate) param: *mut c_void,
 }
 
-/// At the place of one that a callback has taken away.
+/// Placeholder for a listener that a callback has removed.
 const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
 
 impl Listener {
@@ -243,27 +248,28 @@ unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c
     0
 }
 
-// SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
+// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Send for Listener {}
 
-/// What the tool interface does where a callback is not simply called, or fails.
+/// Functions of the tool interface that this file calls.
 pub(crate) struct Upcall {
-    /// Calls it while some thread has the tool's lock.
+    /// Calls the listener while some thread holds the tool's lock.
     pub(crate) beside_lock: unsafe fn(Listener, isize, *mut Spec) -> c_int,
-    /// It returned other than success.
+    /// Called when a listener has returned another code than success.
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
 
-/// What a face does that raises these events.
+/// Functions of the PML, which raises these events.
 #[derive(Clone, Copy)]
 pub(crate) struct Raiser {
-    /// Runs this inside the face: no other thread raises meanwhile. True is passed within a callback of this thread.
+    /// Enters the PML and runs the closure: no other thread raises an event meanwhile. Passes true if this thread is
+    /// inside a callback, and so had entered the PML already.
     pub(crate) change: fn(&mut dyn FnMut(bool)),
-    /// Notes, inside the face, whether anybody listens to any communicator. Returns whether that is new.
+    /// Records, in the entered PML, whether any communicator has a listener. Returns whether that has changed.
     pub(crate) watch: fn(bool) -> bool,
-    /// Looks, inside the face, whether anybody listens to this live communicator.
+    /// Opens or closes, in the entered PML, the fast paths of this live communicator, depending on its listeners.
     pub(crate) follow: unsafe fn(*mut sys::ompi_communicator_t),
-    /// How many receives wait, and how many messages are unexpected, on a live communicator; by who is inside.
+    /// Counts posted receives and unexpected messages of a live communicator, in the entered PML.
     pub(crate) queues: Queues,
 }
 
@@ -275,27 +281,26 @@ static UPCALL: OnceLock<Upcall> = OnceLock::new();
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// What is known of all communicators.
+/// Tables and listeners of all communicators.
 struct Tables {
-    /// By the address of their communicator.
+    /// Tables by the address of their communicator.
     of: BTreeMap<usize, Table>,
-    /// The communicators of the raising face, whether anybody listens to them or not.
+    /// Addresses of the PML's communicators, with or without listeners.
     comms: BTreeSet<usize>,
-    /// Who listens to all of them.
+    /// Listeners to all communicators.
     everywhere: Vec<(Event, Listener)>,
-    /// A callback has changed something that the raising face has not looked at.
+    /// Whether a callback has changed listeners and the PML has not followed the change yet ([`follow`]).
     is_behind: bool,
 }
 
 static TABLES: Mutex<Tables> =
     Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new(), is_behind: false });
 
-/// Of which communicators the listeners have changed: where it is one, the others are not looked at, of which there may
-/// be 100,000.
+/// Communicators whose listeners have changed. If it is one, the others, possibly 100,000, are not visited.
 #[derive(Clone, Copy)]
 enum Changed {
     Nothing,
-    /// A live one, by its address.
+    /// The address of a live communicator.
     One(usize),
     All,
 }
@@ -308,16 +313,15 @@ impl Tables {
     /// Adds a listener to a communicator.
     ///
     /// # Safety
-    /// A live communicator of MPI's, for which [`forget`] is called before it goes; inside the raising face, or nobody
-    /// uses the communicator yet.
+    /// N1. The communicator is live, and [`forget`] is called before it is freed.
     unsafe fn add(&mut self, comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
         let table = self.of.entry(comm.addr()).or_insert_with(|| {
             let table = NonNull::from(Box::leak(Box::new(Listeners::new())));
-            // SAFETY: the caller says that it lives; no other thread raises an event on it, or nobody uses it yet.
+            // SAFETY: N1, and the caller says that the communicator is live.
             unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
             Table(table)
         });
-        // SAFETY: of the table, so alive; inside the raising face.
+        // SAFETY: N2: the table is in `of`, so alive; N1.
         unsafe { table.0.as_ref().add(event, listener) };
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
@@ -325,63 +329,62 @@ impl Tables {
 
 struct Table(NonNull<Listeners>);
 
-// SAFETY: made from a box, and used as `Listeners` says.
+// SAFETY: the pointer comes from a box, and N1 lets one thread at a time use the table.
 unsafe impl Send for Table {}
 
-/// What is called where an event happens.
+/// Function to call at the site of an event, with its arguments.
 #[derive(Clone, Copy)]
 struct Called {
-    /// `None`: nobody listens.
     function: Option<Function>,
     handle: i64,
     param: *mut c_void,
 }
 
-/// The listeners of a communicator.
+/// Table of the listeners to one communicator.
 pub(crate) struct Listeners {
     called: [Cell<Called>; Event::ALL.len()],
     of: [UnsafeCell<Vec<Listener>>; Event::ALL.len()],
 }
 
-/// A face raises these events from now on; `None`: none does.
+/// Sets the PML that raises these events from now on; `None`: there is none.
 pub(crate) fn raised_by(raiser: Option<Raiser>) {
     if let Some(raiser) = &raiser {
         QUEUES.get_or_init(|| raiser.queues);
     } else {
-        // Open MPI does not say of each that it goes.
+        // Open MPI does not announce the end of every communicator.
         tables().comms.clear();
     }
     without_a_face(|| *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser);
 }
 
-/// Whether a face of this process raises these events.
+/// Returns whether a PML of this process raises these events.
 pub(crate) fn are_raised() -> bool {
     RAISER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Whether anybody listens, on any communicator.
+/// Returns whether any communicator has a listener.
 pub(crate) fn is_anybody() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// Says what the tool interface does, before the first listener is added.
+/// Sets the functions of the tool interface. To be called before the first listener is added.
 pub(crate) fn called_by(upcall: Upcall) {
     UPCALL.get_or_init(|| upcall);
 }
 
-/// Whether any thread has the tool's lock.
+/// Records whether some thread holds the tool's lock.
 pub(crate) fn set_locked(is_locked: bool) {
     IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
-/// Runs this where no other thread raises an event. Then the raising face looks who listens where it says that this has
-/// changed; after a change within a callback, at the next one from outside.
+/// Runs `body` under N1. Then the PML opens or closes the fast paths of the communicators that `body` returns. After a
+/// change within a callback the PML does so at the next change from outside callbacks.
 fn change(mut body: impl FnMut(bool) -> Changed) {
     let now = || *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
     let mut raiser = now();
     if raiser.is_none() {
         without_a_face(|| {
-            // One may be there by now.
+            // A PML may have registered itself meanwhile.
             raiser = now();
             if raiser.is_none() {
                 body(false);
@@ -399,7 +402,7 @@ fn change(mut body: impl FnMut(bool) -> Changed) {
     });
 }
 
-/// Runs this while no other thread does so, and none says that a face raises. It may come back here.
+/// Runs `body` while no other thread is in here, and so no PML registers itself. A thread may call it recursively.
 fn without_a_face(body: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     thread_local! {
@@ -415,29 +418,29 @@ fn without_a_face(body: impl FnOnce()) {
     IS_ALONE.set(false);
 }
 
-/// Inside the raising face: it looks who listens.
+/// Lets the PML open or close the fast paths of the changed communicators. To be called in the entered PML.
 fn follow(raiser: Raiser, what: Changed) {
     let is_new = (raiser.watch)(is_anybody());
     let mut tables = tables();
     let is_behind = std::mem::take(&mut tables.is_behind);
-    // SAFETY: live: the face has it, and `ends` takes the lock of the tables first; or the caller of what has changed
-    // says so.
+    // SAFETY: N1; the communicator is live: [`ends`] takes the lock of the tables before one of `comms` goes, and the
+    // callers of `add`, `remove` and `forget` say so of theirs.
     let look = |comm: usize| unsafe { (raiser.follow)(std::ptr::with_exposed_provenance_mut(comm)) };
     if let Changed::One(comm) = what {
         look(comm);
     }
     if is_new || is_behind || matches!(what, Changed::All) {
-        // To one without a table nobody listens, nor did before.
+        // A communicator without a table has no listener, and had none before.
         tables.of.keys().filter(|comm| tables.comms.contains(comm)).copied().for_each(look);
     }
 }
 
-/// Adds a listener to a communicator, if `is_wanted` says so where nothing else changes: another thread may have freed
-/// the communicator by then, or have taken the listener away.
+/// Adds a listener to a communicator, if `is_wanted` returns true under N1: by then another thread may have freed the
+/// communicator or removed the listener.
 ///
 /// # Safety
-/// A communicator of MPI's that is live if `is_wanted` says so; [`forget`] is called before it goes, when `is_wanted` says
-/// so no more.
+/// The communicator is live if `is_wanted` returns true. [`forget`] is called before it is freed, and from then on
+/// `is_wanted` returns false.
 pub(crate) unsafe fn add(
     comm: *mut sys::ompi_communicator_t,
     event: Event,
@@ -448,14 +451,13 @@ pub(crate) unsafe fn add(
         if !is_wanted() {
             return Changed::Nothing;
         }
-        // SAFETY: inside the raising face, which `forget` takes as well; so the caller says that it lives until the end
-        // of this change.
+        // SAFETY: N1; the communicator is live until the end of this change, because `forget` is a change, too.
         unsafe { tables().add(comm, event, listener) };
         Changed::One(comm.expose_provenance())
     });
 }
 
-/// [`add`] to all communicators of the raising face, those that are yet to be made among them.
+/// Adds a listener to all communicators of the PML, present and future ones ([`add`]).
 pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl Fn() -> bool) {
     change(|_| {
         if !is_wanted() {
@@ -465,14 +467,14 @@ pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl F
         tables.everywhere.push((event, listener));
         COUNT.fetch_add(1, Ordering::Relaxed);
         for comm in tables.comms.clone() {
-            // SAFETY: it is live, and `ends` is called before it goes; inside the raising face.
+            // SAFETY: N1; it is live, because `ends` removes it from `comms` before it is freed.
             unsafe { tables.add(std::ptr::with_exposed_provenance_mut(comm), event, listener) };
         }
         Changed::All
     });
 }
 
-/// Takes the listener of a handle away from all communicators. As [`remove`].
+/// Removes the listener with this handle from all communicators (see [`remove`]).
 pub(crate) fn remove_everywhere(event: Event, handle: i64) {
     change(|is_within| {
         let mut tables = tables();
@@ -480,37 +482,38 @@ pub(crate) fn remove_everywhere(event: Event, handle: i64) {
         tables.everywhere.retain(|(_, listener)| listener.handle != handle);
         COUNT.fetch_sub(before - tables.everywhere.len(), Ordering::Relaxed);
         for table in tables.of.values() {
-            // SAFETY: of the table, so alive; inside the raising face.
+            // SAFETY: N2: the table is in `of`, so alive; N1.
             COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
         }
         Changed::All
     });
 }
 
-/// The raising face has this communicator from now on.
+/// Adds a communicator of the PML, with the listeners to all communicators.
 ///
 /// # Safety
-/// A live communicator that nobody uses yet; [`ends`] is called before it goes.
+/// The communicator is live and not in use yet. [`ends`] is called before it is freed.
 pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
     let mut tables = tables();
     tables.comms.insert(comm.expose_provenance());
     for (event, listener) in tables.everywhere.clone() {
-        // SAFETY: the caller says that it lives, that nobody uses it yet, and that `ends` is called before it goes.
+        // SAFETY: N1: it is not in use yet; the caller says that it is live, and that `ends` is called before it is
+        // freed.
         unsafe { tables.add(comm, event, listener) };
     }
 }
 
-/// It has it no more. Not from within the face, but for a callback.
+/// Removes a communicator of the PML. The caller has not entered the PML, unless this is called from a callback.
 ///
 /// # Safety
-/// It is live.
+/// The communicator is live.
 pub(crate) unsafe fn ends(comm: *mut sys::ompi_communicator_t) {
     tables().comms.remove(&comm.addr());
     // SAFETY: the caller says that it is live.
     unsafe { forget(comm) };
 }
 
-/// Calls this with a communicator, if the raising face has it; it does not go meanwhile. Any thread.
+/// Calls the closure with a communicator if the PML has it; it stays live during the call. Any thread.
 pub(crate) fn while_live<T>(
     comm: *mut sys::ompi_communicator_t,
     call: impl FnOnce(*mut sys::ompi_communicator_t) -> T,
@@ -519,7 +522,7 @@ pub(crate) fn while_live<T>(
     tables.comms.contains(&comm.addr()).then(|| call(comm))
 }
 
-/// Runs this where no listener is called, but by this thread, if that is within one.
+/// Runs `body` while no other thread is in a callback of a listener.
 pub(crate) fn exclusively(mut body: impl FnMut()) {
     change(|_| {
         body();
@@ -527,21 +530,21 @@ pub(crate) fn exclusively(mut body: impl FnMut()) {
     });
 }
 
-/// How many receives wait, and how many messages are unexpected, on a communicator.
+/// Returns the numbers of posted receives and of unexpected messages of a communicator.
 ///
 /// # Safety
-/// A live communicator, of which a listener is told by this thread now.
+/// N1. The communicator is live, and this thread is notifying one of its listeners.
 pub(crate) unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
-    // SAFETY: the caller says that it lives, and that this thread tells a listener of it: inside the raising face.
+    // SAFETY: N1 and the caller: the communicator is live, and the PML is entered, as a listener is being notified.
     QUEUES.get().map_or([0; 2], |queues| unsafe { queues(comm) })
 }
 
-/// What tells that, for who asks often.
+/// Returns the PML's function that [`queues`] calls, for callers that call it often.
 pub(crate) fn queues_function() -> Queues {
     QUEUES.get().copied().unwrap_or(queues)
 }
 
-/// From now on this is called for the listener of a handle where it is alone ([`Listener::alone`]).
+/// Replaces [`Listener::alone`] of the listener with this handle.
 pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
     change(|_| {
         let mut tables = tables();
@@ -549,39 +552,39 @@ pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
             listener.alone = alone;
         }
         for table in tables.of.values() {
-            // SAFETY: of the table, so alive; inside the raising face.
+            // SAFETY: N2: the table is in `of`, so alive; N1.
             unsafe { table.0.as_ref().set_alone(event, handle, alone) };
         }
         Changed::Nothing
     });
 }
 
-/// Takes the listener of a handle away from a communicator, if it is there. No thread is in its callback then but this
-/// one.
+/// Removes the listener with this handle from a communicator, if it is there. Afterwards no other thread is in its
+/// callback.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
         let tables = tables();
         let Some(table) = tables.of.get(&comm.addr()) else { return Changed::Nothing };
-        // SAFETY: of the table, so alive; inside the raising face.
+        // SAFETY: N2: the table is in `of`, so alive; N1.
         COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
         Changed::One(comm.expose_provenance())
     });
 }
 
-/// A communicator goes: nobody listens to it.
+/// Removes all listeners of a communicator that is about to be freed.
 ///
 /// # Safety
-/// It is live.
+/// The communicator is live.
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     change(|is_within| {
         let Some(table) = tables().of.remove(&comm.addr()) else { return Changed::Nothing };
-        // SAFETY: the caller says that it is live; no other thread raises an event meanwhile (`change`).
+        // SAFETY: the caller says that it is live; N1.
         unsafe { (*comm).c_peruse_handles = null_mut() };
-        // SAFETY: of the table until now; inside the raising face.
+        // SAFETY: N2: the table was in `of` until now, so alive; N1.
         COUNT.fetch_sub(unsafe { table.0.as_ref().count() }, Ordering::Relaxed);
-        // From within a callback of it the table is left: whoever calls is not through with it.
+        // Within a callback the table is leaked: its caller still uses it.
         if !is_within {
-            // SAFETY: leaked by `add`, and nobody finds it any more.
+            // SAFETY: N2: `add` leaked it from a box, and no communicator refers to it any more.
             drop(unsafe { Box::from_raw(table.0.as_ptr()) });
         }
         Changed::One(comm.expose_provenance())
@@ -597,28 +600,29 @@ impl Listeners {
         }
     }
 
-    /// Those of a communicator.
+    /// Returns the table of a communicator, if it has one.
     ///
     /// # Safety
-    /// A live communicator; the caller has entered the raising face.
+    /// N1. The communicator is live.
     #[inline(always)]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Listeners> {
-        // SAFETY: the caller says that it lives: null, or a table of `add`, which goes only inside the raising face.
+        // SAFETY: the caller says that it is live, so by N2 this is null or a table; N1 keeps it until the caller
+        // leaves the PML.
         unsafe { (*comm).c_peruse_handles.cast::<Listeners>().as_ref() }
     }
 
     /// # Safety
-    /// Inside the raising face, with no other reference to it.
+    /// N1. There is no other reference to the list.
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the face is entered once at a time")]
     unsafe fn list(&self, event: Event) -> &mut Vec<Listener> {
-        // SAFETY: the caller is inside the raising face, alone, and has no other reference to the list.
+        // SAFETY: N1, and the caller has no other reference to the list.
         unsafe { &mut *self.of[event as usize].get() }
     }
 
     /// # Safety
-    /// Inside the raising face, with no reference to the event's list.
+    /// N1. There is no reference to the event's list.
     unsafe fn add(&self, event: Event, listener: Listener) {
-        // SAFETY: the caller is inside the raising face; each reference to the list ends before the next is made.
+        // SAFETY: N1; each reference to the list ends before the next is made.
         unsafe {
             self.list(event).push(listener);
             self.follow(event);
@@ -626,9 +630,9 @@ impl Listeners {
     }
 
     /// # Safety
-    /// Inside the raising face, with no reference to the event's list.
+    /// N1. There is no reference to the event's list.
     unsafe fn set_alone(&self, event: Event, handle: i64, alone: Function) {
-        // SAFETY: the caller is inside the raising face; each reference to the list ends before the next is made.
+        // SAFETY: N1; each reference to the list ends before the next is made.
         unsafe {
             for listener in self.list(event).iter_mut().filter(|listener| listener.handle == handle) {
                 listener.alone = alone;
@@ -637,12 +641,12 @@ impl Listeners {
         }
     }
 
-    /// Works out what is called for an event, after its list has changed.
+    /// Sets the function to call for an event, after its list has changed.
     ///
     /// # Safety
-    /// Inside the raising face, with no reference to the event's list.
+    /// N1. There is no reference to the event's list.
     unsafe fn follow(&self, event: Event) {
-        // SAFETY: the caller is inside the raising face, with no reference to the list.
+        // SAFETY: N1, and the caller has no reference to the list.
         let list = unsafe { self.list(event) };
         let called = match list.as_slice() {
             [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
@@ -653,13 +657,13 @@ impl Listeners {
         self.called[event as usize].set(Called { function, handle, param });
     }
 
-    /// Takes the listener of a handle out, or empties its place where a callback may be going through the list. Returns
-    /// how many there were.
+    /// Removes the listener with this handle. Within a callback, which may be called from an iteration over the list,
+    /// [`TAKEN`] takes its place. Returns the number of listeners removed.
     ///
     /// # Safety
-    /// Inside the raising face, with no reference to the event's list.
+    /// N1. There is no reference to the event's list.
     unsafe fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
-        // SAFETY: the caller is inside the raising face, with no reference to the list.
+        // SAFETY: N1, and the caller has no reference to the list.
         let list = unsafe { self.list(event) };
         let mut taken = 0;
         for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
@@ -669,93 +673,94 @@ impl Listeners {
         if !is_within {
             list.retain(|listener| !listener.is_taken());
         }
-        // SAFETY: inside the raising face; the reference above is used no more.
+        // SAFETY: N1; the reference above is not used any more.
         unsafe { self.follow(event) };
         taken
     }
 
     /// # Safety
-    /// Inside the raising face, with no reference to the lists.
+    /// N1. There is no reference to the lists.
     unsafe fn count(&self) -> usize {
-        // SAFETY: the caller is inside the raising face, with no reference to the lists.
+        // SAFETY: N1, and the caller has no reference to the lists.
         self.of.iter().map(|list| unsafe { &*list.get() }.iter().filter(|listener| !listener.is_taken()).count()).sum()
     }
 
-    /// Whether anybody listens to it.
+    /// Returns whether the event has a listener.
     ///
     /// # Safety
-    /// Inside the raising face.
+    /// N1.
     #[inline(always)]
     pub(crate) unsafe fn wants(&self, event: Event) -> bool {
         self.called[event as usize].get().function.is_some()
     }
 
-    /// Tells all who listen to it.
+    /// Notifies all listeners of the event.
     ///
     /// # Safety
-    /// Inside the raising face.
+    /// N1.
     #[inline(always)]
     pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        // SAFETY: inside the raising face; the specification outlives the call.
+        // SAFETY: N1; N3: the specification is borrowed during the call.
         unsafe { self.tell_raw(event, id, spec) };
     }
 
-    /// Tells all who listen to it by which protocol the bytes of a request's message go.
+    /// Notifies all listeners of the protocol that transfers a request's message.
     ///
     /// # Safety
-    /// Inside the raising face.
+    /// N1.
     pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
-        // SAFETY: inside the raising face; who listens to this event knows what stands behind the specification.
+        // SAFETY: N1; N3: the specification is the first field of `spec`, which is borrowed during the call.
         unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
     }
 
-    /// Tells all who listen to it what has happened to the bytes of a request's message, or that a message has arrived.
+    /// Notifies all listeners of a step in the transfer of a request's message, or of the arrival of a message.
     ///
     /// # Safety
-    /// As for [`Self::tell`].
+    /// N1.
     pub(crate) unsafe fn tell_transfer(&self, id: u64, spec: &mut TransferSpec) {
-        // SAFETY: inside the raising face; who listens to this event knows what stands behind the specification.
+        // SAFETY: N1; N3: the specification is the first field of `spec`, which is borrowed during the call.
         unsafe { self.tell_raw(Event::Transfer, id, std::ptr::from_mut(spec).cast()) };
     }
 
     /// # Safety
-    /// Inside the raising face; a specification that outlives the call.
+    /// N1, N3.
     #[inline(always)]
     unsafe fn tell_raw(&self, event: Event, id: u64, spec: *mut Spec) {
         let Called { function, handle, param } = self.called[event as usize].get();
         if let Some(function) = function {
-            // SAFETY: the caller says that the specification outlives the call.
+            // SAFETY: N3 by the caller; N4: the listener is in the table.
             unsafe { call(function, handle, param, id as isize, spec) };
         }
     }
 }
 
 /// # Safety
-/// A specification that outlives the call.
+/// N3. `function` may be called with `param` (N4).
 #[inline(always)]
 unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
     if IS_LOCKED.load(Ordering::Relaxed) {
-        // SAFETY: the caller says that the specification outlives the call.
+        // SAFETY: N3 and N4, which the caller ensures.
         return unsafe { call_beside_lock(handle, function, param, id, spec) };
     }
-    // SAFETY: the tool's function with what the tool gave for it, or [`call_each`] with its list; `spec` outlives it.
+    // SAFETY: N4: the function with its argument, a tool's or [`call_each`] with its list; N3: the specification
+    // outlives it.
     let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
-        // Of one whose own callback has released it the name is not known any more.
+        // If the callback has released its own handle, the event's name can no longer be looked up.
         failed(handle, code);
     }
 }
 
-/// Calls each of several. The list is what it is called with; a callback may change that, so that no reference to it is
-/// kept over a call.
+/// Calls each of several listeners. A callback may change the list, so no reference to it is kept during a call.
 unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
     let list = list.cast_const().cast::<Vec<Listener>>();
-    // SAFETY: the raiser's, for the call.
+    // SAFETY: N3.
     unsafe { (*spec).stamp = 0 };
     let mut place = 0;
-    // SAFETY: of the table whose event is told, which is inside the raising face.
+    // SAFETY: N4: `list` is the table's list for this event; N1: nobody else changes it, and no reference outlives this
+    // line.
     while let Some(Listener { handle, function, param, .. }) = unsafe { &*list }.get(place).copied() {
-        // SAFETY: the raiser's specification, which outlives the call.
+        // SAFETY: N3, of this function's caller; N4: the listener is in the list.
         unsafe { call(function, handle, param, id, spec) };
         place += 1;
     }
@@ -763,13 +768,13 @@ unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_
 }
 
 /// # Safety
-/// A specification that outlives the call.
+/// N3. `function` may be called with `param` (N4).
 #[cold]
 #[inline(never)]
 unsafe fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
     let listener = Listener { handle, function, alone: function, param };
     let upcall = UPCALL.get();
-    // SAFETY: the function with what goes with it; the caller says that the specification outlives the call.
+    // SAFETY: N3 and N4, which the caller ensures.
     let code = upcall.map_or(0, |upcall| unsafe { (upcall.beside_lock)(listener, id, spec) });
     if code != 0 {
         failed(handle, code);
@@ -791,11 +796,11 @@ mod tests {
     type Told = Vec<(i64, isize)>;
 
     unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: the test gives a pointer to what outlives the listener, and a table as a buffer; valid within the
-        // callback.
+        // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test below sets
+        // them.
         let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
         told.push((handle, id));
-        // One that takes itself away, and another that would have been next.
+        // Removes itself, and the listener that would have been called next.
         if handle == 2 {
             // SAFETY: nobody else uses it.
             assert_eq!([2, 3].map(|handle| unsafe { listeners.take(Event::Arrived, handle, true) }), [1, 1]);
@@ -829,7 +834,7 @@ mod tests {
     }
 
     unsafe extern "C" fn note_alone(handle: i64, id: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: the test gives a pointer to what outlives the listener.
+        // SAFETY: `param` points to a vector that outlives the listener, as the test below sets it.
         unsafe { &mut *param.cast::<Told>() }.push((-handle, id));
         0
     }

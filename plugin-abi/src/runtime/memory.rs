@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registered memory, over Open MPI's `grdma` cache.
 //!
-//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for the next
-//! time. The handle that Open MPI shows to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any
-//! alignment. Grade: pending (a hit in the cache makes no system call). Threads: any; nothing here enters the port.
-//! Used by every face. Who keeps R3: Open MPI deregisters a handle when the operations that name it have completed
-//! (`btl.h`, `btl_put`), and a descriptor gives its registration back when it is freed, after its completion.
+//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for later use.
+//! The handle that Open MPI sends to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any
+//! alignment. Called by both components. Grade: pending (a hit in the cache makes no system call). Threads: any;
+//! nothing here enters the port. Why R3 holds: Open MPI deregisters a handle when the operations that name it have
+//! completed (`btl.h`, `btl_put`), and a descriptor gives its registration back when it is freed, after its completion.
+//! Tests: below.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -24,20 +25,19 @@ use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 use super::guard::fence;
 use super::{messages, watch};
 
-/// What peers need to reach registered memory, and what this process' work requests need. Travels in ob1's headers.
+/// Keys of registered memory, for the work requests of peers and of this process. Sent in ob1's headers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHandle {
-    /// For the peers' work requests.
+    /// Key for the work requests of peers.
     pub(crate) rkey: u32,
-    /// For this process'.
+    /// Key for the work requests of this process.
     pub(crate) lkey: u32,
 }
 
-/// Its size, bytes.
 pub(crate) const HANDLE_SIZE: usize = size_of::<RegistrationHandle>();
 
-/// A registration of the cache: Open MPI's part, then ibex's.
+/// Record of the cache: Open MPI's part, then ibex's.
 #[repr(C)]
 pub(crate) struct Registration {
     base: sys::mca_rcache_base_registration_t,
@@ -46,34 +46,34 @@ pub(crate) struct Registration {
     region: MaybeUninit<MemoryRegion>,
 }
 
-/// What the cache's callbacks need; lives at one address as long as the cache.
+/// Context of the cache's callbacks; stays at one address as long as the cache exists.
 struct Registrar {
     domain: Arc<ProtectionDomain>,
     counters: Arc<Counters>,
     rights: Rights,
-    /// Device and port, for messages.
+    /// Device and port, for messages to the user.
     place: String,
-    /// Which of the process' ports.
+    /// Index of the port in the process.
     index: u8,
 }
 
-/// What memory of a port may be registered for.
+/// Access rights that registrations of a port may have.
 #[derive(Clone, Copy)]
 struct Rights {
-    /// The adapter has atomics.
+    /// Whether the adapter supports atomics.
     atomics: bool,
-    /// It may write in any order where nobody can tell (`btl_ibex_relaxed_ordering`).
+    /// Whether registrations ask for relaxed ordering (`btl_ibex_relaxed_ordering`).
     relaxed: bool,
 }
 
 /// The registrations of one port.
 pub(crate) struct Memory {
-    /// Dropped before what its callbacks use.
+    /// Declared first, so dropped before `registrar`, which its callbacks use.
     cache: Cache,
     registrar: Lent,
 }
 
-/// What is lent to the cache for its callbacks; freed when dropped.
+/// Context lent to the cache for its callbacks; freed when dropped.
 struct Lent(NonNull<Registrar>);
 
 // SAFETY: the registrar is only read, and its parts are themselves shareable.
@@ -83,7 +83,7 @@ unsafe impl Sync for Lent {}
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: leaked from a box by `Memory::new`; the cache, the only other holder, is gone or was never made.
+        // SAFETY: `Memory::new` leaked it from a box; the cache, the only other holder, is gone or was never made.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -93,10 +93,10 @@ impl Drop for Lent {
 pub(crate) struct Registered(NonNull<Registration>);
 
 impl RegistrationHandle {
-    /// A handle at any alignment, such as within a received header.
+    /// Reads a handle at any alignment, such as in a received header.
     ///
     /// # Safety
-    /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process showed.
+    /// At `place` are [`HANDLE_SIZE`] readable bytes of a handle that some process has sent.
     #[inline]
     pub(crate) unsafe fn read(place: *const c_void) -> RegistrationHandle {
         // SAFETY: the caller says that so many bytes may be read; every bit pattern is a `RegistrationHandle`.
@@ -105,36 +105,36 @@ impl RegistrationHandle {
 }
 
 impl Registered {
-    /// The registration that a handle of this process is of; `None` for null.
+    /// Returns the registration of a handle of this process; `None` for null.
     ///
     /// # Safety
-    /// `handle` is null, or a former answer of [`Self::handle`] whose registration was not put back.
+    /// `handle` is null, or was returned by [`Self::handle`] of a registration that has not been put back.
     pub(crate) unsafe fn from_handle(handle: *mut RegistrationHandle) -> Option<Self> {
         let registration = handle.cast::<c_void>().wrapping_byte_sub(offset_of!(Registration, handle));
         NonNull::new(registration.cast()).filter(|_| !handle.is_null()).map(Registered)
     }
 
-    /// The key by which this process' work requests name the memory.
+    /// Returns the key by which this process' work requests name the memory.
     pub(crate) fn lkey(self) -> u32 {
         // SAFETY: a registration in use is filled and not moved.
         unsafe { (*self.0.as_ptr()).handle.lkey }
     }
 
-    /// The key by which peers name the memory.
+    /// Returns the key by which peers name the memory.
     pub(crate) fn rkey(self) -> u32 {
         // SAFETY: a registration in use is filled and not moved.
         unsafe { (*self.0.as_ptr()).handle.rkey }
     }
 
-    /// What Open MPI shows to peers.
+    /// Returns the handle, which Open MPI sends to peers.
     pub(crate) fn handle(self) -> NonNull<RegistrationHandle> {
-        // SAFETY: the place of a field of a live registration.
+        // SAFETY: the address of a field of a live registration is not null.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
     }
 }
 
 impl Memory {
-    /// A cache for one port, the process' `index`th; `None` where Open MPI has no `grdma`. `relaxed`: as
+    /// Creates the cache of the port with this index; `None` if Open MPI has no `grdma`. `relaxed` is the parameter
     /// `btl_ibex_relaxed_ordering`.
     pub(crate) fn new(port: &Port, index: u8, relaxed: bool) -> Option<Self> {
         let attributes = port.attributes();
@@ -143,13 +143,13 @@ impl Memory {
         let registrar = Registrar { domain: port.domain(), counters: port.counters(), rights, place, index };
         let registrar = Lent(NonNull::from(Box::leak(Box::new(registrar))));
         let context = registrar.0.as_ptr().cast();
-        // SAFETY: the callbacks write a `Registration` and no more; the registrar is freed after the cache (`Memory`).
+        // SAFETY: the callbacks write only within a `Registration`; `Memory` drops the registrar after the cache.
         let cache = unsafe { Cache::create(&name, context, size_of::<Registration>(), register, deregister) }?;
         Some(Memory { cache, registrar })
     }
 
-    /// A registration of `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: it cannot be had now;
-    /// copy.
+    /// Registers `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: not possible now; the caller
+    /// copies.
     ///
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.
@@ -167,20 +167,20 @@ impl Memory {
     #[cold]
     fn refused(&self, code: c_int, size: usize) {
         if code == sys::OPAL_ERR_OUT_OF_RESOURCE {
-            // SAFETY: freed when this value is dropped.
+            // SAFETY: the registrar is freed only when this value is dropped.
             messages::cannot_register(size, &unsafe { self.registrar.0.as_ref() }.place);
         }
     }
 
     /// # Safety
-    /// R3: no work request under way names the registration; it is put back once.
+    /// R3: no posted work request names the registration. It is put back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
-        // SAFETY: R3; the caller says that it is put back once.
+        // SAFETY: R3, and the caller says that it is put back once.
         unsafe { self.cache.put_back(registered.0.cast()) }
     }
 }
 
-/// The cache's callback that registers with the adapter.
+/// Callback of the cache: registers memory with the adapter.
 unsafe extern "C" fn register(
     context: *mut c_void,
     base: *mut c_void,
@@ -188,7 +188,7 @@ unsafe extern "C" fn register(
     registration: *mut sys::mca_rcache_base_registration_t,
 ) -> c_int {
     fence("registering memory", sys::OPAL_ERROR, || {
-        // SAFETY: the context given at creation; freed only after the cache.
+        // SAFETY: the cache passes the registrar that it was created with, which is freed only after the cache.
         let registrar = unsafe { &*context.cast::<Registrar>() };
         let registration = registration.cast::<Registration>();
         unmapped::listen();
@@ -199,9 +199,9 @@ unsafe extern "C" fn register(
         match unsafe { registrar.domain.register(base.addr(), size, registrar.rights.of(asked as u32)) } {
             Ok(region) => {
                 let handle = RegistrationHandle { rkey: region.rkey(), lkey: region.lkey() };
-                // SAFETY: `sizeof_reg` bytes are the registration's; nobody else uses it yet.
+                // SAFETY: the cache allocated `sizeof_reg` bytes for the registration, and nobody else uses it yet.
                 unsafe { (&raw mut (*registration).handle).write(handle) };
-                // SAFETY: the registration's, ours alone. No region stands there: `deregister` takes it out.
+                // SAFETY: nobody else uses the registration yet, and `deregister` has moved out its former region.
                 unsafe { (&raw mut (*registration).region).write(MaybeUninit::new(region)) };
                 add_shared(&registrar.counters.registrations, 1);
                 if events::has_interest() {
@@ -219,7 +219,7 @@ unsafe extern "C" fn register(
     })
 }
 
-/// The code for a failed registration: with "out of resource" the cache lets go of an unused one and tries again.
+/// Returns the code of a failed registration. After "out of resource" the cache evicts an unused one and tries again.
 #[cold]
 fn refusal(error: &io::Error) -> c_int {
     match error.raw_os_error() {
@@ -228,13 +228,13 @@ fn refusal(error: &io::Error) -> c_int {
     }
 }
 
-/// The cache's callback that takes a registration back from the adapter.
+/// Callback of the cache: deregisters memory.
 unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
     fence("deregistering memory", sys::OPAL_ERROR, || {
-        // SAFETY: the context given at creation; freed only after the cache.
+        // SAFETY: the cache passes the registrar that it was created with, which is freed only after the cache.
         let registrar = unsafe { &*context.cast::<Registrar>() };
         let place = region_place(registration.cast());
-        // SAFETY: written by `register`, and taken out once: the cache calls this once for each success.
+        // SAFETY: `register` wrote it, and it is moved out once: the cache calls this once for each success.
         let region = unsafe { place.read().assume_init() };
         add_shared(&registrar.counters.deregistrations, 1);
         if events::has_interest() {
@@ -242,7 +242,7 @@ unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mc
             let (first, last) = unsafe { ((*registration).base.addr(), (*registration).bound.addr()) };
             watch::evicted(first as u64, (last - first + 1) as u64, registrar.index);
         }
-        // On failure the registration is lost until the process ends; the cache may reuse its own record.
+        // If this fails, the memory stays registered until the process ends; the cache may reuse its own record.
         let _ = region.deregister();
         sys::OPAL_SUCCESS
     })
@@ -253,8 +253,8 @@ fn region_place(registration: *mut Registration) -> *const MaybeUninit<MemoryReg
 }
 
 impl Rights {
-    /// The adapter's rights for Open MPI's `access` flags. Writing locally is implied by letting peers write; reading
-    /// is always permitted, so that read-only memory can be sent from.
+    /// Translates Open MPI's `access` flags. Remote write access needs local write access (`ibv_reg_mr`). Local reading
+    /// is always permitted, so read-only memory can be sent.
     fn of(self, asked: u32) -> Access {
         let mut access = Access::empty();
         if asked & sys::MCA_RCACHE_ACCESS_LOCAL_WRITE != 0 {
@@ -267,14 +267,14 @@ impl Rights {
             access |= Access::REMOTE_WRITE | Access::LOCAL_WRITE;
         }
         let is_for_atomics = asked & sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC != 0;
-        // "Any access" asks for it also of an adapter that has none, and would refuse it.
+        // "Any access" includes atomics, and an adapter without atomics would refuse the registration.
         if is_for_atomics && self.atomics {
             access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
         }
-        // ob1 looks at what was read once the read has completed, and at what was written once a message says so, which
-        // completes after it on the same adapter. osc/rdma asks for any access to windows and to its own counters, and
-        // polls them; and an atomic must not be seen before what was written earlier. A registration that both use is
-        // asked for with all that either wants.
+        // Relaxed ordering is safe for ob1: it looks at data that it has read after the completion, and at data that a
+        // peer has written after a message that completes later on the same adapter. It is not safe for osc/rdma, which
+        // asks for any access to windows and to its counters, and polls them; also, an atomic must not become visible
+        // before earlier writes. A registration for both is requested with all rights that either needs.
         if self.relaxed && !is_for_atomics {
             access |= Access::RELAXED_ORDERING;
         }

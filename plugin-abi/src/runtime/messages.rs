@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every text the component shows to a user, in one place: what happened, to whom, and what to do.
+//! All texts that the components show to a user: what happened, to which peer or port, and what to do.
 //!
-//! Called by all the other files. What may be true of several processes of a host (another Open MPI, a parameter, no
-//! port) is said by the first that meets it, whichever that is; what concerns a peer, by every process that meets it,
-//! once. Grade: setup and errors. Threads: any.
+//! Called by all the other files; a function's comment says in which situation. A message that may concern several
+//! processes of a host (another Open MPI, a parameter, no port) is printed by one of them. A message about a peer is
+//! printed once by every process that it concerns. Grade: setup and errors. Threads: any. Tests: below.
 
 use std::env;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{variable, version};
 use ibex_ffi::verbs::Status;
 
-/// Says what may be true of other processes of the host, too: one for all of them.
+/// Prints a message that may concern other processes of the host, too: only the first of them prints it.
 fn of_host(text: &str) {
     if !channel::first_to_say(text) {
         return;
@@ -32,17 +32,17 @@ fn of_host(text: &str) {
     }
 }
 
-/// Open MPI is another one than ibex was built for; the component is skipped.
+/// This is not the Open MPI that ibex was built for; the component is skipped.
 pub(crate) fn other_openmpi(refusal: &dyn Display) {
     if version::is_of_series() {
         of_host(&refusal.to_string());
     } else {
-        // Nothing of another series is looked into, who this process is included.
+        // A type of another series may have another layout, so the name of this process is not read either.
         channel::banner(&refusal.to_string());
     }
 }
 
-/// Another libibex.so is in the process; the component is skipped, or a tool's call refused.
+/// Another libibex.so is in the process; the component is skipped, or a tool's call is refused.
 pub(crate) fn another_ibex(refusal: &dyn Display) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
@@ -50,7 +50,7 @@ pub(crate) fn another_ibex(refusal: &dyn Display) {
     }
 }
 
-/// A parameter may not have the value it has; the component is skipped.
+/// A parameter has a value that is out of bounds; the component is skipped.
 pub(crate) fn parameter(error: &dyn Display) {
     let text = format!(
         "ibex: {error}.\nibex takes no part in this job; the job goes on with its other transports, if it has any."
@@ -58,12 +58,12 @@ pub(crate) fn parameter(error: &dyn Display) {
     of_host(&text);
 }
 
-/// The same of a parameter of the PML's own; the PML declines.
+/// A parameter of the PML has a value that is out of bounds; the PML declines.
 pub(crate) fn parameter_of_pml(error: &dyn Display) {
     of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another, if it may."));
 }
 
-/// A tool has written a value that a parameter may not have; another one is used.
+/// A tool has written a value that is out of bounds; ibex uses `used` instead.
 pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
     of_host(&format!("ibex: {error}.\nA tool has written that (MPI_T_cvar_write); ibex uses {used} instead."));
 }
@@ -79,7 +79,7 @@ pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
     of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
 }
 
-/// A port was opened, but not quite as the user may have meant it. Said once per process: its ports share the
+/// A port was opened with a restriction that the user may not want. Printed once per process: its ports share the
 /// parameters.
 pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
@@ -88,7 +88,7 @@ pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     }
 }
 
-/// Children would share pages with adapters, and the user has forbidden that.
+/// Child processes would share pages with adapters, which the user has forbidden.
 pub(crate) fn not_fork_safe(why: &dyn Display) {
     of_host(&format!(
         "ibex: {why}.\nbtl_ibex_fork_support is \"yes\", so ibex takes no part in this job; the job goes on with its other\n\
@@ -96,7 +96,7 @@ pub(crate) fn not_fork_safe(why: &dyn Display) {
     ));
 }
 
-/// A port that was chosen may not reach others.
+/// A chosen port may not reach other hosts.
 pub(crate) fn of_survey(host: &str, warning: &str) {
     of_host(&format!("ibex on host {host}: {warning}."));
 }
@@ -117,7 +117,7 @@ pub(crate) fn callback_failed(event: &str, code: i32) {
     ));
 }
 
-/// The ports could not be made known to the other processes.
+/// The ports could not be published to the other processes.
 pub(crate) fn not_published(code: i32) {
     let text = format!(
         "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
@@ -126,7 +126,7 @@ pub(crate) fn not_published(code: i32) {
     of_host(&text);
 }
 
-/// A peer's published ports cannot be read. Said once per process.
+/// A peer's published ports cannot be decoded. Printed once per process.
 pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
@@ -140,7 +140,7 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     channel::banner(&text);
 }
 
-/// A message is to go to a process that no port reaches; the job is ended right after.
+/// No port reaches the receiver of a message; the job is ended right after.
 pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     channel::banner(&format!(
         "ibex has no way to rank {} on host {host}: {why}.\n\
@@ -161,13 +161,13 @@ pub(crate) fn other_pml(peer: PeerName, host: &str) {
     ));
 }
 
-/// The registration of memory failed because there may be no more of it. Said once per process.
+/// Memory could not be registered, because a limit is reached. Printed once per process.
 pub(crate) fn cannot_register(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
         return;
     }
-    // The memory itself is there; what the driver asks for beside it is not known.
+    // `None`: the driver may have asked for more than the memory itself, so the number of bytes is unknown.
     let error = io::Error::from_raw_os_error(libc::ENOMEM);
     let advice = limits::advice(&error, None).unwrap_or_default();
     let text = format!(
@@ -179,14 +179,14 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
     channel::banner(&text);
 }
 
-/// A connection failed; Open MPI is told right after and ends the job. `failure` names peer, host, port, queue pair,
-/// status.
+/// A connection failed. Right after this, the caller notifies Open MPI, which ends the job. `failure` names peer, host,
+/// port, queue pair and status.
 pub(crate) fn peer_failed(failure: &str) {
     let advice = if is_probed() || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
     with_flight(&format!("ibex lost a peer: {failure}{advice}"));
 }
 
-/// For the ranks that say nothing, as they are never told.
+/// Advice about ranks that wait for a lost peer without sending to it, and so never notice the loss.
 const UNPROBED: &str = "\nIf the job goes on without this peer, a rank that only waits for it is not told, and waits for ever. To have it told,\n\
                         have idle peers asked for a sign of life every so many seconds: --mca btl_ibex_probe_interval 10.";
 
@@ -194,14 +194,14 @@ fn is_probed() -> bool {
     variable::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"))
 }
 
-/// Whether the launcher is known to end a job of which a rank has died: mpirun of Open MPI 4.1, unless it is told not to
-/// (`--enable-recovery`). It gives its ranks these variables.
+/// Returns whether the launcher is known to end a job when one of its ranks has died: mpirun of Open MPI 4.1 without
+/// `--enable-recovery`. It sets these variables in its ranks.
 fn ends_with_its_ranks(variable: impl Fn(&str) -> Option<String>) -> bool {
     let recovers = variable("OMPI_MCA_orte_enable_recovery").is_some_and(|value| value != "0");
     variable("OMPI_MCA_orte_launch").is_some() && !recovers
 }
 
-/// Says that something has failed, and where it is recorded what this process did before.
+/// Prints a failure, and the path of the flight recording.
 fn with_flight(text: &str) {
     match flight::keep(text) {
         Some(path) => channel::banner(&format!(
@@ -213,7 +213,7 @@ fn with_flight(text: &str) {
     }
 }
 
-/// A request failed on a connection that did not; Open MPI is told right after.
+/// A request failed on a connection that did not fail. Right after this, the caller notifies Open MPI.
 pub(crate) fn request_failed(endpoint: &str, status: Status) {
     flight::record((Kind::RequestFailed, 0), NO_PORT, NOBODY, [status.0.into(), 0, 0, 0]);
     with_flight(&format!(
@@ -221,7 +221,7 @@ pub(crate) fn request_failed(endpoint: &str, status: Status) {
     ));
 }
 
-/// The target of an atomic by message has no such memory. The text; said by [`operation_failed`].
+/// Returns the text for an atomic by message whose target cannot register the memory ([`operation_failed`] prints it).
 pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> String {
     format!(
         "an atomic operation on {length} bytes at {address:#x} of {target} was not done: the target cannot register this\n\
@@ -229,7 +229,7 @@ pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> Strin
     )
 }
 
-/// Who asked for an atomic by message cannot be told of it. The text; said by [`operation_failed`].
+/// Returns the text for an atomic by message whose origin cannot get an answer ([`operation_failed`] prints it).
 pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_done: bool) -> String {
     let was = if is_done { "was done" } else { "was not done" };
     format!(
@@ -238,7 +238,7 @@ pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_don
     )
 }
 
-/// Data that is to be sent cannot be packed. The text; said by [`operation_failed`].
+/// Returns the text for data that cannot be packed for sending ([`operation_failed`] prints it).
 pub(crate) fn cannot_pack(length: usize) -> String {
     format!(
         "the data of a message of {length} bytes cannot be packed: Open MPI's convertor refuses its datatype, or there is no\n\
@@ -246,7 +246,7 @@ pub(crate) fn cannot_pack(length: usize) -> String {
     )
 }
 
-/// The receiver of an announced message asks for what it cannot have. The text; said by [`operation_failed`].
+/// Returns the text for a receiver that asks for more than the announced message ([`operation_failed`] prints it).
 pub(crate) fn asked_for(wanted: u64, length: u64) -> String {
     format!(
         "the receiver of a message of {length} bytes asks for {wanted} bytes of it: it runs another ibex, or has a defect.\n\
@@ -254,13 +254,13 @@ pub(crate) fn asked_for(wanted: u64, length: u64) -> String {
     )
 }
 
-/// What this process does has failed for a reason that no port knows; the job is ended right after.
+/// An operation of this process failed for a reason that no port has reported; the job is ended right after.
 pub(crate) fn operation_failed(text: &str) {
     let rank = Process::me().map_or(0, |me| me.name().rank);
     with_flight(&format!("ibex: rank {rank}: {text}."));
 }
 
-/// A port has no link, and the process has others. Every rank of the host meets it.
+/// A port has no link, and the process has others. Every rank of the host notices it.
 pub(crate) fn rail_down(place: &str) {
     of_host(&format!(
         "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages use the other ports until the link is back;\n\
@@ -273,7 +273,7 @@ pub(crate) fn rail_back(place: &str) {
     of_host(&format!("ibex: {place} has a link again; messages use it as before."));
 }
 
-/// A port cannot be connected to a peer which another one reaches.
+/// A port cannot be connected to a peer that another port reaches.
 pub(crate) fn rail_unusable(failure: &dyn Display, other: &str) {
     with_flight(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
 }
@@ -287,7 +287,7 @@ pub(crate) fn defect(what: &str, cause: &str) {
     ));
 }
 
-/// A line for those who asked with `btl_ibex_verbose`.
+/// Prints a line for users who have set `btl_ibex_verbose`.
 pub(crate) fn verbose(text: &str) {
     channel::line(&format!("ibex: {text}"));
 }

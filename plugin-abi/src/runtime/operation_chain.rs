@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations of the BTL's (puts, gets, atomics) that are done: a chain through their records, from the poll that has
-//! found them to the BTL, which tells Open MPI when nothing is entered.
+//! Completed operations of the BTL (puts, gets, atomics), as a chain of their records. A poll adds an operation as soon
+//! as it finds its completion; the BTL notifies Open MPI when nothing is entered.
 //!
-//! So one costs whoever polls two stores, and no place in a batch. What did not succeed, and what a tool watches, is
-//! reported in the batch as ever. Filled by the polls (`btl/progress.rs`, `pml/progress.rs`), emptied by
-//! `btl/completion.rs`. Grade: hot. Threads: who has entered the port. Tests: below.
+//! So an operation costs the poll two stores and no entry in a batch. The batch has the operations that failed, and
+//! those that a tool watches. The polls (`btl/progress.rs`, `pml/progress.rs`) fill a chain, `btl/completion.rs`
+//! empties it. Grade: hot. Threads: the one that has entered the port. Tests: below.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -13,55 +13,54 @@ use engine::transport::{Arrived, TakesMessages, TakesRequests, Token};
 
 use super::token;
 
-/// How the record of an operation begins.
+/// First field of an operation's record.
 #[repr(C)]
 pub(crate) struct Link {
-    /// The next of the chain.
+    /// Next record of the chain.
     next: *mut Link,
 }
 
-/// Operations that are done, in order.
+/// Completed operations, in the order of their completions.
 pub(crate) struct OperationChain {
     first: *mut Link,
-    /// The last; of an empty chain it is not used.
+    /// Last record; unused while the chain is empty.
     last: *mut Link,
 }
 
-// SAFETY: the records are nobody else's while they are in a chain, and any thread may tell of them.
+// SAFETY: the records in a chain belong to it alone, and any thread may notify Open MPI of them.
 unsafe impl Send for OperationChain {}
 
 impl OperationChain {
     pub(crate) const EMPTY: OperationChain = OperationChain { first: null_mut(), last: null_mut() };
 
-    /// The first; `None`: it is empty.
+    /// Returns the first record; `None`: the chain is empty.
     #[inline]
     pub(crate) fn first(&self) -> Option<NonNull<Link>> {
         NonNull::new(self.first)
     }
 
-    /// Whether none is in it.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
     }
 
-    /// Takes all that are in it.
+    /// Moves all records to a new chain.
     #[inline]
     pub(crate) fn take(&mut self) -> OperationChain {
         OperationChain { first: std::mem::replace(&mut self.first, null_mut()), last: self.last }
     }
 
     /// # Safety
-    /// The record is an operation's, and nobody else's.
+    /// The record is an operation's, and belongs to the caller alone.
     #[inline]
     unsafe fn push(&mut self, record: NonNull<Link>) {
         let record = record.as_ptr();
-        // SAFETY: the caller says that the record is an operation's, and nobody else's.
+        // SAFETY: the caller says that the record is an operation's, and belongs to the caller alone.
         unsafe { (*record).next = null_mut() };
         if self.first.is_null() {
             self.first = record;
         } else {
-            // SAFETY: in the chain, so nobody else's.
+            // SAFETY: the last record is in the chain, so it belongs to the chain alone.
             unsafe { (*self.last).next = record };
         }
         self.last = record;
@@ -69,13 +68,13 @@ impl OperationChain {
 }
 
 impl Link {
-    /// The one behind this; `None`: it is the last.
+    /// Returns the record after this one; `None`: it is the last.
     ///
     /// # Safety
     /// The record is in a chain.
     #[inline]
     pub(crate) unsafe fn next(link: NonNull<Link>) -> Option<NonNull<Link>> {
-        // SAFETY: the caller says that the record is in a chain: its link was written by `push`.
+        // SAFETY: the caller says that the record is in a chain, so `push` has written its link.
         NonNull::new(unsafe { (*link.as_ptr()).next })
     }
 }
@@ -87,14 +86,14 @@ impl TakesRequests for OperationChain {
             return false;
         }
         let Some(record) = token::record(token) else { return false };
-        // SAFETY: the engine gives a token back once, and this is one of an operation, whose record begins with a link
-        // (`btl/operation.rs`).
+        // SAFETY: the token is an operation's, whose record begins with a link (`btl/operation.rs`); the engine gives
+        // it back once, so nobody else has the record.
         unsafe { self.push(record) };
         true
     }
 }
 
-/// Takes operations, and no message.
+/// Takes no messages, only operations.
 impl TakesMessages for &mut OperationChain {
     type Requests = OperationChain;
 
@@ -115,7 +114,7 @@ mod tests {
     use crate::runtime::token::Face;
     use crate::runtime::token::{OPERATION, RecordKind};
 
-    /// As an operation's record is aligned.
+    /// Aligned as an operation's record.
     #[repr(C, align(16))]
     struct Record(Link);
 
@@ -133,7 +132,7 @@ mod tests {
             }
             let all = chain.take();
             assert!(chain.first().is_none());
-            // SAFETY: what is asked for is in the chain.
+            // SAFETY: `link` is in the chain.
             let found = std::iter::successors(all.first(), |link| unsafe { Link::next(*link) });
             assert!(found.eq(records.map(NonNull::cast)));
         }

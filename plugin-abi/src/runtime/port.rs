@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port that is open, for every face that uses it: the engine's port, one caller at a time, and its registrations.
+//! An open port, shared by both components: the engine's port, used by one caller at a time, and its registrations.
 //!
-//! Made by `ports`, shared by the faces, closed by the last that lets go of it. Grade: hot ([`OpenPort::enter`] and the
-//! accessors), else setup. Threads: any; the engine's port is reached inside `Exclusive`, the rest never changes.
+//! Made by `ports`, closed when the last component drops it. Grade: hot ([`OpenPort::enter`] and the accessors), else
+//! setup. Threads: any; the engine's port is inside `Exclusive`, the other fields are constant. Tests: `hw-tests`.
 
 use std::sync::Arc;
 
@@ -16,35 +16,34 @@ use super::exclusive::{Entered, Exclusive};
 use super::memory::Memory;
 use super::watch;
 
-/// A port that is open.
 pub(crate) struct OpenPort {
-    /// Dropped before the port, whose adapter touches no memory by then (R3).
+    /// Registration cache. `drop` closes the port before this is dropped (R3).
     memory: Memory,
     port: Exclusive<Port>,
     attributes: Attributes,
     counters: Arc<Counters>,
-    /// Device and port, as `rxe0:1`.
+    /// Device and port, such as `rxe0:1`.
     place: String,
-    /// The source of its adapter's events, where that stamps completions.
+    /// Source of the adapter's events; `None` if the adapter does not stamp completions.
     source: Option<SourceId>,
-    /// Bytes of the largest message that fits in a receive slot, here and at the peers.
+    /// Size in bytes of a receive slot, here and at the peers: the largest message that fits.
     receive_size: u32,
-    /// Bytes of the largest message that may wait in memory of no registration.
+    /// Size in bytes of the largest message that may wait in unregistered memory.
     bounce_size: u32,
-    /// Place among the ports this process publishes.
+    /// Index among the ports that this process publishes.
     index: u8,
 }
 
-/// Why a port is not open.
+/// Reason why a port was not opened.
 pub(crate) enum NotOpened {
-    /// The adapter, or the system, refused.
+    /// The adapter or the system refused.
     Port(PortError),
     /// Open MPI has no registration cache (`grdma`).
     NoCache,
 }
 
 impl OpenPort {
-    /// Opens a port. `threads`: several threads may use it at the same time.
+    /// Opens a port. `threads`: whether several threads may use it at the same time.
     pub(super) fn open(
         choice: &PortChoice,
         tunables: &Tunables,
@@ -56,60 +55,57 @@ impl OpenPort {
         let memory = Memory::new(&port, index, tunables.relaxed_ordering).ok_or(NotOpened::NoCache)?;
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
-        // SAFETY: without threads Open MPI has promised that one at a time calls (the init functions'
-        // `enable_mpi_threads`).
+        // SAFETY: without `enable_mpi_threads` in its init functions Open MPI promises to call from one thread at a
+        // time.
         let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
         Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index })
     }
 
-    /// What is entered, for who keeps its address. It lives as long as this.
+    /// Returns the part that is entered, for callers that keep its address. It lives as long as `self`.
     pub(crate) fn exclusive(&self) -> &Exclusive<Port> {
         &self.port
     }
 
-    /// Waits for other threads; `None`: this thread is inside already.
+    /// Enters the port; waits for other threads. `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
         self.port.enter()
     }
 
-    /// Its registrations.
     #[inline]
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// What it is and can.
+    /// Returns the properties of the port and its adapter.
     pub(crate) fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// Its counts.
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Device and port, as `rxe0:1`.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
 
-    /// The source of its adapter's events; `None` where it does not stamp completions.
+    /// Returns the source of the adapter's events; `None` if it does not stamp completions.
     pub(crate) fn source(&self) -> Option<SourceId> {
         self.source
     }
 
-    /// Bytes of the largest message: a receive slot's.
+    /// Returns the size in bytes of a receive slot: that of the largest message.
     pub(crate) fn receive_size(&self) -> usize {
         self.receive_size as usize
     }
 
-    /// Bytes of the largest message that may wait in memory of no registration.
+    /// Returns the size in bytes of the largest message that may wait in unregistered memory.
     pub(crate) fn bounce_size(&self) -> usize {
         self.bounce_size as usize
     }
 
-    /// Place among the ports this process publishes.
+    /// Returns the index among the ports that this process publishes.
     #[inline]
     pub(crate) fn index(&self) -> u8 {
         self.index
@@ -117,7 +113,7 @@ impl OpenPort {
 }
 
 impl Drop for OpenPort {
-    /// Ends the port, then the registrations: once no adapter touches memory they may go (R3).
+    /// Closes the port. The fields are dropped afterwards: registrations may end once no adapter touches memory (R3).
     fn drop(&mut self) {
         self.port.get_mut().close();
         if let Some(source) = self.source {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ports of the process: opened once, for the first face that asks, and closed when the last lets go of them.
+//! The ports of the process: opened once, for the first component that asks, and closed when the last one drops them.
 //!
-//! A face that comes later uses what is open, with the sizes that the first asked for. Its users are counted by the
-//! port itself: each face holds an `Arc` of it, this file none. Grade: setup. Threads: any. Tests: below.
+//! A later component uses the open ports, with the sizes that the first one requested. Each component holds an `Arc` of
+//! every port, and this file only weak references, so the `Arc` counts the users. Grade: setup. Threads: any. Tests:
+//! below.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,24 +20,23 @@ use super::port::{NotOpened, OpenPort};
 use super::variables::{self, now};
 use super::{messages, modex};
 
-/// The most ports one process uses.
+/// Largest number of ports that a process uses.
 pub(crate) const MAX_PORTS: usize = 16;
 
-/// What a face asks for.
+/// A component's request for ports.
 pub(crate) struct Request<'a> {
-    /// The parameters.
     pub(crate) tunables: &'a Tunables,
-    /// The largest message, bytes.
+    /// Size in bytes of the largest message.
     pub(crate) receive_size: u32,
-    /// The largest message that may wait in memory of no registration, bytes.
+    /// Size in bytes of the largest message that may wait in unregistered memory.
     pub(crate) bounce_size: u32,
     /// Whether several threads may use the ports at the same time.
     pub(crate) threads: bool,
-    /// Whether the user asked for this face by name, and is to be told where there is no port.
+    /// Returns whether the user named this component, and so needs a message if there is no port.
     pub(crate) is_asked_for: fn() -> bool,
 }
 
-/// What is open as long as somebody uses it.
+/// Values that are open as long as a user holds them.
 struct InUse<T>(Vec<Weak<T>>);
 
 impl<T> InUse<T> {
@@ -48,8 +48,8 @@ impl<T> InUse<T> {
         self.0.iter().all(|each| each.strong_count() == 0)
     }
 
-    /// Has a user `take` each that is open; where none is, each that `open` opens, which is given `take` to offer them
-    /// to. Returns what it made of those it has taken.
+    /// Calls `take` for each open value. If none is open, calls `open`, which opens values and calls `take` for each.
+    /// Returns the results of `take`.
     fn share<M, F: FnMut(&Arc<T>) -> Option<M>>(
         &mut self,
         take: F,
@@ -68,19 +68,19 @@ impl<T> InUse<T> {
 /// The ports of the process.
 static PORTS: Mutex<InUse<OpenPort>> = Mutex::new(InUse::new());
 
-/// Whether a port was opened, in this MPI's life so far.
+/// Whether a port has been opened since this MPI was initialised.
 static HAS_OPENED: AtomicBool = AtomicBool::new(false);
 
 fn ports() -> MutexGuard<'static, InUse<OpenPort>> {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this process takes part in its job through ibex, or did until MPI was finalised.
+/// Returns whether this process uses ibex in its job, or did until MPI was finalised.
 pub(crate) fn has_opened() -> bool {
     HAS_OPENED.load(Ordering::Acquire)
 }
 
-/// A component is opened: forgets the MPI before this one, unless another face is using ports already.
+/// Forgets the state of a previous MPI, unless another component uses ports already. Called when a component is opened.
 pub(crate) fn start_anew() {
     if ports().is_empty() {
         HAS_OPENED.store(false, Ordering::Release);
@@ -88,19 +88,19 @@ pub(crate) fn start_anew() {
     forget();
 }
 
-/// A component is closed: forgets the ports, unless another face uses them still.
+/// Forgets the ports, unless another component still uses them. Called when a component is closed.
 pub(crate) fn forget() {
     let ports = ports();
     if ports.is_empty() {
         modex::forget_published();
         variables::forget_ports();
-        // What the ports had to tell at their end is in it.
+        // The records of the ports' closing are in it by now.
         flight::end();
     }
 }
 
-/// The ports that a face can use, each as `take` makes it of them; says why where there is none. Where `take` fails for
-/// one that was opened for this face it is closed again, and not published.
+/// Returns what `take` makes of each port that a component can use; if there is none, prints why. If `take` fails for a
+/// port that was opened for this component, the port is closed again and not published.
 pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
     let Some(me) = Process::me() else {
         return Vec::new();
@@ -125,13 +125,13 @@ fn open_all<M>(
         survey.report.iter().for_each(|line| messages::verbose(line));
     }
     if survey.ports.is_empty() {
-        // Who did not ask for ibex is not bothered on a machine without an adapter.
+        // A user who did not name ibex gets no message on a machine without an adapter.
         if now::verbosity() > 0 || (request.is_asked_for)() {
             messages::no_port(&survey.complaint());
         }
         return Vec::new();
     }
-    // Before the first registration, or it would be too late.
+    // libibverbs must be prepared for forks before the first registration.
     if let Err(unprotected) = fork::prepare(tunables.forks()) {
         if unprotected.is_asked_for {
             messages::not_fork_safe(&unprotected);
@@ -186,7 +186,7 @@ fn open_all<M>(
     made
 }
 
-/// Records from here on what becomes of the ports. Without a place for that the job goes on.
+/// Starts the flight recorder. If its file cannot be made, the job goes on without it.
 fn begin_flight(tunables: &Tunables, me: Process) {
     let Some(folder) = tunables.flight_folder() else { return };
     let (name, host) = (me.name(), me.host());
@@ -198,7 +198,7 @@ fn begin_flight(tunables: &Tunables, me: Process) {
     }
 }
 
-/// What peers are to know of a port that was just opened. Says what the user should know of it.
+/// Returns the entry that is published for a port that was just opened. Prints the port's warning.
 fn announce(port: &OpenPort, me: Process) -> Option<PortEntry> {
     let state = port.enter()?;
     if let Some(warning) = state.warning() {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicI32;
 
-    /// Stands in for a port; counts those that are open.
+    /// Stand-in for a port; counts its live instances.
     struct Counted<'a>(&'a AtomicI32);
 
     impl<'a> Counted<'a> {
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// A face that takes every port.
+    /// A component that takes every port.
     fn take_all<'a>(in_use: &mut InUse<Counted<'a>>, open: &'a AtomicI32, opened: &mut u32) -> Vec<Arc<Counted<'a>>> {
         in_use.share(
             |port| Some(Arc::clone(port)),

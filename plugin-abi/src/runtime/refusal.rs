@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPIs beside which no component of ibex takes part: those it was not built for.
+//! Refuses an Open MPI that ibex was not built for.
 //!
-//! Called by a face's component before it does anything else. The comparisons are pure functions over
-//! plain values, so that the unit tests below reach every refusal; the test that loads the real library into an Open
-//! MPI of another version (`plugin-abi/tests/component.rs`) preloads another `opal_version_string`, so no test hook is
-//! in the product. Grade: setup. Threads: one.
+//! Called by each component before it does anything else. The comparisons are pure functions over plain values, so that
+//! the unit tests below reach every refusal. The test with another Open MPI (`plugin-abi/tests/component.rs`) loads the
+//! real library and preloads another `opal_version_string`, so the product has no test hook. Grade: setup. Threads:
+//! one.
 
 use std::fmt;
 
 use ibex_ffi::openmpi::version::{self, ClassSize, Framework};
 
-/// The Open MPI in this process is not the one ibex was built for.
+/// Difference between the Open MPI in this process and the one that ibex was built for.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum OtherOpenMpi {
     /// Another release series.
     Version { built: String, running: String },
-    /// The same series, with a type of another size: another configuration, or a release that has changed it.
+    /// The same series with a type of another size, by another configuration or release.
     Layout { built: String, running: String, class: ClassSize },
-    /// The same series, whose own components have another interface.
+    /// The same series with components that declare another version of an interface.
     Interface { built: String, running: String, framework: Framework, others: u32 },
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for OtherOpenMpi {
     }
 }
 
-/// `3.1.0` of 310.
+/// Formats 310 as `3.1.0`.
 fn dotted(version: u32) -> String {
     format!("{}.{}.{}", version / 100, version / 10 % 10, version % 10)
 }
@@ -57,10 +57,10 @@ fn dotted(version: u32) -> String {
 /// Compares the Open MPI of the headers with the one in this process.
 pub(crate) fn other_openmpi() -> Result<(), OtherOpenMpi> {
     let (built, running) = (version::built(), version::running());
-    // Sizes are looked up in this series alone.
+    // The sizes can be read only in the series that ibex was built for.
     let sizes = if version::is_of_series() { Vec::from(version::class_sizes()) } else { Vec::new() };
     compare(&built, &running, &sizes)?;
-    // Only now, as another series may have other lists.
+    // Last, because another series may have other lists of components.
     compare_interfaces(&built, &running, version::interface_of_others)
 }
 

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which face a request or a message is for: tokens, by which the engine names a request when it is done, and tags, which
-//! messages carry on the wire.
+//! Which component (BTL or PML) a request or a message belongs to: tokens, by which the engine names a request, and
+//! tags, which messages carry on the wire.
 //!
-//! A token says which face made the request, and which record it has. It is the address of the record, with bits that an
-//! address does not have: below, as records are aligned, the kind of record and the face; above, as programs have the lower
-//! half of 48 bits, a number that the face may choose. A face reads the two low bits at once, so that asking for the face
-//! costs nothing beside asking for the kind.
+//! A token is the address of the request's record, with bits that an address does not use. The two low bits, free
+//! because records are aligned, are the component and the kind of record. The upper 16 bits, free because programs have
+//! the lower half of 48 bits, are a number that the component chooses. A component compares both low bits at once, so
+//! the test for the component costs nothing extra.
 //!
-//! A tag is 8 bits of the immediate data, so the receiver knows the face before it looks at the message. The BTL's are
-//! those of Open MPI's upper layers, given in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer has, are the PML's.
-//! Grade: hot. Plain data. Tests: below.
+//! A tag is 8 bits of the immediate data, so the receiver knows the component before it reads the message. Tags of the
+//! BTL are those of Open MPI's upper layers, defined in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer uses,
+//! are the PML's. Grade: hot. Plain data. Tests: below.
 
 use std::ptr::NonNull;
 
 use engine::transport::Token;
 
-/// Which of its two kinds of record a face's token is of.
+/// Bit of a token that tells the two kinds of record of a component apart.
 const KIND: u64 = 1;
 
-/// Set in a token of the PML's.
+/// Bit of a token that belongs to the PML.
 const OF_PML: u64 = 2;
 
-/// Where the number begins that a face may choose.
+/// Lowest bit of the number that the component chooses.
 const NUMBER_SHIFT: u32 = 48;
 
-/// The bits that are the address of a record.
+/// Bits of a token that are the address of its record.
 const ADDRESS: u64 = ((1 << NUMBER_SHIFT) - 1) & !(KIND | OF_PML);
 
-/// The face and the kind of a record: the low bits of its tokens.
+/// Component and kind of a record: the two low bits of its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordKind(u64);
 
 impl RecordKind {
-    /// A face's first (0) or second (1) kind.
+    /// Returns the first (0) or second (1) kind of a component's records.
     pub(crate) const fn new(face: Face, kind: u8) -> Self {
         assert!(kind as u64 <= KIND, "a face has two kinds of record");
         let face = match face {
@@ -42,19 +42,19 @@ impl RecordKind {
         RecordKind(face | kind as u64)
     }
 
-    /// The kind of record that a token is of.
+    /// Returns the kind of a token's record.
     #[inline]
     pub(crate) const fn of(token: Token) -> Self {
         RecordKind(token.0 & (KIND | OF_PML))
     }
 
-    /// The face that has such records.
+    /// Returns the component that has records of this kind.
     #[inline]
     pub(crate) const fn face(self) -> Face {
         if self.0 & OF_PML == 0 { Face::Btl } else { Face::Pml }
     }
 
-    /// The token of a record of this kind, with a number of 16 bits beside.
+    /// Returns the token of a record of this kind, with a number that the component chooses.
     #[inline]
     pub(crate) fn token<T>(self, record: *mut T, number: u16) -> Token {
         const { assert!(align_of::<T>() as u64 > (KIND | OF_PML), "the low bits of its address are free") };
@@ -62,28 +62,27 @@ impl RecordKind {
     }
 }
 
-/// The BTL's puts, gets and atomics: here, as whoever polls knows them.
+/// Kind of the BTL's puts, gets and atomics. It is here because the PML's poll compares it, too.
 pub(crate) const OPERATION: RecordKind = RecordKind::new(Face::Btl, 1);
 
-/// Whether a token is of an operation that no tool watches, which has the number 0.
+/// Returns whether a token is that of an operation that no tool watches. Such tokens have the number 0.
 #[inline]
 pub(crate) const fn is_operation(token: Token) -> bool {
     token.0 & !ADDRESS == OPERATION.0
 }
 
-/// The record a token is of; `None` where the token has none. What type it is, its [`RecordKind`] says.
+/// Returns the record of a token; `None` if the token has none. [`RecordKind`] tells the type `T`.
 #[inline]
 pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
     NonNull::new(std::ptr::with_exposed_provenance_mut((token.0 & ADDRESS) as usize))
 }
 
-/// The number that the face has chosen.
 #[inline]
 pub(crate) fn number(token: Token) -> u16 {
     (token.0 >> NUMBER_SHIFT) as u16
 }
 
-/// A face.
+/// A component of ibex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
     /// The byte transfer layer, for ob1 and osc/rdma.
@@ -96,14 +95,14 @@ pub(crate) enum Face {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u8);
 
-/// The first of the PML's tags; all from here on are its.
+/// First tag of the PML. All higher ones are the PML's, too.
 const FIRST_OF_PML: u8 = 0xe0;
 
 impl Tag {
-    /// Of the PML's messages: what each is, its header says.
+    /// Tag of the PML's messages. Their kind is in their headers.
     pub(crate) const PML: Tag = Tag(FIRST_OF_PML);
 
-    /// Whose message it is.
+    /// Returns the component that the message is for.
     #[inline]
     pub(crate) const fn face(self) -> Face {
         if self.0 < FIRST_OF_PML { Face::Btl } else { Face::Pml }
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_tags_of_open_mpis_upper_layers_are_the_btls() {
-        // Each layer has 32 from its first on (btl.h, MCA_BTL_AM_FRAMEWORK_MASK).
+        // Each layer has 32 tags, from its first one on (btl.h, MCA_BTL_AM_FRAMEWORK_MASK).
         let layers = [sys::MCA_BTL_TAG_BTL, sys::MCA_BTL_TAG_PML, sys::MCA_BTL_TAG_OSC_RDMA, sys::MCA_BTL_TAG_USR];
         for first in layers {
             for tag in first..first + 32 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parameters and counters, as Open MPI's control and performance variables.
 //!
-//! Called by a face's component: [`register`] in the registration of the component (which `ompi_info` and `MPI_T` run
-//! as well, so it touches no device and may run again), [`keep`] and [`tunables`] when the component is opened. A tool may
-//! write control variables between; those that it may write later as well are in `variables/now.rs`. The rows come from
-//! the engine's tables; nothing is named here. The counts of events, which have a value per source, are in
-//! `variables/events.rs`. Grade: setup; a counter is read from any thread, but not in a signal handler: Open MPI has a lock while
-//! it reads, and so have the ports, which may be closed meanwhile.
+//! Called by the components: [`register`] when Open MPI registers the component (as `ompi_info` and `MPI_T` do, too, so
+//! it touches no device and may run again), [`keep`] and [`tunables`] when it opens the component. Between these calls
+//! a tool may write control variables; those that it may write later, too, are in `variables/now.rs`. The rows come
+//! from the engine's tables; no name is defined here. The counts of events, with one value per source, are in
+//! `variables/events.rs`. Grade: setup. Threads: a counter is read from any thread, but not in a signal handler,
+//! because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -23,22 +23,23 @@ use super::guard;
 pub(crate) mod events;
 pub(crate) mod now;
 
-/// Rows of the table.
+/// Number of rows of the table.
 const ROWS: usize = TABLE.len();
 
-/// Where Open MPI writes what the user asked for, and what a tool does, in the tool's thread: one place per row and kind.
+/// Storage of the control variables, one element per row and kind. Open MPI writes to it the user's values and, in the
+/// tool's thread, a tool's.
 struct Places {
-    /// Whether Open MPI knows the row. Which rows it does depends on the components that it loads.
+    /// Whether the row is registered, which depends on the components that Open MPI loads.
     registered: [AtomicBool; ROWS],
     counts: [AtomicU64; ROWS],
     texts: [AtomicPtr<c_char>; ROWS],
     flags: [AtomicU8; ROWS],
-    /// Whether a face has read them, and found all permitted.
+    /// Whether a component has read all values and found them in bounds.
     is_read: AtomicBool,
 }
 
 impl Places {
-    /// With the defaults; those of texts are Open MPI's copies.
+    /// Makes storage with the defaults; texts are null until Open MPI has stored its copies of the defaults.
     const fn new() -> Self {
         let mut places = Places {
             registered: [const { AtomicBool::new(false) }; ROWS],
@@ -59,7 +60,7 @@ impl Places {
         places
     }
 
-    /// Registers each row whose name begins so.
+    /// Registers each row of the component with this name prefix.
     ///
     /// # Safety
     /// `component` is the component that is being registered.
@@ -89,7 +90,7 @@ impl Places {
             }
             Kind::Text { default, .. } => {
                 text = CString::new(default).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-                // Open MPI puts its own copy there before this returns.
+                // Open MPI replaces the pointer by its own copy before `control` returns.
                 self.texts[index].store(text.as_ptr().cast_mut(), Ordering::Relaxed);
                 Storage::Text(self.texts[index].as_ptr())
             }
@@ -106,10 +107,10 @@ impl Places {
         unsafe { variable::control(component, row.name, &parameter_help(row), row.level, scope, storage) }
     }
 
-    /// The values of all rows, unchecked.
+    /// Returns the values of all rows, unchecked.
     ///
     /// # Safety
-    /// No tool is writing one.
+    /// No tool is writing a text.
     unsafe fn values(&self) -> Vec<Value> {
         let value = |(index, row): (usize, &Row)| match row.kind {
             Kind::Count { .. } => Value::Count(self.count(index)),
@@ -121,7 +122,7 @@ impl Places {
         TABLE.iter().enumerate().map(value).collect()
     }
 
-    // Relaxed, here and below: each is read for itself.
+    // Relaxed, here and below: no other memory depends on a value.
     fn count(&self, index: usize) -> u64 {
         self.counts[index].load(Ordering::Relaxed)
     }
@@ -131,20 +132,21 @@ impl Places {
     }
 
     /// # Safety
-    /// No tool is writing it.
+    /// No tool is writing this text.
     unsafe fn text(&self, index: usize) -> String {
         let text = self.texts[index].load(Ordering::Relaxed);
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: Open MPI's own NUL-terminated copy, which it frees where a tool writes another, and none does now.
+        // SAFETY: Open MPI's NUL-terminated copy, which it frees when a tool writes another text; the caller says that
+        // none does.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
 
 static PLACES: Places = Places::new();
 
-/// The counters of the open ports; what a performance variable shows is their sum.
+/// Counters of the open ports; a performance variable shows their sum.
 static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 
 /// Registers the parameters that begin with `btl_ibex_`, and every counter.
@@ -183,7 +185,7 @@ pub(crate) unsafe fn register_pml(component: *const sys::mca_base_component_t) -
     unsafe { PLACES.register(component, Faces::Pml.prefix()) }
 }
 
-/// Registers the rows under the BTL's name where the BTL has not: the user may have left it out.
+/// Registers the rows under the BTL's name if the BTL has not, which happens if the user has excluded it.
 ///
 /// # Safety
 /// A component of ibex is being registered.
@@ -191,12 +193,12 @@ pub(crate) unsafe fn register_without_btl() -> Result<(), i32> {
     if variable::exists(c"btl", Some(c"ibex"), TABLE.iter().find(|row| row.faces == Faces::Both).map(|row| row.name)) {
         return Ok(());
     }
-    // SAFETY: a C structure of integers, texts and (nullable) pointers, for which zero is a value.
+    // SAFETY: zero is a valid value of this C structure of integers, texts and nullable pointers.
     let mut named: sys::mca_base_component_t = unsafe { std::mem::zeroed() };
     name(&mut named.mca_project_name, "opal");
     name(&mut named.mca_type_name, "btl");
     name(&mut named.mca_component_name, "ibex");
-    // SAFETY: only the names are read, for the call.
+    // SAFETY: `register` reads only the names, during the call.
     unsafe { register(&raw const named) }
 }
 
@@ -204,7 +206,7 @@ fn name(place: &mut [c_char], text: &str) {
     place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte as c_char);
 }
 
-/// What `ompi_info` shows: the sentence, the effect, the default, the bounds, and what tools are to know.
+/// Returns the description for `ompi_info`: sentence, effect, default, bounds, and remarks for tools.
 fn parameter_help(row: &Row) -> String {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
     let scope = if row.scope == Scope::All { " The values of all processes must go together." } else { "" };
@@ -227,8 +229,8 @@ fn class(row: &CounterRow) -> variable::Class {
     }
 }
 
-/// Has tools write no parameter from here on but those that they may while MPI runs: a component is opened, and what its
-/// ports and its peers are told is the same as long as it is.
+/// Forbids tools to write the parameters that are fixed from now on: a component is opened, and its ports and peers
+/// rely on their values.
 pub(crate) fn keep() {
     for row in TABLE.iter().filter(|row| row.writable == Writable::UntilInit) {
         let framework = if row.faces == Faces::Pml { c"pml" } else { c"btl" };
@@ -237,39 +239,39 @@ pub(crate) fn keep() {
     variable::await_writers();
 }
 
-/// The parameters as the user and tools set them, checked for a face that was opened ([`keep`]).
+/// Returns the parameters as the user and tools have set them, checked for a component that has been opened ([`keep`]).
 pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
-    // SAFETY: texts are kept since the face was opened.
+    // SAFETY: tools may not write texts any more (`keep`).
     let tunables = Tunables::for_face(face, &unsafe { PLACES.values() })?;
     PLACES.is_read.store(true, Ordering::Relaxed);
     Ok(tunables)
 }
 
-/// Shows a port's counters from now on.
+/// Adds a port's counters to the sums that performance variables show.
 pub(crate) fn show_port(counters: Arc<Counters>) {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner).push(counters);
 }
 
-/// Forgets all ports: the component is opened or closed.
+/// Removes the counters of all ports, because the component is opened or closed.
 pub(crate) fn forget_ports() {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// `mca_base_get_value_fn_t`: the value of the counter whose index stands in the variable's context.
+/// `mca_base_get_value_fn_t`: reads the counter whose index is the variable's context.
 unsafe extern "C" fn read_counter(
     variable: *const sys::mca_base_pvar_t,
     value: *mut c_void,
     _object: *mut c_void,
 ) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes the variable that was registered; its context is the index.
+        // SAFETY: Open MPI passes a variable that `register` has registered; its context is the index.
         let index = unsafe { (*variable).ctx }.addr();
         let Some(row) = COUNTERS.get(index) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let total = ports.iter().map(|counters| (row.read)(counters)).sum();
-        // SAFETY: room for one value of the registered type, unsigned long long.
+        // SAFETY: Open MPI passes room for one value of the registered type, unsigned long long.
         unsafe { value.cast::<u64>().write_unaligned(total) };
         sys::OPAL_SUCCESS
     })
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn places_have_the_defaults_before_anything_is_registered() {
         let places = Places::new();
-        // SAFETY: no tool knows of them.
+        // SAFETY: these places are registered nowhere, so no tool writes them.
         let values = unsafe { places.values() };
         assert_eq!(values, TABLE.iter().map(Row::default_value).collect::<Vec<_>>());
     }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How results go back to a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3.
+//! Results for a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3.
 //!
-//! Grade: setup, but for [`give`]. Threads: any. Tests: at the end of the file, and `tests/tool.rs`.
+//! Called by the files of this folder. Grade: setup, except [`give`]. Threads: any. Tests: at the end of the file, and
+//! `tests/tool.rs`.
 
 use std::ffi::{c_char, c_int};
 
 use super::host::Code;
 
-/// Writes a value where the caller wants it; nowhere for a null pointer.
+/// Writes a value to the caller's variable; nothing if the pointer is null.
 ///
 /// # Safety
 /// `to` is null or has room for one value.
@@ -19,7 +20,7 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     }
 }
 
-/// As [`give`], of what is made only where it is wanted, as the caller must free it.
+/// Like [`give`], with a value that is made only if the pointer is not null, because the caller must free it.
 ///
 /// # Safety
 /// `to` is null or has room for one value.
@@ -30,11 +31,10 @@ pub(crate) unsafe fn give_new<T>(to: *mut T, make: impl FnOnce() -> T) {
     }
 }
 
-/// How much `length` says that there is room for in `buffer`; none where one of them is null, and then `length` is not
-/// looked at.
+/// Returns the number of elements that `length` gives for `buffer`; 0 if one of them is null, without reading `length`.
 ///
 /// # Errors
-/// It is negative.
+/// `length` is negative.
 ///
 /// # Safety
 /// `length` is null or can be read.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn room<T>(buffer: *const T, length: *const c_int) -> Result<u
     usize::try_from(unsafe { length.read() }).map_err(|_| Code::Invalid)
 }
 
-/// Writes a value where the caller must want it.
+/// Writes a value to the caller's variable; an error if the pointer is null.
 ///
 /// # Safety
 /// `to` is null or has room for one value.
@@ -60,8 +60,8 @@ pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Code {
     Code::Success
 }
 
-/// Writes up to one less than `*length` of the bytes of `text` and a 0, and to `*length` how many bytes the whole takes
-/// with its 0. With no buffer or a length of 0 only that; without `length` nothing.
+/// Writes `text` and a NUL to `buffer`, cut to `*length` bytes, and to `*length` the size of the whole text with its
+/// NUL. Without a buffer, or if `*length` is 0, only the size; without `length` nothing.
 ///
 /// # Safety
 /// `length` is null or can be read and written; `buffer` is null or has room for `*length` bytes.
@@ -89,7 +89,7 @@ mod tests {
 
     fn written(room: c_int) -> (Vec<u8>, c_int) {
         let (mut buffer, mut length) = ([b'#' as c_char; 8], room);
-        // SAFETY: the buffer has more room than any test says.
+        // SAFETY: the buffer is larger than every `length` of the tests.
         unsafe { give_text(buffer.as_mut_ptr(), &raw mut length, "abcd") };
         (buffer.iter().map(|&byte| byte as u8).collect(), length)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What MPI's documents have no call for: when, by the host's clock, an event of an adapter's source happened.
+//! A call that MPI's documents do not have: the time of an adapter's event on the host's clock.
 //!
-//! Thin, as `mpi_t.rs`: checks the arguments and asks the engine (`engine::events::to_host`), which keeps the relation
-//! of the two clocks. No timestamp of an event is converted by itself. Grade: setup. Threads: any. Tests:
-//! `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
+//! Thin, like `mpi_t.rs`: checks the arguments and calls the engine (`engine::events::to_host`), which correlates the
+//! two clocks. Timestamps are converted only on request. Grade: setup. Threads: any. Tests: `tests/tool/calls.c`,
+//! `hw-tests/mpi/events.c`.
 
 use std::ffi::c_int;
 
@@ -15,11 +15,11 @@ use super::mpi_t::source;
 use crate::runtime::copies;
 use crate::runtime::guard::fence;
 
-/// `ibex_source_to_host`: the time of the sources whose names begin with `host:` at which a source's clock showed
-/// `timestamp`, and how many ticks of the host's that may be off, either way.
+/// `ibex_source_to_host`: converts `timestamp` of a source to the clock of the sources whose names begin with `host:`.
+/// `error` gets the largest possible error, in ticks of the host's clock, in either direction.
 ///
 /// # Safety
-/// The pointers are null or can be written to.
+/// Each pointer is null or can be written to.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ibex_source_to_host(
     source_index: c_int,

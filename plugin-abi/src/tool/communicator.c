@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * Communicators as PERUSE needs them: whether one is valid, who is in it, and word when it is duplicated or freed, by an
- * attribute of ibex's on it. Called by communicator.rs alone, which has the functions that are called back. Open MPI holds no lock
- * of its own while it calls them. Grade: setup.
- */
+/* Communicators for PERUSE: whether one is valid, its ranks, and calls when it is duplicated or freed, by an attribute
+ * of ibex on it. Called only by communicator.rs, which has the functions that are called back. Open MPI holds no lock
+ * of its own during these calls. Grade: setup. Threads: any. Tests: those of communicator.rs. */
 #include <mpi.h>
 #include <stdint.h>
 
@@ -22,7 +20,7 @@ void ibex_tool_abort(int code);
 
 static int keyval = MPI_KEYVAL_INVALID;
 
-/* Of communicator.rs: the number of a communicator's duplicate, 0 for none; a communicator is gone. */
+/* Functions of communicator.rs: `duplicated` returns the number of a communicator's duplicate, 0 for none. */
 static uint64_t (*duplicated)(uint64_t, void *);
 static void (*freed)(uint64_t);
 
@@ -43,7 +41,8 @@ void *ibex_tool_comm_world(void)
     return MPI_COMM_WORLD;
 }
 
-/* Whether MPI has this communicator now. What is not among MPI's own is not looked into: its memory may be anything. */
+/* Whether MPI has this communicator now. The pointer is only compared, because the memory of a freed one may be
+ * anything. */
 int ibex_tool_comm_is_valid(void *comm)
 {
     int count = opal_pointer_array_get_size(&ompi_mpi_communicators);
@@ -63,7 +62,7 @@ uint64_t ibex_tool_comm_number(void *comm)
     return (uint64_t) (uintptr_t) value;
 }
 
-/* By one thread at a time. */
+/* Called by one thread at a time. */
 int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t))
 {
     duplicated = on_duplicated;
@@ -73,10 +72,9 @@ int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplica
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;
 }
 
-/*
- * For each rank of a job its rank in the communicator (on the other side of it, if it has two), -1 for none, and where it is that
- * of several, in different jobs. Returns how many ranks of a job that concerns; writes `count` of them.
- */
+/* Writes `count` elements: for each rank of a job its rank in the communicator (in the remote group of an
+ * intercommunicator), or -1 if it has none, or several in different jobs. Returns the number of ranks of a job that
+ * there are. */
 uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count)
 {
     ompi_group_t *group = ((ompi_communicator_t *) comm)->c_remote_group;

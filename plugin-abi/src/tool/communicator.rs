@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Communicators that are tracked: who is in them, what they are copies of, and whether they still are
+//! Tracked communicators: their ranks, the communicator that they are a copy of, and whether they have been freed
 //! (`communicator.c`).
 //!
-//! A tracked communicator has a number, as an attribute of ibex's; MPI says when one that has it is duplicated (the
-//! copy gets a number of its own) or freed. Called by `peruse/`. Grade: setup. Threads: any;
-//! the lock of the table is not held while MPI is called, as MPI calls back. Tests: `tests/tool/peruse.c`,
+//! A tracked communicator has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator,
+//! whose copy gets a number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
+//! table is not held during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`,
 //! `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ use crate::runtime::listeners;
 #[repr(transparent)]
 pub(crate) struct Comm(pub(crate) *mut c_void);
 
-// SAFETY: a handle: never dereferenced here, and MPI's functions take it in any thread.
+// SAFETY: a handle that is never dereferenced here, and that MPI's functions take in any thread.
 unsafe impl Send for Comm {}
-// SAFETY: a handle: never dereferenced here, and MPI's functions take it in any thread.
+// SAFETY: a handle that is never dereferenced here, and that MPI's functions take in any thread.
 unsafe impl Sync for Comm {}
 
-/// An `MPI_Datatype`, for a structure of C's.
+/// The datatype `MPI_BYTE`, for a C structure.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Byte(pub(crate) *mut c_void);
@@ -45,20 +45,20 @@ unsafe extern "C" {
     safe fn ibex_tool_abort(code: c_int);
 }
 
-/// What is asked and told of a tracked communicator.
+/// Functions of PERUSE that are called for a tracked communicator.
 #[derive(Clone, Copy)]
 pub(super) struct FollowedBy {
-    /// The handles that are to follow a copy of it.
+    /// Returns the handles that shall follow a copy of it.
     pub(super) propagated: fn(&TrackedComm) -> Vec<i64>,
-    /// There is a copy, with those that follow it.
+    /// Called with a new copy, which has its followers.
     pub(super) copied: fn(&Arc<TrackedComm>),
-    /// It is freed; `None`: all are.
+    /// Called with the number of a freed one; `None`: all are freed.
     pub(super) freed: fn(Option<u64>),
 }
 
 static FOLLOWED_BY: OnceLock<FollowedBy> = OnceLock::new();
 
-/// Says who follows communicators, before the first is tracked.
+/// Sets the functions to call. To be called before the first communicator is tracked.
 pub(super) fn followed_by(who: FollowedBy) {
     FOLLOWED_BY.get_or_init(|| who);
 }
@@ -68,9 +68,9 @@ pub(super) fn followed_by(who: FollowedBy) {
 pub(crate) struct TrackedComm {
     pub(crate) number: u64,
     pub(crate) comm: Comm,
-    /// Per rank of the job its rank here, -1 for none; that of a copy is the original's.
+    /// Its rank for each rank of the job, -1 for none; a copy shares them with its original.
     pub(crate) ranks: Arc<[i32]>,
-    /// The handles that follow it, of what it is a copy of.
+    /// Handles that follow it, because they followed its original.
     pub(crate) followers: Arc<[i64]>,
     is_freed: AtomicBool,
 }
@@ -80,17 +80,17 @@ impl TrackedComm {
         Arc::new(TrackedComm { number, comm, ranks, followers, is_freed: AtomicBool::new(false) })
     }
 
-    /// Whether MPI has begun to free it. Inside the raising face ([`listeners::exclusively`]) it is live if not: MPI goes
-    /// on when its listeners are gone.
+    /// Returns whether MPI has begun to free it. If not, it stays live during [`listeners::exclusively`], because MPI
+    /// frees it after `freed` has removed its listeners.
     pub(crate) fn is_freed(&self) -> bool {
         self.is_freed.load(Ordering::SeqCst)
     }
 }
 
-/// Held while a communicator gets its number, so that two threads do not give it two.
+/// Held while a communicator gets its number, so that two threads do not give it two numbers.
 static NUMBERING: Mutex<()> = Mutex::new(());
 
-/// By number.
+/// Tracked communicators by number.
 static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -103,12 +103,12 @@ pub(crate) fn world() -> Comm {
     ibex_tool_comm_world()
 }
 
-/// Whether MPI would take it. MPI is initialised and not finalised.
+/// Returns whether MPI has this communicator. MPI is initialised and not finalised.
 pub(crate) fn is_valid(comm: Comm) -> bool {
     ibex_tool_comm_is_valid(comm) != 0
 }
 
-/// Tracks a communicator from now on; `None` where MPI does not let it.
+/// Tracks a communicator from now on. Returns `None` if MPI refuses the attribute.
 ///
 /// # Safety
 /// `comm` is a valid communicator, and MPI is initialised and not finalised.
@@ -133,20 +133,20 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     Some(new)
 }
 
-/// Per rank of the job its rank in a communicator.
+/// Returns the rank in a communicator for each rank of the job.
 ///
 /// # Safety
 /// `comm` is a valid communicator.
 unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
-    // SAFETY: the caller says that `comm` is valid; nothing is written.
+    // SAFETY: the caller says that `comm` is valid; with a count of 0 nothing is written.
     let count = unsafe { ibex_tool_comm_ranks(comm, null_mut(), 0) };
     let mut ranks = vec![-1; count as usize];
-    // SAFETY: the caller says that `comm` is valid; room for so many ranks.
+    // SAFETY: the caller says that `comm` is valid; there is room for `count` ranks.
     unsafe { ibex_tool_comm_ranks(comm, ranks.as_mut_ptr(), count) };
     ranks.into()
 }
 
-/// The copies that a handle follows.
+/// Returns the copies that a handle follows.
 pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
     tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }
@@ -161,7 +161,7 @@ pub(crate) fn abort(code: c_int) {
     ibex_tool_abort(code);
 }
 
-/// MPI duplicates a tracked communicator. The copy is followed by the handles that are to be propagated now.
+/// MPI calls this when it duplicates a tracked communicator. The handles that are to be propagated follow the copy.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
         let Some(original) = tracked().get(&number).cloned() else { return 0 };
@@ -176,7 +176,7 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     })
 }
 
-/// MPI frees a tracked communicator; `MPI_COMM_WORLD` when all are gone.
+/// MPI calls this when it frees a tracked communicator. `MPI_COMM_WORLD` is freed at the end, with all others.
 extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
         let gone = tracked().get(&number).cloned();
@@ -188,7 +188,7 @@ extern "C" fn freed(number: u64) {
             (who.freed)((!all).then_some(number));
         }
         if let Some(gone) = gone {
-            // SAFETY: its attributes are deleted, and it is still there.
+            // SAFETY: MPI is deleting its attributes, and frees it afterwards.
             unsafe { listeners::forget(gone.comm.0.cast()) };
         }
         tracked().remove(&number);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a process that has finalised MPI while a tool held Open MPI's components.
+//! Closes the flight recorder of a process that has finalised MPI while a tool held Open MPI's components.
 //!
-//! Components are closed by `MPI_Finalize`, and with them what ibex has open, but not while `MPI_T` is initialised: it
-//! counts as a user of theirs, and most tools never finalise it. Such a process has come to a good end, too, and leaves
-//! no file of the flight recorder. One that calls `exit` before `MPI_Finalize` has not. Path: setup. Threads: the one
-//! that ends the process. Tests: `device/flight.rs` in `hw-tests`.
+//! `MPI_Finalize` closes components, unless `MPI_T` is initialised, which uses them, too; most tools never finalise it.
+//! Such a process has ended well, and its flight recorder leaves no file. A process that calls `exit` before
+//! `MPI_Finalize` has not ended well. Grade: setup. Threads: the one that ends the process. Tests: `device/flight.rs`
+//! in `hw-tests`.
 
 use engine::flight;
 
 use super::host;
 use crate::runtime::guard::fence;
 
-/// Run by the loader when the process ends, or when Open MPI unloads the library; MPI's libraries end after it.
+/// The loader runs this when the process ends, or when Open MPI unloads the library; MPI's libraries end after it.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;

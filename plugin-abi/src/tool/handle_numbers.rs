@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that C has for handles: of registrations of `MPI_T`, and of event handles of PERUSE.
+//! Numbers that C gets as handles: of registrations of `MPI_T`, and of event handles of PERUSE.
 //!
-//! A number is looked up and never followed. It has a part that cannot be guessed, so that what a tool makes up, or has
-//! left in memory it did not initialise, is no other tool's handle; and none is given twice. It is no address a
-//! processor has, either. Grade: setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and
-//! `tests/tool/peruse.c`.
+//! A number is looked up and never used as an address. Part of it cannot be guessed, so a made-up or uninitialised
+//! value is not the handle of another tool. No number is used twice, and none is an address of a processor. Grade:
+//! setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and `tests/tool/peruse.c`.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The bits that count.
+/// Bits that count.
 const COUNT: i64 = (1 << 24) - 1;
 
-/// The bits that cannot be guessed.
+/// Bits that cannot be guessed.
 const SALTED: i64 = ((1 << 38) - 1) << 24;
 
-/// Always set: neither null nor an address.
+/// Bit that is always set, so that the number is neither null nor an address.
 const SET: i64 = 1 << 62;
 
-/// A new number.
 pub(super) fn number() -> i64 {
     static NEXT: AtomicI64 = AtomicI64::new(1);
-    /// Of this process, by a key that the kernel drew.
+    /// Random key of this process.
     static SALT: OnceLock<RandomState> = OnceLock::new();
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
     let salted = SALT.get_or_init(RandomState::new).hash_one(count).cast_signed();

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * What the tool interface asks of the MPI it serves, in the MPI's own terms: which of the handles and codes stands for what
- * is the installed mpi.h's to say. Called by host.rs alone. Grade: setup.
- */
+/* Calls of the MPI that the tool interface serves, in the MPI's own terms: the installed mpi.h defines the values of
+ * handles and codes. Called only by host.rs. Grade: setup. Threads: any. Tests: those of host.rs. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -35,11 +33,11 @@ void ibex_tool_explain_codes(void);
 int ibex_tool_verbosity(int level);
 int ibex_tool_bind(int communicator);
 
-/* How often MPI_T_init_thread was called more than MPI_T_finalize. An MPI that hides its symbols hides this one. */
+/* Number of calls of MPI_T_init_thread minus that of MPI_T_finalize. Null in an MPI that hides its symbols. */
 extern volatile uint32_t ompi_mpit_init_count __attribute__((weak));
 
-/* Without the MPI's lock where that can be: a signal handler of a tool may have come while it was held. Else by the first call
- * of the interface that looks at nothing else. */
+/* Avoids MPI's lock if possible, because a signal handler of a tool may have interrupted its holder. Otherwise calls
+ * the function of the interface that does least. */
 int ibex_tool_mpi_t_is_initialized(void)
 {
     int count;
@@ -48,13 +46,13 @@ int ibex_tool_mpi_t_is_initialized(void)
     return PMPI_T_cvar_get_num(&count) != MPI_T_ERR_NOT_INITIALIZED;
 }
 
-/* The same where an event is delivered, which must not wait for the MPI's lock: yes, where the MPI hides it. */
+/* The same for the delivery of events, which must not wait for MPI's lock. If the MPI hides the count: yes. */
 int ibex_tool_may_call(void)
 {
     return &ompi_mpit_init_count == NULL || ompi_mpit_init_count != 0;
 }
 
-/* Where that can be read: not 0. */
+/* Address of a number that is not 0 if functions of a tool may be called. */
 const volatile uint32_t *ibex_tool_init_count(void)
 {
     static const uint32_t hidden = 1;
@@ -70,7 +68,7 @@ int ibex_tool_mpi_is_usable(void)
     return initialized && !finalized;
 }
 
-/* Whether MPI_Init has returned, ever. */
+/* Whether MPI_Init has ever returned. */
 int ibex_tool_mpi_was_initialized(void)
 {
     int initialized = 0;
@@ -78,7 +76,7 @@ int ibex_tool_mpi_was_initialized(void)
     return initialized;
 }
 
-/* Whether MPI_Finalize has been called, and got so far that nothing of the application's is under way. */
+/* Whether MPI_Finalize has been called, and has completed all communication of the application. */
 int ibex_tool_mpi_was_finalized(void)
 {
     int finalized = 0;
@@ -86,7 +84,7 @@ int ibex_tool_mpi_was_finalized(void)
     return finalized;
 }
 
-/* Whether this thread may call MPI now, as far as MPI knows: not one that another thread may be calling it beside. */
+/* Whether this thread may call MPI now, by the thread level: no other thread may be calling it at the same time. */
 int ibex_tool_may_call_mpi(void)
 {
     int level = MPI_THREAD_SINGLE, is_main = 1;
@@ -104,8 +102,8 @@ void *ibex_tool_datatype(int kind)
     return kind == 0 ? (void *) MPI_INT : kind == 1 ? (void *) MPI_UNSIGNED : (void *) MPI_UNSIGNED_LONG;
 }
 
-/* The number that messages in a communicator carry. A handle is looked for among those the MPI has, not followed: it may be one
- * that was freed. */
+/* Number that a communicator's messages carry. The handle is only compared with MPI's own, because it may be a freed
+ * one. */
 uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
 {
     MPI_Comm comm = *(const MPI_Comm *) obj_handle;
@@ -118,7 +116,7 @@ uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
     return *is_valid ? ibex_context_of((const ompi_communicator_t *) comm) : 0;
 }
 
-/* Of registration.rs: the communicator of this number is freed, and its number may become another's. */
+/* Function of registration.rs: the communicator with this number is freed, and its number may be reused. */
 static void (*freed)(uint64_t context);
 
 static int deleted(MPI_Comm comm, int key, void *value, void *extra)
@@ -128,7 +126,8 @@ static int deleted(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* Has MPI say when a valid communicator is freed: by an attribute on it, which its duplicates do not get. Returns whether it will. */
+/* Makes MPI call `on_freed` when a valid communicator is freed: by an attribute on it, which duplicates do not inherit.
+ * Returns whether that worked. */
 int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -144,7 +143,7 @@ int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t)
         code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, deleted, &keyval, NULL);
     if (code == MPI_SUCCESS)
         code = PMPI_Comm_get_attr(comm, keyval, &value, &there);
-    /* To set it again would delete the former. */
+    /* Setting the attribute again would delete, and so report, the former one. */
     if (code == MPI_SUCCESS && !there)
         code = PMPI_Comm_set_attr(comm, keyval, NULL);
     pthread_mutex_unlock(&lock);
@@ -156,7 +155,7 @@ int ibex_tool_category(int index, char *name, int room)
     return PMPI_T_category_get_info(index, name, &room, NULL, NULL, NULL, NULL, NULL);
 }
 
-/* Returns whether the key is there and its value fits. */
+/* Returns whether the key exists and its value fits. */
 int ibex_tool_info_get(void *info, const char *key, char *value, int room)
 {
     int there = 0, length = 0;
@@ -180,7 +179,7 @@ void *ibex_tool_info_null(void)
     return MPI_INFO_NULL;
 }
 
-/* An enumeration whose items are these, with their places as values. It lives as long as the process. */
+/* Makes an enumeration of these items, with their indexes as values. It is never freed. */
 void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
 {
     mca_base_var_enum_value_t values[17] = {{0, NULL}};
@@ -190,7 +189,7 @@ void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
     return mca_base_var_enum_create(name, values, &made) == OPAL_SUCCESS ? (void *) made : MPI_T_ENUM_NULL;
 }
 
-/* As include/ibex_mpi_t.h has them. */
+/* Values of include/ibex_mpi_t.h. */
 #ifndef MPI_T_ERR_NOT_ACCESSIBLE
 #define MPI_T_ERR_NOT_ACCESSIBLE 81
 #endif
@@ -198,8 +197,9 @@ void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
 #define MPI_T_ERR_NOT_SUPPORTED 82
 #endif
 
-/* Has MPI_Error_string and MPI_Error_class know the codes that the header adds, where the MPI has left their places among the predefined ones
- * empty. The table is the MPI's from MPI_Init to MPI_Finalize, which frees what lies behind the predefined ones only. */
+/* Adds the codes of the header to MPI_Error_string and MPI_Error_class, if MPI has left their places among the
+ * predefined ones empty. The table exists from MPI_Init to MPI_Finalize, which frees only objects after the predefined
+ * ones. */
 void ibex_tool_explain_codes(void)
 {
     static ompi_mpi_errcode_t codes[] = {
@@ -216,7 +216,7 @@ void ibex_tool_explain_codes(void)
             opal_pointer_array_set_item(&ompi_mpi_errcodes, codes[i].code, &codes[i]);
 }
 
-/* The codes, in the order of host.rs. */
+/* Codes in the order of host.rs. */
 int ibex_tool_code(int code)
 {
     static const int codes[] = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tool interface asks of the MPI it serves: `host.c`, made safe.
+//! Safe calls of the MPI that the tool interface serves, through `host.c`.
 //!
-//! Called by the other files of this folder. Grade: setup; the MPI's own locks are taken for a moment, so none of it is
-//! used where an event is delivered. Threads: any. Tests: `tests/tool.rs`.
+//! Called by the other files of this folder. Grade: setup; MPI's locks are taken for a moment, so the delivery of
+//! events calls only [`may_call`]. Threads: any. Tests: `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -23,9 +23,9 @@ pub(crate) struct Datatype(#[allow(dead_code, reason = "C reads it")] *mut c_voi
 #[repr(transparent)]
 pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 
-// SAFETY: an object of the MPI's that is not written to any more, and never freed.
+// SAFETY: an object of MPI that is never written again, and never freed.
 unsafe impl Send for Enum {}
-// SAFETY: an object of the MPI's that is not written to any more, and never freed.
+// SAFETY: an object of MPI that is never written again, and never freed.
 unsafe impl Sync for Enum {}
 
 unsafe extern "C" {
@@ -51,7 +51,7 @@ unsafe extern "C" {
     safe fn ibex_tool_bind(communicator: c_int) -> c_int;
 }
 
-/// What a call of the interface answers (MPI 4.1, table 15.5).
+/// Result of a call of the interface (MPI 4.1, table 15.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     Success,
@@ -70,57 +70,55 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// The MPI's number for it.
     pub(crate) fn number(self) -> c_int {
         ibex_tool_code(self as c_int)
     }
 }
 
-/// Has `MPI_Error_string` know the codes that `include/ibex_mpi_t.h` adds. MPI has set up its own, and is not
-/// finalised.
+/// Adds the codes of `include/ibex_mpi_t.h` to `MPI_Error_string`. MPI is initialised and not finalised.
 pub(crate) fn explain_codes() {
     ibex_tool_explain_codes();
 }
 
-/// Whether `MPI_T_init_thread` was called more often than `MPI_T_finalize`.
+/// Returns whether `MPI_T_init_thread` has been called more often than `MPI_T_finalize`.
 #[inline]
 pub(crate) fn is_initialized() -> bool {
     ibex_tool_mpi_t_is_initialized() != 0
 }
 
-/// That the tool interface is initialised.
+/// Returns an error unless the tool interface is initialised.
 pub(super) fn initialized() -> Result<(), Code> {
     if is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
 
-/// Whether functions of a tool may be called: as [`is_initialized`], without a lock. Hot.
+/// Returns whether functions of a tool may be called: [`is_initialized`] without a lock. Hot.
 #[inline]
 pub(crate) fn may_call() -> bool {
     ibex_tool_may_call() != 0
 }
 
-/// Where to look for what [`may_call`] answers: not 0. Always there.
+/// Returns the address of the count that [`may_call`] compares with 0. It is always valid.
 pub(crate) fn init_count() -> *const u32 {
     ibex_tool_init_count()
 }
 
-/// Whether MPI is initialised and not finalised.
+/// Returns whether MPI is initialised and not finalised.
 pub(crate) fn mpi_is_usable() -> bool {
     ibex_tool_mpi_is_usable() != 0
 }
 
-/// Whether `MPI_Init` has returned, ever.
+/// Returns whether `MPI_Init` has ever returned.
 pub(crate) fn mpi_was_initialized() -> bool {
     ibex_tool_mpi_was_initialized() != 0
 }
 
-/// Whether `MPI_Finalize` has been called. May be asked while the process ends.
+/// Returns whether `MPI_Finalize` has been called. May be called while the process ends.
 pub(crate) fn mpi_was_finalized() -> bool {
     ibex_tool_mpi_was_finalized() != 0
 }
 
-/// Whether this thread may call MPI now without being asked to, by the level of threads that MPI was initialised with.
-/// Before and after that: yes, as far as MPI can be called then.
+/// Returns whether this thread may call MPI now of its own accord, by the thread level of MPI. Before initialisation
+/// and after finalisation: yes, for the calls that MPI permits then.
 pub(crate) fn may_call_mpi() -> bool {
     ibex_tool_may_call_mpi() != 0
 }
@@ -133,12 +131,12 @@ pub(crate) fn datatype(element_type: ElementType) -> Datatype {
     })
 }
 
-/// An enumeration whose items have these names, at most 16; it is never freed.
+/// Makes an enumeration with items of these names, at most 16. It is never freed.
 pub(crate) fn enumeration(name: &str, items: impl Iterator<Item = &'static str>) -> Enum {
     let text = |text: &str| CString::new(text).unwrap_or_default();
     let (name, items): (_, Vec<CString>) = (text(name), items.map(text).collect());
     let pointers: Vec<*const c_char> = items.iter().map(|item| item.as_ptr()).collect();
-    // SAFETY: so many strings as are said, which are copied.
+    // SAFETY: `items` has as many strings as the last argument says, and MPI copies them.
     unsafe { ibex_tool_enum_new(name.as_ptr(), pointers.as_ptr(), pointers.len() as c_int) }
 }
 
@@ -150,10 +148,10 @@ pub(crate) fn bind(communicator: bool) -> c_int {
     ibex_tool_bind(c_int::from(communicator))
 }
 
-/// The number of a communicator; `None` for one that is not valid now, as `MPI_COMM_NULL` or a freed one.
+/// Returns the number of a communicator; `None` if it is not valid now, such as `MPI_COMM_NULL` or a freed one.
 ///
 /// # Safety
-/// `handle` points to an `MPI_Comm`, of whatever value.
+/// `handle` points to an `MPI_Comm` of any value.
 pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
     let mut is_valid = 0;
     // SAFETY: the caller says that `handle` points to an `MPI_Comm`; the other pointer is to a local.
@@ -161,8 +159,8 @@ pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
     (is_valid != 0).then_some(number)
 }
 
-/// Has `on_freed` called with the number of a communicator when it is freed, within `MPI_Comm_free`; false where MPI
-/// does not let it. Every communicator gets the same function, once.
+/// Sets the function that `MPI_Comm_free` calls with the number of this communicator. Returns false if MPI refuses.
+/// Every communicator must get the same function; setting it twice has no effect.
 ///
 /// # Safety
 /// `handle` points to an `MPI_Comm` that [`context`] has found valid.
@@ -171,18 +169,18 @@ pub(crate) unsafe fn notify_when_freed(handle: *const c_void, on_freed: extern "
     unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }
 
-/// The name of a category of the MPI's.
+/// Returns the name of a category of MPI.
 ///
 /// # Errors
-/// The MPI's code, that of a wrong index for one.
+/// MPI's code, such as that of a wrong index.
 pub(crate) fn category(index: c_int) -> Result<String, c_int> {
     let mut name = [0; 256];
-    // SAFETY: the MPI writes at most so many bytes, the last of them 0.
+    // SAFETY: MPI writes at most `name.len()` bytes, the last of them NUL.
     let code = unsafe { ibex_tool_category(index, name.as_mut_ptr(), name.len() as c_int) };
     if code != Code::Success.number() {
         return Err(code);
     }
-    // SAFETY: the array ends in 0: it was all 0, and its last byte is not written but with 0.
+    // SAFETY: the array is NUL-terminated: it was all 0, and its last byte is only ever written with 0.
     Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
 }
 
@@ -192,22 +190,22 @@ impl Info {
         ibex_tool_info_null()
     }
 
-    /// The value of a key; `None` where there is none, or no info.
+    /// Returns the value of a key; `None` if there is none, or no info object.
     ///
     /// # Safety
-    /// It is a valid info object, or `MPI_INFO_NULL`.
+    /// `self` is a valid info object, or `MPI_INFO_NULL`.
     pub(crate) unsafe fn value(self, key: &CStr) -> Option<String> {
         if self.0.is_null() || self == Info::null() || !mpi_is_usable() {
             return None;
         }
         let mut value = [0; 64];
-        // SAFETY: the caller says that it is a valid info object; at most so many bytes are written.
+        // SAFETY: the caller says that it is a valid info object; at most `value.len()` bytes are written.
         let there = unsafe { ibex_tool_info_get(self, key.as_ptr(), value.as_mut_ptr(), value.len() as c_int) };
-        // SAFETY: the array ends in 0: it was all 0, and its last byte is not written but with 0.
+        // SAFETY: the array is NUL-terminated: it was all 0, and its last byte is only ever written with 0.
         (there != 0).then(|| unsafe { CStr::from_ptr(value.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// A new info object with these keys and values; `MPI_INFO_NULL` while MPI cannot make one.
+    /// Makes an info object with these keys and values; returns `MPI_INFO_NULL` while MPI cannot make one.
     pub(crate) fn with(pairs: &[(&CStr, &str)]) -> Info {
         let mut info = Info::null();
         // SAFETY: MPI is initialised and not finalised, and writes one handle.
@@ -216,7 +214,7 @@ impl Info {
         }
         for (key, value) in pairs {
             let value = CString::new(*value).unwrap_or_default();
-            // SAFETY: the object just made, and two strings that MPI copies. One that it does not take is left out.
+            // SAFETY: the object has just been made, and MPI copies both strings. A pair that MPI refuses is left out.
             unsafe { ibex_tool_info_set(info, key.as_ptr(), value.as_ptr()) };
         }
         info

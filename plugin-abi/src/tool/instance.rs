@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool's callback is given: `MPI_T_event_registration` and `MPI_T_event_instance`.
+//! Arguments of a tool's callback: `MPI_T_event_registration` and `MPI_T_event_instance`.
 //!
-//! An instance is the engine's, or one of the matching's ([`MatchingInstance`]), which is on the stack of who calls and
-//! has its elements worked out when the callback first reads one, its time when it asks for that. Either is valid
-//! within its callback, and looked at only by the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
-//! `matching.rs`. Grade: hot. Threads: each its own; of the matching's one at a time. Tests: `tests.rs`, and
+//! An instance is either one of the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`].
+//! That is on the stack of its caller; it makes its elements when the callback first reads one, and its timestamp when
+//! the callback asks for it. An instance is valid only within its callback, in the thread that runs it. Called by
+//! `mpi_t.rs`, `registration.rs` and `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time
+//! has a [`MatchingInstance`]. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`, and
 //! `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{Cell, OnceCell};
@@ -22,7 +23,7 @@ use crate::runtime::listeners::{self, Passage, ProtocolSpec, Spec};
 #[repr(transparent)]
 pub(crate) struct RegistrationHandle(pub(super) i64);
 
-/// An `MPI_T_event_instance`: the instance, valid within the callback.
+/// An `MPI_T_event_instance`, valid within the callback.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct InstancePointer(*const c_void);
@@ -30,18 +31,18 @@ pub(crate) struct InstancePointer(*const c_void);
 /// `MPI_T_event_cb_function`
 pub(crate) type EventFunction = unsafe extern "C" fn(InstancePointer, RegistrationHandle, c_int, *mut c_void);
 
-/// Set in the pointer to an instance of the matching's, which is at an even address.
+/// Bit of the pointer to a [`MatchingInstance`], whose address is even.
 const OF_MATCHING: usize = 1;
 
 thread_local! {
-    /// The event of the engine's whose callback this thread runs.
+    /// The engine's instance whose callback this thread runs.
     static CURRENT: Cell<*const EventInstance> = const { Cell::new(null()) };
 }
 
-/// The address of the event of the matching's whose callback a thread runs ([`events::is_within`]); 0: none.
+/// Pointer to the [`MatchingInstance`] whose callback a thread runs while [`events::is_within`]; 0: none yet.
 static OF_MATCHING_NOW: AtomicUsize = AtomicUsize::new(0);
 
-/// An event of the matching's.
+/// Instance of an event of the PML.
 pub(super) struct MatchingInstance {
     pub(super) spec: *mut Spec,
     pub(super) id: u64,
@@ -49,7 +50,7 @@ pub(super) struct MatchingInstance {
     pub(super) made: OnceCell<EventInstance>,
 }
 
-/// The elements of an event of this number, while so many receives wait and so many messages are unexpected.
+/// Returns the elements of an event, with the numbers of posted receives and unexpected messages.
 #[inline(always)]
 pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> MatchingEvent {
     MatchingEvent {
@@ -66,7 +67,7 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
     }
 }
 
-/// The elements of the event that says how the bytes of a request's message go.
+/// Returns the elements of the event that names the protocol of a request's message.
 fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
     let ProtocolSpec { spec, message, passage } = *told;
     let Passage { protocol, reason, port, queue_pair, rails } = passage;
@@ -75,12 +76,12 @@ fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
 }
 
 impl MatchingInstance {
-    /// Its elements, without a timestamp.
+    /// Returns the event with its elements, without a timestamp.
     fn event(&self) -> &EventInstance {
         self.made.get_or_init(|| self.instance(0))
     }
 
-    /// As an instance that outlives the callback.
+    /// Returns an instance that may outlive the callback.
     pub(super) fn whole(&self) -> EventInstance {
         self.instance(self.timestamp())
     }
@@ -89,21 +90,22 @@ impl MatchingInstance {
     fn instance(&self, timestamp: u64) -> EventInstance {
         let source = events::matching_source();
         if self.event_type.place_in_matching() == Some(events::PROTOCOL) {
-            // SAFETY: what this event is told with, which outlives the callback, and nobody else writes to.
+            // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback; N1: nobody writes to it
+            // meanwhile.
             let told = unsafe { &*self.spec.cast::<ProtocolSpec>() };
             return protocol(self.id, told).instance(self.event_type, source, timestamp);
         }
-        // SAFETY: the raiser's, which outlives the callback; nobody writes to it meanwhile.
+        // SAFETY: N3: it outlives the callback; N1: nobody writes to it meanwhile.
         let spec = unsafe { &*self.spec };
-        // SAFETY: the communicator of an event that is being told.
+        // SAFETY: N1; the specification's communicator is the one whose listeners are being notified, so it is live.
         let queues = unsafe { listeners::queues(spec.comm) };
         elements(self.id, spec, queues).instance(self.event_type, source, timestamp)
     }
 
-    /// When it happened: now, if nobody has asked before.
+    /// Returns the time of the event; reads the clock if no earlier listener has.
     #[inline(always)]
     pub(super) fn timestamp(&self) -> u64 {
-        // SAFETY: the raiser's, which outlives the callback; no other reference to it is kept.
+        // SAFETY: N3: it outlives the callback; N1, and no other reference to it is held.
         let stamp = unsafe { &mut (*self.spec).stamp };
         if *stamp <= TOLD {
             *stamp = events::stamp();
@@ -112,18 +114,18 @@ impl MatchingInstance {
     }
 }
 
-/// What the stamp of an event is that somebody has been told of and nobody has asked for: no clock's.
+/// Value of [`Spec::stamp`] after a first listener that has not read the clock. No clock has this value.
 pub(super) const TOLD: u64 = 1;
 
-/// Calls this with the pointer to an event of the engine's.
+/// Calls the closure with the pointer to an instance of the engine.
 pub(super) fn with_current(instance: &EventInstance, call: impl FnOnce(InstancePointer)) {
-    // A signal handler may have come within another callback.
+    // The callback may run in a signal handler that has interrupted another callback.
     let before = CURRENT.replace(instance);
     call(InstancePointer(std::ptr::from_ref(instance).cast()));
     CURRENT.set(before);
 }
 
-/// Calls this with the pointer to an event of the matching's, where it happens.
+/// Calls the closure with the pointer to an instance of the PML's event, at the site of the event.
 #[inline(always)]
 pub(super) fn with_matching(instance: &MatchingInstance, call: impl FnOnce(InstancePointer)) {
     let pointer = std::ptr::from_ref(instance).cast::<c_void>().map_addr(|at| at | OF_MATCHING);
@@ -132,10 +134,10 @@ pub(super) fn with_matching(instance: &MatchingInstance, call: impl FnOnce(Insta
 }
 
 impl InstancePointer {
-    /// The event of the matching's, if it is one.
+    /// Returns the [`MatchingInstance`], if the pointer is to one.
     ///
     /// # Errors
-    /// This thread does not run the callback that the event was given to.
+    /// This thread does not run the callback that got the instance.
     #[inline]
     fn matching(&self) -> Result<Option<&MatchingInstance>, Code> {
         if self.0.addr() & OF_MATCHING == 0 {
@@ -144,14 +146,15 @@ impl InstancePointer {
         if !events::is_within() || OF_MATCHING_NOW.load(Ordering::Relaxed) != self.0.addr() {
             return Err(Code::InvalidHandle);
         }
-        // SAFETY: made by `with_matching`, within which this thread is; only changed inside cells, by this thread.
+        // SAFETY: `with_matching` made the pointer and has not returned; only this thread uses it, and changes only
+        // cells.
         Ok(Some(unsafe { &*self.0.map_addr(|at| at & !OF_MATCHING).cast::<MatchingInstance>() }))
     }
 
-    /// What `read` makes of the event, whose timestamp is another's matter.
+    /// Returns the result of `read` for the event. Its timestamp may be missing.
     ///
     /// # Errors
-    /// This thread does not run the callback that the event was given to.
+    /// This thread does not run the callback that got the instance.
     #[inline]
     pub(crate) fn read<R>(self, read: impl FnOnce(&EventInstance) -> Result<R, Code>) -> Result<R, Code> {
         if let Some(matching) = self.matching()? {
@@ -160,14 +163,14 @@ impl InstancePointer {
         if self.0.is_null() || CURRENT.get().cast() != self.0 {
             return Err(Code::InvalidHandle);
         }
-        // SAFETY: the instance outlives the callback, which this thread is in, and is not written meanwhile.
+        // SAFETY: the instance outlives the callback, which this thread is in, and nobody writes to it.
         read(unsafe { &*self.0.cast::<EventInstance>() })
     }
 
-    /// When it happened, in ticks of its source.
+    /// Returns the time of the event, in ticks of its source.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     #[inline]
     pub(crate) fn timestamp(self) -> Result<u64, Code> {
         if let Some(matching) = self.matching()? {
@@ -176,10 +179,10 @@ impl InstancePointer {
         self.read(|instance| Ok(instance.timestamp))
     }
 
-    /// Whose it is.
+    /// Returns the source of the event.
     ///
     /// # Errors
-    /// As for [`Self::read`].
+    /// Those of [`Self::read`].
     #[inline]
     pub(crate) fn source(self) -> Result<SourceId, Code> {
         self.read(|instance| Ok(instance.source))

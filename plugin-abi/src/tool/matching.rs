@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations for what a face raises that does the matching: listeners of `runtime/listeners.rs`, which call a
-//! tool's function where the event happens, or put the event into the registration's buffer.
+//! Registrations for the PML's events of requests and messages. Each is a listener (`runtime/listeners.rs`), which
+//! calls the tool's function at the site of the event, or puts the event into the registration's buffer.
 //!
-//! The engine has the registration, its buffer, its losses and its end, as of all others; what it does not do is to
-//! deliver an event where it happens. A listener knows which function that is, as long as nothing waits in the buffer
-//! ([`Quick`]), so that an event costs a call and no look at anything else. What is known so is worked out anew
-//! whenever it may have changed, inside the raising face. Called by `registration.rs`. Grade: setup; [`tell`] is on the
-//! way of a message that is listened to. Threads: any; [`tell`] one at a time. Tests:
-//! `hw-tests/tools/mpi_t_matching.c`.
+//! The engine has the registration with its buffer, its losses and its end, as for every event type; only the delivery
+//! at the site is here. A listener caches in [`Quick`] which function to call, as long as its buffer is empty; so an
+//! event costs one call. Each change that may concern the cache empties it, in the entered PML. Called by
+//! `registration.rs`. Grade: setup; [`tell`] is on the path of messages while a tool listens. Threads: any; [`tell`]
+//! one at a time. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
@@ -26,25 +25,25 @@ use super::instance::{
 use crate::runtime::listeners::{self, Event, Listener, Queues, Spec};
 use crate::runtime::watch;
 
-/// A tool's function with what it is called with.
+/// A tool's function and its argument.
 pub(super) type Callback = (EventFunction, *mut c_void);
 
-/// The callback of each level, as far as there is one.
+/// The callbacks of a registration, by safety level.
 pub(super) type Callbacks = [Option<Callback>; 4];
 
-/// What is called where an event happens.
+/// Cached decision: what to do with an event at its site.
 #[derive(Clone, Copy)]
 struct Quick {
     function: EventFunction,
     user_data: *mut c_void,
-    /// What callbacks must be fit for there.
+    /// Safety level that a callback needs there.
     level: c_int,
-    /// Whether several threads raised events when that was found, as a number; with [`KEPT`]: the event goes to the
-    /// buffer; any other: it has not been found.
+    /// [`events::raising_threads`] at the time of the decision: the function is called. With [`KEPT`]: the event goes
+    /// to the buffer. Any other value: no decision yet.
     how: u8,
 }
 
-/// See [`Quick::how`].
+/// Bit of [`Quick::how`]: the event goes to the buffer.
 const KEPT: u8 = 2;
 
 impl Quick {
@@ -53,51 +52,51 @@ impl Quick {
 
 unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
 
-/// What can change of a listener.
+/// Part of a listener that can change.
 struct Changing {
     registration: Arc<Registration>,
     callbacks: Callbacks,
     quick: Quick,
 }
 
-/// What a listener is registered with: a registration of a tool's.
+/// A listener: one registration of a tool.
 pub(super) struct Matching {
     handle: RegistrationHandle,
     event_type: TypeId,
-    /// How long the queues of a communicator are.
+    /// Function that counts the posted receives and unexpected messages of a communicator.
     queues: Queues,
     event: Event,
-    /// Of which communicator; null: of all.
+    /// Communicator to listen to; null: all.
     comm: *mut sys::ompi_communicator_t,
-    /// Whether functions of a tool may be called: not 0.
+    /// Open MPI's count of calls of `MPI_T_init_thread`; 0: no function of a tool may be called.
     may_call: *const u32,
     changing: UnsafeCell<Changing>,
 }
 
-// SAFETY: what can change is used in `listeners::exclusively` and where an event is told, by one thread at a time; of
-// the pointers one is compared and handed on, the other to what is always there.
+// SAFETY: N1 for `changing`; `comm` is only compared and passed on; `may_call` points to an integer that is always
+// there.
 unsafe impl Send for Matching {}
-// SAFETY: the same: threads share what is used by one of them at a time.
+// SAFETY: see `Send`: one thread at a time uses what threads share.
 unsafe impl Sync for Matching {}
 
-/// Those with a callback.
+/// Listeners of all registrations that have a callback.
 static LISTENING: Mutex<BTreeMap<RegistrationHandle, Arc<Matching>>> = Mutex::new(BTreeMap::new());
 
 fn listening() -> MutexGuard<'static, BTreeMap<RegistrationHandle, Arc<Matching>>> {
     LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The event that a type stands for, if a face raises it that does the matching.
+/// Returns the PML's event that a type stands for, if it does.
 pub(super) fn event(event_type: TypeId) -> Option<Event> {
     Event::ALL.get(event_type.place_in_matching()?).copied()
 }
 
-/// From now on a registration for `event` has these callbacks, asked for where no event is told; from the first on it
-/// listens, if it `is_there` then. The caller holds no lock that a callback takes.
+/// Sets the callbacks of a registration to those that `callbacks` returns, under N1. A registration without a listener
+/// gets one, if `is_there` returns true under N1. The caller holds no lock that a callback takes.
 ///
 /// # Safety
-/// `comm` is null, or a communicator of MPI's that is live if the registration `is_there`; it is not any more when MPI
-/// frees that.
+/// `comm` is null, or a communicator that is live if `is_there` returns true. Once MPI frees it, `is_there` returns
+/// false.
 pub(super) unsafe fn listen(
     handle: RegistrationHandle,
     event: Event,
@@ -118,7 +117,7 @@ pub(super) unsafe fn listen(
         Arc::new(Matching { handle, event_type, queues, event, comm, may_call, changing: UnsafeCell::new(changing) })
     }));
     listeners::exclusively(|| {
-        // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
+        // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
         let changing = unsafe { &mut *known.changing.get() };
         std::mem::swap(&mut changing.registration, &mut former);
         (changing.callbacks, changing.quick) = (callbacks(), Quick::UNKNOWN);
@@ -132,24 +131,24 @@ pub(super) unsafe fn listen(
     if comm.is_null() {
         listeners::add_everywhere(event, listener, is_there);
     } else if listeners::are_raised() {
-        // SAFETY: the caller says when it is live; the face that raises these events says when it goes.
+        // SAFETY: the caller says when the communicator is live; the PML calls `ends` before it is freed.
         unsafe { listeners::add(comm, event, listener, is_there) };
     }
 }
 
-/// Whether its events wait may have changed.
+/// Empties the cache of a listener. To be called when its registration begins or ceases to buffer events.
 pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = listening().get(&handle).cloned();
     if let Some(known) = known {
         listeners::exclusively(|| {
-            // SAFETY: inside the raising face; a callback that this is called from has no reference to it.
+            // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
             unsafe { (*known.changing.get()).quick = Quick::UNKNOWN };
             listeners::set_alone(known.event, handle.0, tell_alone);
         });
     }
 }
 
-/// A registration listens no more. What is returned is to be kept until no callback of it runs.
+/// Removes the listener of a registration. The caller keeps the returned value until no callback of it runs.
 pub(super) fn cease(handle: RegistrationHandle) -> Option<Arc<Matching>> {
     let known = listening().remove(&handle)?;
     if known.comm.is_null() {
@@ -160,19 +159,19 @@ pub(super) fn cease(handle: RegistrationHandle) -> Option<Arc<Matching>> {
     Some(known)
 }
 
-/// What callbacks must be fit for where these events happen.
+/// Returns the safety level that a callback needs at the site of these events.
 #[inline]
 fn needed(has_threads: bool) -> Safety {
     if has_threads { Safety::ThreadSafe } else { Safety::MpiRestricted }
 }
 
 impl Changing {
-    /// The callback of the least level that may be called where events happen.
+    /// Returns the callback of the lowest level that may be called at the site of an event.
     fn fit(&self, has_threads: bool) -> Option<&Callback> {
         self.callbacks[needed(has_threads).index()..].iter().flatten().next()
     }
 
-    /// What is to be called where events happen, if that can be.
+    /// Returns the function to call at the site of an event, if one may be called there and the buffer is empty.
     fn find_quick(&self, has_threads: bool) -> Option<Quick> {
         if !self.registration.is_direct() {
             return None;
@@ -183,23 +182,23 @@ impl Changing {
     }
 }
 
-/// The listener's function, where others listen to the same.
+/// Function of a listener that shares its event with others.
 unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the raiser's, for the call.
+    // SAFETY: N3; no other reference to it is held.
     let stamp = unsafe { &mut (*spec).stamp };
     if *stamp == 0 {
         *stamp = TOLD;
     } else {
         events::count_told_again();
     }
-    // SAFETY: what the listener was added with; handed on.
+    // SAFETY: N1, N3; N4: `param` is this listener's.
     unsafe { tell_one(id as u64, spec, param) };
     0
 }
 
-/// The listener's function, where no other listens to the same.
+/// Function of a lone listener.
 unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the raiser's, for the call; what the listener was added with; handed on.
+    // SAFETY: N1, N3; N4: `param` is this listener's.
     unsafe {
         (*spec).stamp = TOLD;
         tell_one(id as u64, spec, param);
@@ -207,24 +206,24 @@ unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut 
     0
 }
 
-/// The listener's function, where no other listens to the same and its events go to the buffer.
+/// Function of a lone listener whose events go to the buffer.
 unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: what the listener was added with; it is kept as long as this may be called.
+    // SAFETY: N4: `param` is this listener's, which `cease` returns only after its removal.
     let known = unsafe { &*param.cast::<Matching>() };
-    // SAFETY: the raiser's, for the call; inside the raising face.
+    // SAFETY: N1, N3; the specification's communicator is the event's.
     if !unsafe { known.keep(id as u64, &*spec, events::stamp) } {
-        // SAFETY: the raiser's, for the call; inside the raising face.
+        // SAFETY: N1, N3.
         unsafe { keep_slowly(known, id as u64, spec) };
     }
     0
 }
 
 /// # Safety
-/// The raiser's specification. Inside the raising face.
+/// N1, N3.
 #[cold]
 #[inline(never)]
 unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
-    // SAFETY: the caller gives the raiser's specification, inside the raising face.
+    // SAFETY: N1, N3, which the caller ensures.
     unsafe {
         (*spec).stamp = TOLD;
         known.tell_slowly(&known.instance(id, spec));
@@ -232,21 +231,21 @@ unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
 }
 
 /// # Safety
-/// The raiser's specification, and what the listener was added with. Inside the raising face.
+/// N1, N3. `param` is a listener that was added with this function (N4).
 #[inline(always)]
 unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
-    // SAFETY: the caller gives what the listener was added with; it is kept as long as this may be called.
+    // SAFETY: N4: `param` is this listener's, which `cease` returns only after its removal.
     let known = unsafe { &*param.cast::<Matching>() };
-    // SAFETY: inside the raising face; a copy, as what is called may change it.
+    // SAFETY: N1; the value is copied before a callback is called, which may change it.
     let quick = unsafe { &(*known.changing.get()).quick };
     let threads = events::raising_threads();
     if quick.how == threads {
         known.call(*quick, &known.instance(id, spec));
     } else if quick.how == threads | KEPT {
-        // SAFETY: inside the raising face.
+        // SAFETY: N1, N3, which the caller ensures.
         unsafe { known.keep_beside_others(id, spec) };
     } else {
-        // SAFETY: inside the raising face.
+        // SAFETY: N1, which the caller ensures.
         unsafe { known.tell_slowly(&known.instance(id, spec)) };
     }
 }
@@ -257,54 +256,55 @@ impl Matching {
         MatchingInstance { spec, id, event_type: self.event_type, made: OnceCell::new() }
     }
 
-    /// Puts an event into the buffer, as long as less than half of that is in use. False: it is not there.
+    /// Puts an event into the buffer while less than half of that is in use. Returns false if the event is not in it.
     ///
     /// # Safety
-    /// Inside the raising face, by which the specification's communicator is told of.
+    /// N1. The specification's communicator is the one whose listeners are being notified.
     #[inline(always)]
     unsafe fn keep(&self, id: u64, spec: &Spec, timestamp: impl FnOnce() -> u64) -> bool {
-        // SAFETY: the caller says that the raising face, in which this is, tells of the communicator: it lives.
+        // SAFETY: N1; the caller says that the communicator is being notified, so it is live.
         let queues = unsafe { (self.queues)(spec.comm) };
-        // SAFETY: the caller is inside the raising face; nothing is called while this lives.
+        // SAFETY: N1; nothing is called while this reference lives.
         let registration = unsafe { &(*self.changing.get()).registration };
         events::keep_quickly(registration, timestamp(), || elements(id, spec, queues))
     }
 
-    /// [`Self::keep`], where others may have asked for the time.
+    /// [`Self::keep`] for one of several listeners: an earlier one may have read the clock.
     ///
     /// # Safety
-    /// The raiser's specification. Inside the raising face, by which its communicator is told of.
+    /// N1, N3. The specification's communicator is the one whose listeners are being notified.
     #[inline(never)]
     unsafe fn keep_beside_others(&self, id: u64, spec: *mut Spec) {
         let instance = self.instance(id, spec);
         let timestamp = instance.timestamp();
-        // SAFETY: the caller gives the raiser's specification, inside the raising face.
+        // SAFETY: N1, N3, which the caller ensures.
         if !unsafe { self.keep(id, &*spec, || timestamp) } {
-            // SAFETY: inside the raising face.
+            // SAFETY: N1, which the caller ensures.
             unsafe { self.tell_slowly(&instance) };
         }
     }
 
     #[inline(always)]
     fn call(&self, Quick { function, user_data, level, .. }: Quick, instance: &MatchingInstance) {
-        // SAFETY: an integer that is always there, and of which Open MPI writes all at once.
+        // SAFETY: the integer is always there, and aligned; Open MPI writes it with one store.
         if unsafe { AtomicU32::from_ptr(self.may_call.cast_mut()) }.load(Ordering::Relaxed) == 0 {
             return;
         }
         let handle = self.handle;
-        // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
+        // SAFETY: N4: the tool's function with its argument; the instance outlives the call.
         with_matching(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
     }
 
-    /// It is not known what to call, or the event goes to the buffer.
+    /// Decides anew what to do with an event, and does it: calls the tool's function, or puts the event into the
+    /// buffer.
     ///
     /// # Safety
-    /// Inside the raising face.
+    /// N1.
     #[cold]
     #[inline(never)]
     unsafe fn tell_slowly(&self, instance: &MatchingInstance) {
         let has_threads = events::has_threads();
-        // SAFETY: the caller is inside the raising face; nothing is called while this lives.
+        // SAFETY: N1; the reference is not used after `self.call`, which may change the value.
         let changing = unsafe { &mut *self.changing.get() };
         if !changing.registration.is_buffered()
             && let Some(quick) = changing.find_quick(has_threads)
@@ -314,14 +314,14 @@ impl Matching {
         }
         let was_kept = changing.quick.how == u8::from(has_threads) | KEPT;
         changing.quick = Quick::UNKNOWN;
-        // Without a callback it wants nothing.
+        // A registration without a callback gets no events.
         if changing.callbacks.iter().any(Option::is_some) {
             events::keep(&changing.registration, &instance.whole());
             let is_fit = changing.fit(has_threads).is_some();
             if changing.registration.look_for_room() || !is_fit {
                 watch::serve_soon();
             }
-            // What is kept quickly has the elements that most have.
+            // `keep` writes the elements of `MatchingEvent`, which a protocol event does not have.
             if is_fit && changing.registration.is_buffered() && self.event != Event::Protocol {
                 changing.quick.how = u8::from(has_threads) | KEPT;
                 if !was_kept {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name.
 //!
-//! Thin: checks the arguments, calls the engine, answers a code. The names are made by [`calls`]; a tool that defines
-//! an `MPI_T_` name of its own gets the call first and goes on by the `PMPI_T_` name, as the dynamic linker finds the
-//! tool's before ibex's. `include/ibex_mpi_t.h` declares them.
-//!
-//! Grade: setup; reading an event is hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with
-//! `tests/tool/*.c`.
+//! Thin: checks the arguments, calls the engine, and returns a code. [`calls`] makes both names. If a tool defines an
+//! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
+//! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
+//! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -20,14 +18,14 @@ use super::require_none;
 use crate::runtime::copies;
 use crate::runtime::guard::fence;
 
-/// What ibex's names begin with.
+/// Prefix of ibex's names.
 const PREFIX: &str = "ibex_";
 
-/// What they began with when ibex was a BTL alone: found as well, for one version.
+/// Prefix of the names when ibex was only a BTL. Names with it are found, too, for one version.
 const FORMER_PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names. At the end of those that are `delivering`,
-/// what waits is delivered (`require_none.rs`); the others are `plain`.
+/// Exports each call under both names. A `delivering` call delivers waiting events at its end (`require_none.rs`); a
+/// `plain` call does not.
 macro_rules! calls {
     (@end delivering) => { require_none::deliver() };
     (@end plain) => {};
@@ -35,8 +33,8 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As the standard has it: pointers are null, or valid for what the call reads and writes; handles were given
-        /// by it.
+        /// The standard's conditions: a pointer is null, or valid for the accesses of the call; handles come from the
+        /// standard's calls.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
@@ -58,20 +56,19 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As its `PMPI_T_` name.
+        /// The conditions of the `PMPI_T_` name.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            // SAFETY: the caller's arguments as they came.
+            // SAFETY: the arguments are passed on, with the same conditions.
             unsafe { $profiled($($argument),*) }
         }
     )* };
 }
 
-/// What a call answers that is not success.
 enum Answer {
     Code(Code),
-    /// The MPI's own number.
+    /// A number of the MPI.
     Mpi(c_int),
 }
 
@@ -85,7 +82,7 @@ fn ok(code: Code) -> Result<(), Answer> {
     if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
 }
 
-/// A pointer that must not be null.
+/// Checks that a pointer is not null.
 fn required<T>(pointer: *const T) -> Result<(), Code> {
     if pointer.is_null() { Err(Code::Invalid) } else { Ok(()) }
 }
@@ -98,7 +95,7 @@ pub(super) fn source(index: c_int) -> Result<SourceId, Code> {
     usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
 }
 
-/// The names of a type's elements, as the standard has them: items of an enumeration. The MPI makes and reads it.
+/// Returns the names of a type's elements, as items of an enumeration of the MPI.
 fn elements(event_type: TypeId) -> Enum {
     static MADE: [OnceLock<Enum>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
     let row = event_type.row();
@@ -107,21 +104,22 @@ fn elements(event_type: TypeId) -> Enum {
     })
 }
 
-/// How many of all events are in a category: all in that of the transport, which the MPI made for its variables.
+/// Returns the number of events in a category: all of them if it is the transport's, which the MPI made for its
+/// variables.
 fn events_in(category: c_int) -> Result<usize, Answer> {
     let name = host::category(category).map_err(Answer::Mpi)?;
     Ok(if name.ends_with("btl_ibex") { TABLE.len() } else { 0 })
 }
 
 calls! {
-    /// How many event types there are.
+    /// Returns the number of event types.
     delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: *mut c_int) {
         initialized()?;
         // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(num_events, TABLE.len() as c_int) })
     }
 
-    /// What an event type is. Arrays take as many elements as `*num_elements` says, which then says how many there are.
+    /// Describes an event type. Writes at most `*num_elements` elements of the arrays, and then their number to it.
     delivering fn MPI_T_event_get_info, PMPI_T_event_get_info(
         event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
         displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
@@ -138,15 +136,15 @@ calls! {
         }?;
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
             if !datatypes.is_null() {
-                // SAFETY: not null, so that it has `room` places, as the caller says; `index` is less.
+                // SAFETY: it is not null, so the caller says that it has room for `room` elements, and `index < room`.
                 unsafe { datatypes.add(index).write(host::datatype(element.element_type)) };
             }
             if !displacements.is_null() {
-                // SAFETY: not null, so that it has `room` places, as the caller says; `index` is less.
+                // SAFETY: it is not null, so the caller says that it has room for `room` elements, and `index < room`.
                 unsafe { displacements.add(index).write(at as isize) };
             }
         }
-        // SAFETY: the caller says that each pointer is null or can be written, texts for their lengths.
+        // SAFETY: the caller says that each pointer is null or can be written, and each text as far as its length.
         unsafe {
             give_text(name, name_len, &format!("{PREFIX}{}", row.name));
             give_text(desc, desc_len, row.description);
@@ -159,7 +157,7 @@ calls! {
         Ok(())
     }
 
-    /// The event type of this name.
+    /// Returns the event type with this name.
     delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
         name: *const c_char, event_index: *mut c_int
     ) {
@@ -174,14 +172,14 @@ calls! {
         ok(unsafe { answer(event_index, found.index() as c_int) })
     }
 
-    /// A registration for an event type; it gets callbacks by `MPI_T_event_register_callback`.
+    /// Makes a registration for an event type, without callbacks (see `MPI_T_event_register_callback`).
     delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc(
         event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut RegistrationHandle
     ) {
         initialized()?;
         required(event_registration)?;
         let event_type = event_type(event_index)?;
-        // SAFETY: the caller says that `obj_handle` is null or the type's, and `info` valid or null.
+        // SAFETY: the caller says that `obj_handle` is null or an object of the type's kind, and `info` valid or null.
         let handle = unsafe { registration::alloc(event_type, obj_handle, info) }?;
         // SAFETY: not null; the caller says that it can be written.
         ok(unsafe { answer(event_registration, handle) })
@@ -196,7 +194,7 @@ calls! {
         Ok(unsafe { registration::set_info(event_registration, info) }?)
     }
 
-    /// The info keys of a registration, as a new object.
+    /// Makes an info object with the keys of a registration.
     delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info(
         event_registration: RegistrationHandle, info_used: *mut Info
     ) {
@@ -207,7 +205,7 @@ calls! {
         ok(unsafe { answer(info_used, info) })
     }
 
-    /// Sets, replaces or (null) takes away the callback of a registration for one level of safety.
+    /// Sets, replaces or (null) removes the callback of a registration for one safety level.
     delivering fn MPI_T_event_register_callback, PMPI_T_event_register_callback(
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: *mut c_void,
         event_cb_function: Option<EventFunction>
@@ -218,7 +216,7 @@ calls! {
         Ok(registration::register(event_registration, level, user_data, event_cb_function)?)
     }
 
-    /// Changes a callback by info keys, of which there are none.
+    /// Changes a callback by info keys. There are none.
     delivering fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info
     ) {
@@ -227,7 +225,7 @@ calls! {
         Ok(registration::check_callback(event_registration, registration::level(cb_safety)?)?)
     }
 
-    /// The info keys of a callback, as a new object: none.
+    /// Makes an empty info object, as a callback has no keys.
     delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info_used: *mut Info
     ) {
@@ -238,7 +236,7 @@ calls! {
         ok(unsafe { answer(info_used, Info::with(&[])) })
     }
 
-    /// Frees a registration; `free_cb_function` is called once nothing of it is called any more.
+    /// Frees a registration; `free_cb_function` is called when none of its callbacks can run any more.
     delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free(
         event_registration: RegistrationHandle, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
     ) {
@@ -246,7 +244,7 @@ calls! {
         Ok(registration::free(event_registration, user_data, free_cb_function)?)
     }
 
-    /// Sets, replaces or (null) takes away what is called when events of a registration were lost.
+    /// Sets, replaces or (null) removes the handler of a registration's lost events.
     delivering fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler(
         event_registration: RegistrationHandle, dropped_cb_function: Option<DroppedFunction>
     ) {
@@ -254,7 +252,7 @@ calls! {
         Ok(registration::set_dropped(event_registration, dropped_cb_function)?)
     }
 
-    /// One element of an event, within its callback. Hot.
+    /// Reads one element of an event, within its callback. Hot.
     plain fn MPI_T_event_read, PMPI_T_event_read(
         event_instance: InstancePointer, element_index: c_int, buffer: *mut c_void
     ) {
@@ -274,7 +272,7 @@ calls! {
         Ok(())
     }
 
-    /// All elements of an event at their displacements, within its callback. Hot.
+    /// Copies all elements of an event to their displacements, within its callback. Hot.
     plain fn MPI_T_event_copy, PMPI_T_event_copy(event_instance: InstancePointer, buffer: *mut c_void) {
         initialized()?;
         let mut bytes = [0; events::WORDS * 8];
@@ -283,12 +281,12 @@ calls! {
             let _ = instance.copy_to(&mut bytes);
             Ok(instance.event_type.row().extent)
         })?;
-        // SAFETY: the caller has room for the type's extent.
+        // SAFETY: the caller says that there is room for the type's extent.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast::<u8>(), extent) };
         Ok(())
     }
 
-    /// When an event happened, in ticks of its source. Hot.
+    /// Returns the time of an event, in ticks of its source. Hot.
     plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp(
         event_instance: InstancePointer, event_timestamp: *mut i64
     ) {
@@ -298,7 +296,7 @@ calls! {
         ok(unsafe { answer(event_timestamp, timestamp) })
     }
 
-    /// Whose event it is. Hot.
+    /// Returns the source of an event. Hot.
     plain fn MPI_T_event_get_source, PMPI_T_event_get_source(
         event_instance: InstancePointer, source_index: *mut c_int
     ) {
@@ -308,14 +306,14 @@ calls! {
         ok(unsafe { answer(source_index, source) })
     }
 
-    /// How many sources there are; more may come.
+    /// Returns the number of sources, which may grow.
     delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: *mut c_int) {
         initialized()?;
         // SAFETY: the caller says that it is null or can be written.
         ok(unsafe { answer(num_sources, events::source_count() as c_int) })
     }
 
-    /// What a source is.
+    /// Describes a source.
     delivering fn MPI_T_source_get_info, PMPI_T_source_get_info(
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
@@ -336,7 +334,7 @@ calls! {
         Ok(())
     }
 
-    /// What a source's clock shows now.
+    /// Returns the present time of a source's clock.
     plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp(
         source_index: c_int, timestamp: *mut i64
     ) {
@@ -347,7 +345,7 @@ calls! {
         ok(unsafe { answer(timestamp, now as i64) })
     }
 
-    /// How many events a category has.
+    /// Returns the number of events in a category.
     delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events(
         cat_index: c_int, num_events: *mut c_int
     ) {
@@ -358,7 +356,7 @@ calls! {
         ok(unsafe { answer(num_events, count as c_int) })
     }
 
-    /// The first `len` events of a category.
+    /// Returns the first `len` events of a category.
     delivering fn MPI_T_category_get_events, PMPI_T_category_get_events(
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
@@ -368,7 +366,7 @@ calls! {
             required(indices)?;
         }
         for index in 0..events_in(cat_index)?.min(room) {
-            // SAFETY: not null; the caller says that there is room for `len`.
+            // SAFETY: it is not null, so the caller says that there is room for `len` elements, and `index < len`.
             unsafe { indices.add(index).write(index as c_int) };
         }
         Ok(())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations as a tool sees them: `MPI_T_event_registration`, its callbacks and its info keys.
+//! Registrations of a tool: `MPI_T_event_registration`, its callbacks and its info keys.
 //!
-//! A handle given to C is a number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced, so a
-//! wrong one is an error code. Called by `mpi_t.rs`. Grade: setup; what is called for an event is made here and runs
-//! where it happens, without allocation. Threads: any. Tests: `tests/tool.rs`.
+//! A handle given to C is a number as a pointer (`handle_numbers.rs`). It is looked up and never dereferenced, so a
+//! wrong handle gives an error code. Called by `mpi_t.rs`. Grade: setup; the closures made here run at the sites of
+//! events, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -20,13 +20,13 @@ use super::{require_none, transfers};
 use crate::runtime::variables::now as defaults;
 use crate::runtime::watch;
 
-/// Whether events wait until progress delivers them.
+/// Key: whether events are buffered until progress delivers them.
 const BUFFERED: &CStr = c"ibex_buffered";
 
-/// How many events may wait.
+/// Key: number of events that the buffer holds.
 const BUFFER_EVENTS: &CStr = c"ibex_buffer_events";
 
-/// The most events a buffer may hold: 128 MiB.
+/// Largest number of events in a buffer: 128 MiB.
 const BUFFER_MOST: usize = 1 << 20;
 
 /// `MPI_T_event_free_cb_function`
@@ -34,19 +34,19 @@ pub(crate) type FreeFunction = unsafe extern "C" fn(RegistrationHandle, c_int, *
 /// `MPI_T_event_dropped_cb_function`
 pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, c_int, c_int, *mut c_void);
 
-/// What a tool gave for a registration, beyond what the engine keeps of it.
+/// A tool's functions of a registration that the engine does not store.
 #[derive(Default)]
 struct ToolCallbacks {
-    /// The callback of each level.
+    /// Callback of each safety level.
     functions: [Option<EventFunction>; 4],
-    /// What it was registered with.
+    /// Argument of each callback.
     user_data: [Option<UserData>; 4],
     dropped: Option<DroppedFunction>,
 }
 
 impl ToolCallbacks {
-    /// What to call for losses, and with what: with that of the callback of the least level that is fit. Where none is,
-    /// nothing is called (MPI 4.1, section 15.3.8, on dropped events).
+    /// Returns the function to call for losses, and its argument: that of the callback of the lowest level that is at
+    /// least `needed`. Without such a callback there is nothing to call (MPI 4.1, section 15.3.8, on dropped events).
     fn dropped(&self, needed: Safety) -> Option<(DroppedFunction, UserData)> {
         Some((self.dropped?, self.user_data[needed.index()..].iter().flatten().next().copied()?))
     }
@@ -55,7 +55,7 @@ impl ToolCallbacks {
         self.user_data.iter().any(Option::is_some)
     }
 
-    /// As a listener of the matching's events has them.
+    /// Returns the callbacks in the form that `matching.rs` needs.
     fn of_matching(&self) -> matching::Callbacks {
         let callback = |level: usize| Some((self.functions[level]?, self.user_data[level]?.pointer()));
         [0, 1, 2, 3].map(callback)
@@ -64,29 +64,29 @@ impl ToolCallbacks {
 
 type SharedCallbacks = Arc<Mutex<ToolCallbacks>>;
 
-/// A registration that is not freed.
+/// A registration that has not been freed.
 #[derive(Clone)]
 struct LiveRegistration {
-    /// The engine's.
+    /// The engine's registration.
     registration: Arc<Registration>,
     callbacks: SharedCallbacks,
-    /// Whether nobody has said how many events may wait.
+    /// Whether the tool has set no size of the buffer.
     has_default_room: bool,
-    /// Whether the communicator it is for was freed.
+    /// Whether its communicator has been freed.
     has_lost_object: bool,
-    /// That communicator's address; 0: it is for all, or for none.
+    /// Address of its communicator; 0: all, or none.
     comm: usize,
 }
 
 impl LiveRegistration {
-    /// Has the face that does the matching tell it of its events, if it is of one of those, and has a callback.
+    /// Makes it a listener to the PML's events, if its type is one of those and it has a callback.
     fn listen(&self, handle: RegistrationHandle) {
         if let Some(event) = matching::event(self.registration.event_type) {
             let comm = std::ptr::with_exposed_provenance_mut(self.comm);
             let callbacks = || lock(&self.callbacks).of_matching();
-            // Another thread may free it, or the communicator.
+            // Another thread may free the registration or the communicator meanwhile.
             let is_there = || handle.live().is_ok_and(|known| !known.has_lost_object);
-            // SAFETY: that of no object, or one whose end `communicator_freed` notes, before it is gone.
+            // SAFETY: `comm` is null, or live until `communicator_freed` sets `has_lost_object`.
             unsafe { matching::listen(handle, event, &self.registration, comm, (&callbacks, &is_there)) };
         }
     }
@@ -94,22 +94,21 @@ impl LiveRegistration {
 
 static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(BTreeMap::new());
 
-/// Held while the engine's registration behind a tool's is changed, or replaced. No callback runs under it.
+/// Held while the engine's registration of a tool's is changed or replaced. No callback runs while it is held.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// The content of a lock, which no callback runs under.
+/// Locks a mutex of this file. No callback runs while it is held.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A tool's pointer on its way through the engine, which may call from another thread than the one that gave it.
+/// A tool's pointer, which the engine may pass to a callback in another thread.
 #[derive(Clone, Copy)]
 struct UserData(*mut c_void);
 
-// SAFETY: never dereferenced by ibex; whether the tool may use it in another thread is what the levels of safety are
-// about.
+// SAFETY: ibex never dereferences it; the safety levels say whether the tool may use it in another thread.
 unsafe impl Send for UserData {}
-// SAFETY: never dereferenced by ibex; the levels of safety say whether the tool may use it in another thread.
+// SAFETY: ibex never dereferences it; the safety levels say whether the tool may use it in another thread.
 unsafe impl Sync for UserData {}
 
 impl UserData {
@@ -119,18 +118,18 @@ impl UserData {
 }
 
 impl RegistrationHandle {
-    /// What is behind it, unless it was freed. Those of PERUSE are none of these.
+    /// Returns the registration of the handle, unless it has been freed. A handle of PERUSE has none.
     fn live(self) -> Result<LiveRegistration, Code> {
         lock(&LIVE).get(&self).cloned().ok_or(Code::InvalidHandle)
     }
 }
 
-/// The level of a `MPI_T_cb_safety`.
+/// Returns the level of an `MPI_T_cb_safety`.
 pub(crate) fn level(number: c_int) -> Result<Safety, Code> {
     Safety::ALL.into_iter().find(|level| level.index() as c_int == number).ok_or(Code::Invalid)
 }
 
-/// What the keys of an info object set; absent and unreadable ones set nothing (MPI 4.1, section 10).
+/// Values of an info object's keys; `None` for a key that is absent or unreadable (MPI 4.1, section 10).
 struct Hints {
     buffered: Option<bool>,
     room: Option<usize>,
@@ -152,18 +151,17 @@ impl Hints {
 /// `MPI_T_event_handle_alloc`
 ///
 /// # Safety
-/// `object` is null, or points to an `MPI_Comm` of whatever value, for a type that is bound to one; `info` is valid or
-/// null.
+/// `object` is null or, for a type that is bound to one, points to an `MPI_Comm` of any value; `info` is valid or null.
 pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
     let is_of_all = event_type.row().bound.is_none() || object.is_null();
-    // SAFETY: not null, for a type that is bound: the caller says that it points to an `MPI_Comm`.
+    // SAFETY: it is not null and the type is bound, so the caller says that it points to an `MPI_Comm`.
     let comm = if is_of_all { 0 } else { unsafe { object.cast::<*const c_void>().read() }.expose_provenance() };
     let object = if is_of_all {
         None
     } else {
-        // SAFETY: not null, for a type that is bound: the caller says that it points to an `MPI_Comm`.
+        // SAFETY: it is not null and the type is bound, so the caller says that it points to an `MPI_Comm`.
         let context = unsafe { host::context(object) }.ok_or(Code::Invalid)?;
-        // SAFETY: it points to an `MPI_Comm` that `host::context` has found valid.
+        // SAFETY: it points to an `MPI_Comm`, which `host::context` has found valid.
         if !unsafe { host::notify_when_freed(object, communicator_freed) } {
             return Err(Code::Invalid);
         }
@@ -185,7 +183,7 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     Ok(handle)
 }
 
-/// The engine's registration behind a tool's.
+/// Makes the engine's registration of a tool's.
 fn register_with_engine(
     handle: RegistrationHandle,
     callbacks: &SharedCallbacks,
@@ -200,9 +198,9 @@ fn register_with_engine(
     Ok(registration)
 }
 
-/// Before the first callback is a registration's, and only one that may do anything: its events wait for a call of the
-/// tool's, so there is room for as many as of a registration whose events are buffered, unless the tool has said for
-/// how many. Returns what is of no use any more. With [`CHANGING`] held.
+/// Replaces a registration by one with a larger buffer, before it gets its first callback, if that may do anything. Its
+/// events wait for a call of the tool, so it needs as much room as a buffered registration, unless the tool has set the
+/// size. Returns the replaced one. [`CHANGING`] is held.
 fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>>, Code> {
     let known = handle.live()?;
     let old = &known.registration;
@@ -219,7 +217,7 @@ fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>
     Ok(replaced)
 }
 
-/// Tells the tool of losses, if it wants to know; else they are forgotten.
+/// Calls the tool's handler of losses, if there is one.
 fn call_dropped_handler(
     callbacks: &Mutex<ToolCallbacks>,
     count: u64,
@@ -232,42 +230,42 @@ fn call_dropped_handler(
         && host::may_call()
     {
         let (count, source) = (count as i64, source.index() as c_int);
-        // SAFETY: the tool's function, with what the tool gave for a callback.
+        // SAFETY: the tool's function, with the argument that the tool gave for a callback.
         unsafe { function(count, handle, source, level.index() as c_int, user_data.pointer()) };
     }
 }
 
-/// A communicator is freed: what is registered for it gets no more, as its number may become another's.
+/// Ends the events of all registrations for a communicator that is freed, because its number may be reused.
 extern "C" fn communicator_freed(context: u64) {
     crate::runtime::guard::fence("the end of a communicator", (), || {
-        // What happened in it is still shown.
+        // Deliver the events that have happened in it.
         watch::catch_up();
         let _changing = lock(&CHANGING);
         for known in lock(&LIVE).values_mut().filter(|known| known.registration.object == Some(context)) {
             known.has_lost_object = true;
-            // One that is just being freed needs nothing more.
+            // Fails only for a registration that is being freed.
             let _ = events::set_active(&known.registration, false);
         }
     });
 }
 
-/// How many events may wait where nobody says.
+/// Returns the default number of events in a buffer.
 fn default_room(buffered: bool) -> usize {
     if buffered { defaults::default_room() } else { Options::default().room }
 }
 
-/// The keys and values of a registration, as a new object.
+/// Makes an info object with the keys and values of a registration.
 fn keys(buffered: bool, room: usize) -> Info {
     Info::with(&[(BUFFERED, if buffered { "true" } else { "false" }), (BUFFER_EVENTS, &room.to_string())])
 }
 
-/// What a registration has that says nothing, as a new object.
+/// Makes an info object with the default values.
 pub(crate) fn default_info() -> Info {
     let buffered = defaults::default_buffered();
     keys(buffered, default_room(buffered).max(2).next_power_of_two())
 }
 
-/// `MPI_T_event_handle_set_info`: whether events wait can be changed; how many, not.
+/// `MPI_T_event_handle_set_info`: changes whether events are buffered. The size of the buffer cannot be changed.
 ///
 /// # Safety
 /// `info` is valid or null.
@@ -281,7 +279,7 @@ pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<
         registration.set_buffered(buffered);
     }
     drop(changing);
-    // As in `register`.
+    // Without the lock, as in `register`.
     matching::forget_quick(handle);
     Ok(())
 }
@@ -292,7 +290,7 @@ pub(crate) fn info(handle: RegistrationHandle) -> Result<Info, Code> {
     Ok(keys(registration.is_buffered(), registration.room()))
 }
 
-/// `MPI_T_event_register_callback`; without a function the level's callback is taken away.
+/// `MPI_T_event_register_callback`; without a function it removes the level's callback.
 pub(crate) fn register(
     handle: RegistrationHandle,
     level: Safety,
@@ -305,7 +303,7 @@ pub(crate) fn register(
         Arc::new(move |instance: &EventInstance, _: &Registration, needed: Safety| {
             if host::may_call() {
                 let level = needed.index() as c_int;
-                // SAFETY: the tool's function with what the tool gave for it; the instance outlives the call.
+                // SAFETY: the tool's function with its argument; the instance outlives the call.
                 with_current(instance, |pointer| unsafe { function(pointer, handle, level, user_data.pointer()) });
             }
         })
@@ -324,10 +322,10 @@ pub(crate) fn register(
         replaced
     };
     if let Some(replaced) = replaced {
-        // Nothing was registered with it.
+        // It never had a callback.
         let _ = events::free(&replaced, watch::SAFETY, None);
     }
-    // Without the lock: it waits for callbacks, which may take it.
+    // Without the lock: this waits for callbacks, which may take it.
     handle.live()?.listen(handle);
     transfers::follow();
     Ok(())
@@ -340,10 +338,10 @@ pub(crate) fn check_callback(handle: RegistrationHandle, level: Safety) -> Resul
     if is_there { Ok(()) } else { Err(Code::Invalid) }
 }
 
-/// `MPI_T_event_set_dropped_handler`; without a function it is taken away.
+/// `MPI_T_event_set_dropped_handler`; without a function it removes the handler.
 pub(crate) fn set_dropped(handle: RegistrationHandle, function: Option<DroppedFunction>) -> Result<(), Code> {
     let callbacks = handle.live()?.callbacks;
-    // What was lost before is the former one's to be told.
+    // Earlier losses are reported to the former handler.
     events::deliver(0, Safety::MpiRestricted);
     lock(&callbacks).dropped = function;
     Ok(())
@@ -357,24 +355,24 @@ pub(crate) fn free(
 ) -> Result<(), Code> {
     handle.live()?;
     let user_data = UserData(user_data);
-    // What happened before is still shown.
+    // Deliver the events that have happened before.
     watch::catch_up();
-    // Of several who free it, one does.
+    // If several threads free it, one of them removes it here.
     let taken = {
         let _changing = lock(&CHANGING);
         lock(&LIVE).remove(&handle)
     };
-    // As in `register`.
+    // Without the lock, as in `register`.
     let listener = matching::cease(handle);
     let registration = taken.ok_or(Code::InvalidHandle)?.registration;
     let on_free: events::FreeCallback = Box::new(move |_: &Registration, level: Safety| {
         if let Some(function) = function
             && host::may_call()
         {
-            // SAFETY: the tool's function with what the tool gave for it.
+            // SAFETY: the tool's function with its argument.
             unsafe { function(handle, level.index() as c_int, user_data.pointer()) };
         }
-        // Now no callback of it runs any more.
+        // No callback uses the listener any more.
         drop(listener);
     });
     let freed = events::free_by_tool(&registration, require_none::required_safety(), Some(on_free));

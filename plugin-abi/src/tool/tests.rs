@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool's C functions see when events fire, with events that the tests raise themselves.
+//! C functions of a tool, with events that the tests raise.
 
 mod communicators;
 mod copies;
@@ -30,7 +30,7 @@ unsafe extern "C" {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// One test at a time, with the interface initialised.
+/// Locks out other tests, and initialises the interface.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !super::host::is_initialized() {
@@ -41,7 +41,7 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// What the callbacks saw, in order.
+/// What the callbacks have received, in order.
 #[derive(Debug, Default)]
 struct Seen {
     events: Vec<(i32, u64, Vec<u8>, c_int)>,
@@ -50,7 +50,7 @@ struct Seen {
 }
 
 fn seen<'a>(user: *mut c_void) -> &'a Mutex<Seen> {
-    // SAFETY: the tests register with a pointer to one that outlives the registration.
+    // SAFETY: the tests register a pointer to one that outlives the registration.
     unsafe { &*user.cast::<Mutex<Seen>>() }
 }
 
@@ -58,7 +58,7 @@ unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandl
     let (mut tag, mut bytes, mut whole, mut time, mut source) = (0_i32, 0_u64, vec![0xee_u8; 72], 0_i64, -1);
     let row = engine::events::type_named("xfer_end").expect("it exists").row();
     let place = |name| row.elements.iter().position(|element| element.name == name).expect("an element") as c_int;
-    // SAFETY: the instance is the one of this callback, and each buffer has room.
+    // SAFETY: the instance belongs to this callback, and each buffer has room.
     unsafe {
         assert_eq!(MPI_T_event_read(instance, place("tag"), (&raw mut tag).cast()), 0);
         assert_eq!(PMPI_T_event_read(instance, place("bytes"), (&raw mut bytes).cast()), 0);
@@ -89,16 +89,16 @@ unsafe extern "C" fn on_free(_: RegistrationHandle, _: c_int, user: *mut c_void)
 }
 
 unsafe extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: a registration of this process.
+    // SAFETY: a valid registration.
     assert_eq!(unsafe { MPI_T_event_handle_free(own, user, Some(on_free)) }, 0);
     assert_eq!(seen(user).lock().expect("no panic").freed, 0, "not while its callback runs");
     seen(user).lock().expect("no panic").events.push((0, 0, Vec::new(), 0));
 }
 
-/// A registration for events of this name.
+/// Makes a registration for the event type with this name.
 fn alloc(name: &std::ffi::CStr) -> RegistrationHandle {
     let (mut index, mut registration) = (-1, MaybeUninit::uninit());
-    // SAFETY: room for the answers.
+    // SAFETY: there is room for the results.
     unsafe {
         assert_eq!(MPI_T_event_get_index(name.as_ptr(), &raw mut index), 0);
         assert_eq!(MPI_T_event_handle_alloc(index, null_mut(), Info::null(), registration.as_mut_ptr()), 0);
@@ -125,7 +125,7 @@ fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
     events::raise(Safety::MpiRestricted, XferEnd::default);
     let seen = seen.into_inner().expect("no panic");
     let [(tag, bytes, whole, level)] = &seen.events[..] else { panic!("{seen:?}") };
-    // From the moment a second thread raises, it must be fit for threads.
+    // Once a second thread has raised an event, the callback must be thread-safe.
     assert!([1, 2].contains(level), "{level}");
     assert_eq!((*tag, *bytes, seen.freed), (-5, 1 << 40, 1));
     assert_eq!(whole[..8], 7_u64.to_ne_bytes());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfers of a face that does the matching, as events of the engine: `ibex_msg_arrived`, `ibex_xfer_begin`,
-//! `ibex_xfer_continue`, `ibex_xfer_end`.
+//! Transfers of the PML as events of the engine: `ibex_msg_arrived`, `ibex_xfer_begin`, `ibex_xfer_continue`,
+//! `ibex_xfer_end`.
 //!
-//! While a tool is registered for any of them, or for RDMA reads, which have the numbers of their requests, on whatever communicator, a listener of all communicators gives them to
-//! the engine, on the source of the port whose completion has brought them, or of the thread. The engine finds who is
-//! registered for which communicator. Called by `registration.rs` where registrations come and go. Grade: setup; [`tell`]
-//! is called where a transfer is told of, inside the raising face. Threads: any; [`tell`] one at a time. Tests:
-//! `hw-tests/tools/mpi_t_transfers.c`.
+//! While a tool is registered for one of them, or for RDMA reads (which name the numbers of their requests), one
+//! listener to all communicators gives them to the engine. Their source is the port whose completion reported them, or
+//! else the thread. The engine finds the registrations for the communicator. Called by `registration.rs` when
+//! registrations come and go. Grade: setup; [`tell`] runs at the site of a transfer, in the entered PML. Threads: any;
+//! [`tell`] one at a time. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -17,13 +17,14 @@ use engine::events::{self, EventGroup, MsgArrived, XferBegin, XferContinue, Xfer
 use crate::runtime::listeners::{self, Event, Listener, Spec, Step, TransferSpec};
 use crate::runtime::watch;
 
-/// Its handle, which no registration has.
+/// Handle of the listener; no registration has it.
 const HANDLE: i64 = -1;
 
-/// Whether it listens.
+/// Whether the listener is added.
 static LISTENS: Mutex<bool> = Mutex::new(false);
 
-/// To be called when a registration has got a callback, or was freed. The caller holds no lock that a callback takes.
+/// Adds or removes the listener. To be called when a registration has got a callback or was freed. The caller holds no
+/// lock that a callback takes.
 pub(super) fn follow() {
     let wanted = events::interest().has_transfers();
     let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +41,7 @@ pub(super) fn follow() {
     }
 }
 
-/// The same elements in three types.
+/// Fills in one of three types with the same elements.
 macro_rules! transfer {
     ($type:ident, $request:expr, $told:expr, $port:expr) => {
         $type {
@@ -60,9 +61,8 @@ macro_rules! transfer {
     };
 }
 
-/// The listener's function.
 unsafe extern "C" fn tell(_: i64, id: isize, spec: *mut Spec, _: *mut c_void) -> c_int {
-    // SAFETY: who raises this event has this behind the specification, for the call.
+    // SAFETY: N3: this event's specification is the first field of a `TransferSpec`.
     let told = unsafe { &*spec.cast::<TransferSpec>() };
     let request = id as u64;
     let port = told.completed.map_or(u32::MAX, |by| by.port.into());

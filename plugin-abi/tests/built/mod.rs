@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library as cargo builds it, for tests that use it from outside: beside them in `IBEX_BUILT`, where `cargo xtask
-//! test` has put all in one build, or built now; and a place in which Open MPI finds it as its component.
+//! The library that cargo builds, for tests that use it from outside: from `IBEX_BUILT`, where `cargo xtask test` has
+//! built everything, or built now; and a directory in which Open MPI finds it as its component.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// The directory with the library: cargo builds a cdylib for no test of its own accord.
+/// Returns the directory with the library, which cargo does not build for a test by itself.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -41,7 +41,7 @@ pub(crate) fn done(command: &Command) -> Output {
     output
 }
 
-/// A directory of a test's own, with the component in it; removed at the end.
+/// Directory of one test, with the component in it; removed at the end.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -58,20 +58,20 @@ impl Place {
         self.0.join("components/mca_btl_ibex.so")
     }
 
-    /// Has a command find the component here.
+    /// Makes a command find the component here.
     pub(crate) fn show_to(&self, command: &mut Command) {
         let path = format!("{}:SYSTEM_DEFAULT", self.0.join("components").display());
         command.env("OMPI_MCA_mca_base_component_path", path).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
 
-    /// Runs a command that finds the component and no setting of the user's, and is killed after two minutes. Returns
-    /// how it ended, and all that it said.
+    /// Runs a command that finds the component and no setting of the user; kills it after two minutes. Returns its exit
+    /// status and all its output.
     #[allow(dead_code, reason = "not all tests run jobs")]
     pub(crate) fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "120"]).args(words).current_dir(&self.0);
-        // Cargo's would find the library of the build.
+        // Cargo's value would find the library of the build.
         command.env_remove("LD_LIBRARY_PATH");
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OMPI_MCA_")) {
             command.env_remove(name);
@@ -82,7 +82,7 @@ impl Place {
         (output.status.code(), said)
     }
 
-    /// Compiles a program of `tests/tool` with these options. Returns where it is.
+    /// Compiles a program of `tests/tool` with these options. Returns its path.
     #[allow(dead_code, reason = "not all tests run jobs")]
     pub(crate) fn compiled(&self, source: &str, options: &[&str]) -> String {
         let program = self.0.join(source).display().to_string();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Callbacks that do nothing, for programs of this folder that look at what the calls answer. */
+/* Callbacks that do nothing, for programs of this folder that check the results of calls. */
 #ifndef IBEX_TESTS_CALLBACKS_H
 #define IBEX_TESTS_CALLBACKS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every call of the events of MPI_T with every code it can answer: before and after MPI_T_init_thread, before MPI_Init, between
- * it and MPI_Finalize, and after that. Prints one line per wrong answer; exits with how many. */
+/* Every call of the events of MPI_T with every code that it can return: before and after MPI_T_init_thread, before
+ * MPI_Init, between it and MPI_Finalize, and after that. Prints one line per wrong result; exits with their number. */
 #include <ibex_mpi_t.h>
 #include "callbacks.h"
 #include "expect.h"
@@ -13,7 +13,7 @@ static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safet
     ++*(int *) user;
 }
 
-/* While the interface is not initialised, whatever else is wrong. */
+/* Every call fails in this way while the interface is not initialised, whatever other errors it has. */
 static void not_initialized(void)
 {
     int number = -7;
@@ -52,7 +52,7 @@ static void not_initialized(void)
     EXPECT(code, MPI_T_category_get_events(-1, -1, NULL));
 }
 
-/* The value of a key is this number; that the info object is of the caller's is seen by freeing it. */
+/* Checks that a key has this value. Freeing the info object shows that the caller owns it. */
 static void has(MPI_Info info, const char *key, const char *wanted)
 {
     char value[16] = "";
@@ -61,7 +61,7 @@ static void has(MPI_Info info, const char *key, const char *wanted)
     HOLDS(there && strcmp(value, wanted) == 0);
 }
 
-/* An info object is given while MPI can make one, with so many keys; it is freed. */
+/* Checks the number of keys of an info object, which exists while MPI can make one; frees it. */
 static void is_fresh(MPI_Info info, int mpi_is_usable, int wanted)
 {
     int keys = -1;
@@ -119,7 +119,7 @@ static void types(int mpi_is_usable)
         char former[128] = "btl_";
         EXPECT(MPI_SUCCESS, MPI_T_event_get_index(strcat(former, name), &index));
         HOLDS(index == i);
-        /* Fewer elements than there are, and none of anything. */
+        /* Room for fewer elements than there are, and for none. */
         int one = 1;
         MPI_Aint two[2] = {-1, -1};
         EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, NULL, NULL, NULL, NULL, two, &one, NULL, NULL, NULL, NULL, NULL));
@@ -130,7 +130,7 @@ static void types(int mpi_is_usable)
         EXPECT(MPI_SUCCESS, MPI_T_event_get_info(i, cut, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
         HOLDS(strcmp(cut, "ibex") == 0 && room == name_len);
     }
-    /* Without the length or the number, what it is of is left alone; without a buffer, the length is only told. */
+    /* Without the length or the number, the buffer is not written; without a buffer, only the length is. */
     char name[2] = "#";
     MPI_Datatype datatype = MPI_DATATYPE_NULL;
     int uninitialised = -7;
@@ -143,7 +143,7 @@ static void types(int mpi_is_usable)
     EXPECT(MPI_SUCCESS,
            MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, &uninitialised, NULL, NULL, NULL, NULL, NULL));
     HOLDS(uninitialised > 0);
-    /* What is wrong leaves everything as it was. */
+    /* An erroneous call changes no argument. */
     int minus = -1, verbosity = -7;
     MPI_Info info = MPI_INFO_NULL;
     EXPECT(MPI_T_ERR_INVALID, MPI_T_event_get_info(0, name, &minus, &verbosity, NULL, NULL, NULL, NULL, &info, NULL, NULL, NULL));
@@ -164,7 +164,7 @@ static void types(int mpi_is_usable)
     HOLDS(index == -7);
 }
 
-/* What is bound to a communicator takes none that MPI would not take now; what is not bound looks at none. */
+/* A type that is bound to a communicator refuses one that is invalid now; any other type ignores it. */
 static void bad_communicators(int index, int mpi_is_usable)
 {
     MPI_T_event_registration none = MPI_T_EVENT_REGISTRATION_NULL, unbound;
@@ -187,7 +187,7 @@ static void bad_communicators(int index, int mpi_is_usable)
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &unbound));
         MPI_Comm_free(&comm);
         EXPECT(MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(index, &freed, MPI_INFO_NULL, &none));
-        /* The registration for a freed communicator is still one. */
+        /* The registration of a freed communicator is still valid. */
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(unbound, MPI_INFO_NULL));
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(unbound, NULL, NULL));
         comm = MPI_COMM_SELF;
@@ -224,7 +224,7 @@ static void registrations(int mpi_is_usable)
     if (mpi_is_usable) {
         has(used, "ibex_buffered", "true");
         has(used, "ibex_buffer_events", "128");
-        /* One key that can be changed, one that cannot, one that is unreadable, and one that is nothing to ibex. */
+        /* One key that can be changed, one that cannot, one that is unreadable, and one that ibex does not know. */
         MPI_Info_set(info, "ibex_buffered", "false");
         MPI_Info_set(info, "ibex_buffer_events", "1000");
         EXPECT(MPI_SUCCESS, MPI_T_event_handle_set_info(one, info));
@@ -279,7 +279,7 @@ static void registrations(int mpi_is_usable)
     HOLDS(freed == 1 && used == MPI_INFO_NULL);
 }
 
-/* A number that a tool makes up, or one beside a handle, is no other tool's registration. */
+/* A made-up number, or one next to a handle, is not the registration of another tool. */
 static void cannot_be_guessed(void)
 {
     MPI_T_event_registration others[3];
@@ -300,7 +300,7 @@ static void cannot_be_guessed(void)
     HOLDS(freed == 3);
 }
 
-/* No instance is valid outside of a callback, and none is followed. */
+/* No instance is valid outside a callback, and none is dereferenced. */
 static void instances(void)
 {
     long buffer[16] = {-7};
@@ -363,7 +363,7 @@ static void sources(int mpi_is_usable)
     HOLDS(timestamp == -7);
 }
 
-/* What the header adds has a text and a class as the MPI's own codes have. */
+/* Codes that the header adds have a text and a class, like MPI's own. */
 static void texts(void)
 {
     static const struct {
@@ -380,7 +380,7 @@ static void texts(void)
     }
 }
 
-/* With `wanted` categories that have events; any number if negative: the component may have been unloaded. */
+/* `wanted` categories have events; any number if negative, because the component may have been unloaded. */
 static void categories(int wanted)
 {
     int count, events, types, with = 0;
@@ -388,7 +388,7 @@ static void categories(int wanted)
     EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&types));
     int *indices = malloc((types + 1) * sizeof *indices);
     for (int i = 0; i < count; ++i) {
-        /* The MPI keeps the numbers of components that it has unloaded, and calls them invalid. */
+        /* MPI keeps the numbers of unloaded components, and reports them as invalid. */
         int code = MPI_T_category_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
         EXPECT(code, MPI_T_category_get_num_events(i, &events));
         if (code != MPI_SUCCESS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the programs of this folder check with: one line for each wrong answer, from any thread; `wrong` is how many. */
+/* Checks for the programs of this folder: one line per wrong result, from any thread; `wrong` is their number. */
 #ifndef IBEX_TESTS_EXPECT_H
 #define IBEX_TESTS_EXPECT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The header in C99, in C++, before and after mpi.h, and twice; declares callbacks by their types, as the standard's are types of
- * functions. Compiled, not run. */
+/* The header in C99, in C++, before and after mpi.h, and twice. Declares callbacks by their types, because the
+ * standard's are function types. Compiled, not run. */
 #ifdef MPI_H_FIRST
 #include <mpi.h>
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Control variables: their scopes, and what a tool writes between MPI_T_init_thread and MPI_Init. With an argument it writes what is not
- * permitted, which MPI_Init refuses. Prints one line per wrong answer. */
+/* Control variables: their scopes, and values that a tool writes between MPI_T_init_thread and MPI_Init. With an
+ * argument it writes values out of bounds, which MPI_Init refuses. Prints one line per wrong result. */
 #include <ibex_mpi_t.h>
 #include "expect.h"
 #include <string.h>
@@ -44,7 +44,7 @@ static void write_count(int variable, unsigned long long value)
 static void write_before_init(void)
 {
     char text[2048] = "";
-    /* As long as an int: Open MPI looks at so many bytes of what is to become a bool. */
+    /* As long as an int, because Open MPI reads so many bytes for a bool. */
     int flag = 1;
     write_count(EVENT_BUFFER, 2000);
     write_count(SERVICE_LEVEL, 3);
@@ -54,7 +54,8 @@ static void write_before_init(void)
     HOLDS(strcmp(text, "tcp") == 0);
 }
 
-/* The component finds no port, and MPI_Init unloads it: nothing can be written now, and what was is how registrations are made. */
+/* The component finds no port, so MPI_Init unloads it: nothing can be written now, and registrations use the values
+ * written before. */
 static void hold_after_init(void)
 {
     MPI_Info info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every function of PERUSE with every code it can answer, in the phases of MPI, with communicators that are duplicated and freed.
- * Prints one line per wrong answer; exits with whether there was one. */
+/* Every function of PERUSE with every code that it can return, in the phases of MPI, with communicators that are
+ * duplicated and freed. Prints one line per wrong result; exits with whether there was one. */
 #include <peruse.h>
 #include "expect.h"
 #include <pthread.h>
@@ -38,7 +38,7 @@ static int (*const propagate)(peruse_event_h, int) = PERUSE_Event_propagate;
 static int (*const lock)(void) = PERUSE_Lock;
 static int (*const unlock)(void) = PERUSE_Unlock;
 
-/* The events of appendix D, and ibex's own. */
+/* The events of appendix D, and those of ibex. */
 #define EVENT(name) {name, #name}
 static const struct {
     int event;
@@ -72,7 +72,7 @@ static const struct {
 };
 enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 6 };
 
-/* MPI is initialised, and there is no port here: no event can come. */
+/* MPI is initialised and there is no port, so no event can happen. */
 static int nothing_comes;
 
 static int is_supported(int event)
@@ -80,7 +80,7 @@ static int is_supported(int event)
     return event >= PERUSE_IBEX_PUT_STARTED;
 }
 
-/* No two of one kind are alike. */
+/* All constants of one kind differ. */
 static void constants(void)
 {
     static const int codes[] = {
@@ -130,7 +130,7 @@ static void queries(void)
         EXPECT(PERUSE_SUCCESS, query_event_name(numbers[i], &name));
         HOLDS(strcmp(name, names[i]) == 0);
     }
-    /* Kept by the library: the same ones. */
+    /* The library keeps the arrays, so these are the same. */
     EXPECT(PERUSE_SUCCESS, query_supported_events(&count, &again, &numbers_again));
     HOLDS(again == names && numbers_again == numbers);
     for (int i = 0; i < EVENTS; ++i) {
@@ -162,13 +162,13 @@ static void queries(void)
     EXPECT(PERUSE_ERR_PARAMETER, query_queue_event_scope(NULL));
 }
 
-/* What libibverbs and its providers read. */
+/* Variables that libibverbs and its providers read. */
 static const char *const verbs_variables[] = {"RDMAV_FORK_SAFE", "IBV_SHOW_WARNINGS", "VERBS_LOG_LEVEL", "MLX_QP_ALLOC_TYPE",
                                               "MLX4_DEVICE_FATAL_CLEANUP", "MLX5_CQE_SIZE", "HUGE_CQ", "CXGB4_MA_WR", "T5_ENABLE_WC",
                                               "QELR_DP_LEVEL"};
 enum { VERBS_VARIABLES = sizeof verbs_variables / sizeof *verbs_variables };
 
-/* How often a string is in the environment that is told. */
+/* Counts a string in the environment that PERUSE returns. */
 static int told(const char *text)
 {
     int size = -1, found = 0;
@@ -201,7 +201,7 @@ static void environment(void)
     EXPECT(PERUSE_ERR_PARAMETER, query_environment(NULL, &env));
 }
 
-/* Every call with a handle fails with `code`. */
+/* Every call with the handle fails with `code`. */
 static void unusable(peruse_event_h handle, int code)
 {
     int event;
@@ -217,14 +217,14 @@ static void unusable(peruse_event_h handle, int code)
     EXPECT(code, propagate(handle, PERUSE_TRUE));
     EXPECT(code, release(&copy));
     HOLDS(copy == handle);
-    /* What was released is no handle, whatever the release answered. */
+    /* A released handle is none, whatever code the release returned. */
     EXPECT(PERUSE_ERR_EVENT_HANDLE, event_get(handle, &event));
     EXPECT(PERUSE_ERR_EVENT_HANDLE, release(&copy));
 }
 
 static void cannot_be_guessed(MPI_Comm comm);
 
-/* What cannot be registered; of several faults the first in the order of the arguments is told. */
+/* Registrations that fail; of several errors the first one in the order of the arguments is reported. */
 static void refused(MPI_Comm comm)
 {
     peruse_event_h handle = 0;
@@ -291,14 +291,14 @@ static void handles(MPI_Comm comm)
         EXPECT(PERUSE_ERR_EVENT_HANDLE, callback_set(one, NULL, NULL));
         EXPECT(PERUSE_ERR_EVENT_HANDLE, callback_get(one, &callback, &param));
         EXPECT(PERUSE_ERR_EVENT_HANDLE, propagate(one, PERUSE_TRUE));
-        /* The other is not touched by it. */
+        /* This does not change the other handle. */
         EXPECT(PERUSE_SUCCESS, callback_get(two, &callback, &param));
         HOLDS(callback == on_event && param == &mark);
         EXPECT(PERUSE_SUCCESS, deactivate(one));
         EXPECT(PERUSE_SUCCESS, deactivate(one));
     }
 
-    /* Both states can be released. */
+    /* A handle can be released in both states. */
     old = one;
     EXPECT(PERUSE_SUCCESS, activate(two));
     EXPECT(PERUSE_SUCCESS, release(&one));
@@ -311,7 +311,7 @@ static void handles(MPI_Comm comm)
     unusable(-1, PERUSE_ERR_EVENT_HANDLE);
 }
 
-/* A number that a tool makes up is no other's handle. */
+/* A made-up number is not another tool's handle. */
 static void cannot_be_guessed(MPI_Comm comm)
 {
     peruse_event_h others[3];
@@ -329,7 +329,7 @@ static void cannot_be_guessed(MPI_Comm comm)
     }
 }
 
-/* Registers for a communicator, lets `end` have it, and finds the handle of no use. */
+/* Registers for a communicator, calls `end` for it, and checks that the handle is unusable. */
 static void lost_with(MPI_Comm comm, int (*end)(MPI_Comm *))
 {
     peruse_event_h idle, open, closed;
@@ -404,7 +404,7 @@ static void *closes(void *handle)
     return handle;
 }
 
-/* One thread makes it, a second opens its window, a third closes that and releases it. */
+/* One thread makes the handle, a second one opens its window, a third one closes and releases it. */
 static void threads_share_a_handle(void)
 {
     pthread_t thread;
@@ -434,7 +434,7 @@ static void locks(void)
     HOLDS(counted == 40000);
 }
 
-/* Before PERUSE_Init there are no handles; the queries answer. */
+/* Before PERUSE_Init there are no handles; queries work. */
 static void before(int code)
 {
     peruse_event_h handle = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* MPI_T_init_thread and MPI_T_finalize as the calls of the events see them: counted; between, before and within MPI; and what a
- * registration is that outlives the last MPI_T_finalize. MPI_T_finalize is not called after MPI_Finalize, where Open MPI 4.1
- * does not survive it. */
+/* MPI_T_init_thread and MPI_T_finalize for the calls of the events: they are counted; calls between them, before and
+ * inside MPI; and a registration that outlives the last MPI_T_finalize. MPI_T_finalize is not called after
+ * MPI_Finalize, because Open MPI 4.1 crashes there. */
 #include <ibex_mpi_t.h>
 #include "callbacks.h"
 #include "expect.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A tool that intercepts a call by the profiling name shift: its own MPI_T_ name, on to ibex by the PMPI_T_ name. */
+/* A tool that intercepts a call by its own function with the MPI_T_ name, and calls ibex by the PMPI_T_ name. */
 #include <ibex_mpi_t.h>
 #include <stdio.h>
 

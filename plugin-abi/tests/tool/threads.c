@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every call from eight threads at once, each with registrations of its own and some that any of them frees: each is freed
- * once, its free function is called once, and a number is never given twice while it is somebody's. */
+/* Every call from eight threads at once, with registrations of each thread, and some that any thread frees: each is
+ * freed once, its free function is called once, and no number is used twice while its handle exists. */
 #include <ibex_mpi_t.h>
 #include "callbacks.h"
 #include "expect.h"
@@ -23,7 +23,7 @@ static MPI_T_event_registration one(int type)
 {
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_alloc(type, NULL, MPI_INFO_NULL, &registration));
-    /* With one that may do anything first, each would have the room of one whose events wait. */
+    /* If one that may do anything came first, the registration would get the room of a buffered one. */
     for (int safety = MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE; safety >= (int) MPI_T_CB_REQUIRE_NONE; --safety)
         EXPECT(MPI_SUCCESS, MPI_T_event_register_callback(registration, safety, MPI_INFO_NULL, NULL, on_event));
     EXPECT(MPI_SUCCESS, MPI_T_event_set_dropped_handler(registration, on_dropped));
@@ -45,7 +45,7 @@ static void ask(int type, int types)
     EXPECT(MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_num_events(-1, &events));
 }
 
-/* What another thread has freed meanwhile is known to be no registration any more; nothing else may happen. */
+/* A registration that another thread has freed is reported as invalid; no other error may occur. */
 static void is_own_or_gone(int code)
 {
     HOLDS(code == MPI_SUCCESS || code == MPI_T_ERR_INVALID_HANDLE);
@@ -61,7 +61,7 @@ static void *run(void *user)
         MPI_T_event_registration own = one(type), other;
         MPI_Info info = MPI_INFO_NULL;
         ask(type, types);
-        /* Ours goes to where any thread takes it from; what was there, others may be using. */
+        /* Puts ours where any thread takes it from; other threads may be using the former one. */
         other = atomic_exchange(&shared[rand_r(&seed) % SHARED], own);
         is_own_or_gone(MPI_T_event_handle_get_info(own, &info));
         is_own_or_gone(MPI_T_event_callback_get_info(own, MPI_T_CB_REQUIRE_NONE, &info));
@@ -86,7 +86,7 @@ int main(void)
     for (int i = 0; i < THREADS; ++i)
         pthread_join(threads[i], NULL);
     HOLDS(allocated == (long) THREADS * TURNS && freed > allocated / 4 && freed < allocated);
-    /* One that was freed while another thread was at the same ends no later than with the next. */
+    /* A registration that was freed while another thread did the same ends at the latest with the next one. */
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(one(0), &told, on_free));
     HOLDS(told == freed + 1);
     printf("%ld of %ld freed; %d wrong\n", freed, allocated, wrong);

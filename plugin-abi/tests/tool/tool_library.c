@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A tool as a library, compiled twice: as TOOL one, which also intercepts the allocation of registrations by the profiling name
- * shift, and as TOOL two, which knows nothing of that. Used by two_tools.c. */
+/* A tool as a library, compiled twice: as TOOL one, which also intercepts the allocation of registrations by the MPI_T_
+ * name, and as TOOL two, which does not. Used by two_tools.c. */
 #include "callbacks.h"
 #include "two_tools.h"
 
@@ -13,10 +13,10 @@ static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safet
     ++*(atomic_int *) user;
 }
 
-/* How many of its registrations have ended. */
+/* Number of its registrations that have ended. */
 atomic_int OF(TOOL, ended);
 
-/* Registers for every type, and frees all of it again; returns how many calls went wrong. */
+/* Registers for every type, and frees everything again; returns the number of failed calls. */
 int OF(TOOL, turn)(void)
 {
     MPI_T_event_registration registrations[64];

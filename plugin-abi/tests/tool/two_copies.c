@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A copy of libibex.so beside the one that Open MPI loads as its component: the one that was loaded first answers, the other refuses
- * whatever a tool calls. Arguments: the copy, and when it is loaded: "before" (MPI_Init), or "after". Linked with neither. Prints one
- * line per wrong answer; exits with how many. */
+/* A copy of libibex.so beside the one that Open MPI loads as its component: the one that was loaded first works, the
+ * other refuses all calls of a tool. Arguments: the copy, and when it is loaded: "before" (MPI_Init), or "after".
+ * Linked with neither. Prints one line per wrong result; exits with their number. */
 #define _GNU_SOURCE
 #include <ibex_mpi_t.h>
 #include <peruse.h>
@@ -20,7 +20,7 @@ static void *load(const char *path)
 
 static void answers(void *library, int is_first)
 {
-    /* By the other name the linker would go on in the component, whose name is known to everyone. */
+    /* By the MPI_T_ name the call would continue in the component, whose symbols are global. */
     int (*get_num)(int *) = dlsym(library, "PMPI_T_event_get_num"), (*flush)(void) = dlsym(library, "ibex_events_flush");
     int (*init)(void) = dlsym(library, "PERUSE_Init"), count = 0;
     HOLDS(get_num != NULL && flush != NULL && init != NULL);
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     if (!before)
         copy = load(argv[1]);
-    /* By the name alone the component's are found, which Open MPI loads for everyone. */
+    /* The default lookup finds the component's functions, which Open MPI has loaded globally. */
     answers(RTLD_DEFAULT, !before);
     answers(copy, before);
     MPI_T_finalize();

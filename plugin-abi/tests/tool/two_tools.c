@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Two tools in one process, each a library: one registers while the other frees, and one sees what the other allocates. */
+/* Two tools in one process, each a library: one registers while the other frees, and one intercepts the other's
+ * allocations. */
 #include <pthread.h>
 #include "expect.h"
 #include "two_tools.h"
@@ -22,7 +23,7 @@ int main(void)
     pthread_create(&other, NULL, run, (void *) two_turn);
     run((void *) one_turn);
     pthread_join(other, NULL);
-    /* One that was freed while the other tool was at the same ends no later than with the next. */
+    /* A registration that was freed while the other tool did the same ends at the latest with the next one. */
     EXPECT(0, two_turn());
     HOLDS(one_ended == TURNS * types && two_ended == (TURNS + 1) * types);
     HOLDS(intercepted == (2 * TURNS + 1) * types);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The variables of the events, through the calls any MPI has: counts per source, defaults of registrations, their category.
- * Run with OMPI_MCA_btl_ibex_event_buffered=1 and OMPI_MCA_btl_ibex_event_buffer=1000. Prints one line per wrong answer. */
+/* The variables of the events, by the calls that every MPI has: counts per source, defaults of registrations, their
+ * category. Run with OMPI_MCA_btl_ibex_event_buffered=1 and OMPI_MCA_btl_ibex_event_buffer=1000. Prints one line per
+ * wrong result. */
 #include <ibex_mpi_t.h>
 #include "expect.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A handle on a count has a value for every source there is or may come. */
+/* A handle of a count has a value for every source that exists or may come. */
 static void counts(void)
 {
     const char *const names[] = {"events_raised", "events_delivered", "events_buffered", "events_dropped", "events_late"};
@@ -34,7 +35,8 @@ static void counts(void)
     MPI_T_pvar_session_free(&session);
 }
 
-/* They always run and can be reset, each handle by itself: what a session may do with a handle, and what it is told of the rest. */
+/* Counts always run, and each handle can reset its own: the calls that a session may make with a handle, and the codes
+ * of all others. */
 static void rules(void)
 {
     int count, index, values, verbosity, class, bind, readonly, continuous, atomic;
@@ -78,7 +80,7 @@ static void rules(void)
     EXPECT(MPI_SUCCESS, MPI_T_pvar_session_free(&other));
 }
 
-/* The info object has what the user set; it is freed. */
+/* The info object has the user's values; it is freed. */
 static void as_set(MPI_Info info)
 {
     int there;
@@ -90,7 +92,7 @@ static void as_set(MPI_Info info)
     MPI_Info_free(&info);
 }
 
-/* What the user set is how a registration is made that does not say so itself. */
+/* A registration that specifies nothing has the user's values. */
 static void defaults(void)
 {
     MPI_T_event_registration registration;
@@ -133,7 +135,7 @@ int main(int argc, char **argv)
     counts();
     rules();
     category();
-    /* The component finds no port, and MPI_Init unloads it. */
+    /* The component finds no port, so MPI_Init unloads it. */
     MPI_Init(&argc, &argv);
     defaults();
     MPI_Finalize();

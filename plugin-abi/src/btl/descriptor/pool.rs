@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The descriptor, and the pools of a module: slots for control and other short messages, for eager ones, of
+//! The descriptor, and the pools of a module: slots for short and control messages, for eager messages, and of
 //! `max_send_size`.
 //!
-//! A descriptor is bound for life to one registered send slot of the port, or has ordinary memory of its own while a
-//! message waits for which there is no slot; it lies on the free list of its pool, or is Open MPI's, or the adapter's.
-//! Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: inside the port. A descriptor is
-//! never behind a reference while it is Open MPI's, which writes to it. Needs no MPI and no device but for [`Slots`].
-//! Tests: `tests.rs`.
+//! A descriptor has one registered send slot of the port for life, or, while a message waits for a slot, ordinary
+//! memory. It is on the free list of its pool, or belongs to Open MPI or to the adapter. While it belongs to Open MPI,
+//! which writes to it, no reference to it exists. Called by `descriptor.rs`, `send.rs`, `detour.rs` and
+//! `completion.rs`. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: the one that has
+//! entered the port. Needs no MPI, and no device except for [`Slots`]. Tests: `descriptor/tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -22,24 +22,24 @@ use crate::runtime::memory::Registered;
 #[repr(C, align(64))]
 pub(crate) struct Descriptor {
     pub(crate) base: sys::mca_btl_base_descriptor_t,
-    /// The slot (header and copied data), and user memory sent without copying.
+    /// The slot (header and copied data), and user memory that is sent in place.
     pub(crate) segments: [sys::mca_btl_base_segment_t; 2],
-    /// The whole slot; empty where the descriptor has `bytes`.
+    /// The whole slot; empty if the descriptor has `bytes`.
     slot: LocalSpan,
-    /// Memory of no registration, in place of a slot; shared with the engine from when the message is sent.
+    /// Ordinary memory instead of a slot; shared with the engine once the message is sent.
     bytes: Option<Arc<[u8]>>,
-    /// Of the second segment.
+    /// Registration of the second segment.
     registered: Option<Registered>,
-    /// The next on the free list, or on the chain of those to be freed.
+    /// Next descriptor on the free list, or in the chain of those to give back.
     pub(crate) next: *mut Descriptor,
     pool: PoolName,
-    /// Whether `btl_send` promised Open MPI its callback.
+    /// Whether `btl_send` has promised a callback to Open MPI.
     pub(crate) callback_wanted: bool,
-    /// Of a message that waits in the engine: the tag it is sent with.
+    /// Tag of a message that waits in the engine.
     pub(crate) tag: u8,
 }
 
-/// Which of a module's pools.
+/// A pool of a module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PoolName {
     /// Slots of [`SHORT`] bytes.
@@ -48,74 +48,73 @@ enum PoolName {
     Eager = 1,
     /// Slots of `max_send_size`.
     Large = 2,
-    /// No slots: ordinary memory for short and eager messages that find none.
+    /// No slots: ordinary memory for short and eager messages that get no slot.
     Unregistered = 3,
 }
 
-/// Bytes of a short slot: of the longest control message of ob1 (header, and a registration handle at its largest).
+/// Size in bytes of a short slot: that of ob1's longest control message, with the largest registration handle.
 pub(super) const SHORT: usize = 320;
 
-/// Slots that each pool has from the start, where its limit permits.
+/// Number of slots that each pool has from the start, if its limit permits.
 const RESERVED: u32 = 16;
 
-/// The most bytes of slots that are made at once.
+/// Largest number of bytes of slots that are registered at once.
 const MOST_AT_ONCE: u32 = 2 << 20;
 
-/// At every so many messages that find no slot, slots that nobody asked a completion for are asked for: that looks at
+/// Number of messages without a slot between two requests for completions of unsignalled sends. Such a request visits
 /// every peer.
 const RECLAIM_INTERVAL: u32 = 64;
 
-// SAFETY: `next` is for free lists and for chains of what is about to be given back. What a free descriptor points to
-// is its own slot.
+// SAFETY: only free lists and chains of descriptors to give back use `next`. A free descriptor points only to its own
+// slot.
 unsafe impl Linked for Descriptor {
     const NEXT: usize = offset_of!(Descriptor, next);
 }
 
-/// Where the slots of new descriptors come from: the port.
+/// Source of slots for new descriptors: the port.
 pub(crate) trait Slots {
-    /// Registers `count` more slots of `size` bytes; they stay as long as the descriptors. `None`: they cannot be had
-    /// now.
+    /// Registers `count` more slots of `size` bytes, which live as long as the descriptors. `None`: not possible now.
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
 
-    /// Makes descriptors that nobody asked a completion for come back sooner. Those that are back already are shown to
-    /// `silent`, which takes them where nobody waits to hear of them.
+    /// Requests completions of unsignalled sends. Passes each descriptor that is complete already to `silent`, which
+    /// takes it if it needs no callback, and returns whether it did.
     fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool);
 }
 
 /// Descriptors with slots of one size.
 struct Pool {
     free: FreeList<Descriptor>,
-    /// Bytes of each slot.
+    /// Size in bytes of each slot.
     size: usize,
-    /// Descriptors made for it.
+    /// Number of descriptors made for this pool.
     made: u32,
 }
 
 /// The descriptors of one module.
 pub(crate) struct Descriptors {
     pools: [Pool; 4],
-    /// How many slots each pool may have; 0: as many as memory can be locked. Each has its own share, as the one could
-    /// otherwise take all, and messages of the other size would wait for ever.
+    /// Largest number of slots of each pool; 0: limited only by lockable memory. Each pool has its own share, because
+    /// one pool could otherwise take all slots, and messages of the other size would wait for ever.
     share: u32,
-    /// How many at a time.
+    /// Number of slots to register at once.
     step: u32,
-    /// How often there was no slot.
+    /// Number of times that there was no slot.
     missed: u32,
 }
 
 impl Descriptors {
-    /// No descriptor yet; `eager` and `large` are the slot sizes in bytes.
+    /// Makes empty pools; `eager` and `large` are sizes of slots in bytes.
     pub(crate) fn new(eager: usize, large: usize, limit: u32, step: u32) -> Self {
         let pool = |size| Pool { free: FreeList::new(), size, made: 0 };
         let pools = [pool(SHORT), pool(eager.max(SHORT)), pool(large.max(SHORT)), pool(eager.max(SHORT))];
         Descriptors { pools, share: limit.div_ceil(2), step: step.max(1), missed: 0 }
     }
 
-    /// Makes the first descriptors of each pool, before anything is sent. Where memory cannot be registered any more
-    /// later on, messages wait for these to come back; with none they would wait for ever.
+    /// Makes the first descriptors of each pool, before anything is sent. If no more memory can be registered later,
+    /// messages wait for these, and would otherwise wait for ever.
     ///
     /// # Errors
-    /// That of `register`, which is given the size and the number of the slots to make.
+    /// That of `register`, which gets the size and the number of the slots to make.
     pub(crate) fn reserve<E>(
         &mut self,
         mut register: impl FnMut(u32, u32) -> Result<Vec<LocalSpan>, E>,
@@ -128,8 +127,9 @@ impl Descriptors {
         Ok(())
     }
 
-    /// Takes a descriptor with room for `size` bytes: a slot, or where there is none, for a message of up to the eager
-    /// limit, ordinary memory, in which it can wait. `None`: larger than any slot, or too large to wait so.
+    /// Takes a descriptor with room for `size` bytes: with a slot or, for a message up to the eager limit, with
+    /// ordinary memory, in which it can wait for a slot. `None`: no free slot, and the size is above the eager limit,
+    /// or above that of every slot.
     #[inline]
     pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         match self.take_slot(slots, size, flags) {
@@ -138,7 +138,8 @@ impl Descriptors {
         }
     }
 
-    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than any slot, or none left and none to be had.
+    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than every slot, or no slot is free or can be
+    /// made.
     #[inline]
     pub(crate) fn take_slot(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = match size {
@@ -154,14 +155,14 @@ impl Descriptors {
             Some(free) => free,
             None => self.grow(slots, name)?,
         };
-        // SAFETY: just taken, so ours alone (M2).
+        // SAFETY: M2: it has just been taken, so nobody else uses it.
         unsafe { prepare(descriptor.as_ptr(), size, flags) };
         Some(descriptor)
     }
 
-    /// Takes a descriptor without a slot: the message waits in ordinary memory, of just its size, so that however many
-    /// wait the locked memory stays bounded and none is refused. (A refused one ob1 tries again at every progress, all
-    /// of them each time, and lets later ones overtake it.)
+    /// Takes a descriptor without a slot: its message waits in ordinary memory of just its size, so the locked memory
+    /// stays bounded, and the message is accepted. (ob1 would retry all refused messages at every progress, and let
+    /// later ones overtake them.)
     #[cold]
     fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = PoolName::Unregistered;
@@ -172,9 +173,9 @@ impl Descriptors {
             self.add(name, &vec![LocalSpan::EMPTY; self.step as usize]);
             self.pools[name as usize].free.take()
         })?;
-        // SAFETY: just taken, so ours alone (M2).
+        // SAFETY: M2: it has just been taken, so nobody else uses it.
         unsafe { prepare(descriptor.as_ptr(), size, flags) };
-        // SAFETY: just taken, so ours alone (M2).
+        // SAFETY: M2: it has just been taken, so nobody else uses it.
         let d = unsafe { &mut *descriptor.as_ptr() };
         let bytes = d.bytes.insert(std::iter::repeat_n(0, size).collect());
         let start = Arc::get_mut(bytes).map_or(null_mut(), <[u8]>::as_mut_ptr);
@@ -182,32 +183,32 @@ impl Descriptors {
         Some(descriptor)
     }
 
-    /// Puts a descriptor back. The registration it has must be put back first ([`take_registration`]).
+    /// Gives a descriptor back. The caller has put its registration back ([`take_registration`]).
     ///
     /// # Safety
-    /// M2, and the adapter has no work request that names it (R2).
+    /// M2. No posted work request names the descriptor (R2).
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, descriptor: *mut Descriptor) {
-        // SAFETY: M2: given back, so that nobody else uses it.
+        // SAFETY: M2: it is given back, so nobody else uses it.
         let pool = unsafe { (*descriptor).pool };
         if pool == PoolName::Unregistered {
-            // SAFETY: M2: given back, so that nobody else uses it; who shares the bytes has an `Arc` of its own.
+            // SAFETY: M2: it is given back, so nobody else uses it; the engine has an `Arc` of its own to the bytes.
             unsafe { (*descriptor).bytes = None };
         }
-        // SAFETY: M2, R2: the caller says that no work request names it; it was taken from the pool it names.
+        // SAFETY: M2, R2: the caller says that no posted work request names it; it was taken from the pool in its
+        // field.
         unsafe { self.pools[pool as usize].free.give_back(descriptor) };
     }
 
-    /// Puts a descriptor back of which the adapter is done with the message, if nobody waits to hear of that. False: it
-    /// is not taken.
+    /// Gives back a descriptor whose send has completed, if it needs no callback. Returns whether it did.
     ///
     /// # Safety
-    /// M2, and the adapter has no work request that names it (R2).
+    /// M2. No posted work request names the descriptor (R2).
     pub(crate) unsafe fn give_back_silent(&mut self, descriptor: NonNull<Descriptor>) -> bool {
-        // SAFETY: M2: the adapter is done with it, so that nobody writes to it.
+        // SAFETY: M2: its send has completed, so nobody writes to it.
         let wanted = unsafe { (*descriptor.as_ptr()).callback_wanted };
         if !wanted {
-            // SAFETY: M2, R2: the adapter is done with it; what is silent has no registration (`btl_send`).
+            // SAFETY: M2, R2: its send has completed; a descriptor without a callback has no registration (`btl_send`).
             unsafe { self.give_back(descriptor.as_ptr()) };
         }
         !wanted
@@ -227,12 +228,12 @@ impl Descriptors {
         self.pools[name as usize].free.take()
     }
 
-    /// There is no slot, and none to be had.
+    /// Makes descriptors come back, because there is no slot and none can be made.
     fn reclaim(&mut self, slots: &mut impl Slots) {
         let is_due = self.missed.is_multiple_of(RECLAIM_INTERVAL);
         self.missed = self.missed.wrapping_add(1);
         if is_due {
-            // SAFETY: the engine shows a token once, when its request is done.
+            // SAFETY: the engine passes a token once, when its request is complete.
             slots.reclaim(&mut |descriptor| unsafe { self.give_back_silent(descriptor) });
         }
     }
@@ -243,7 +244,7 @@ impl Descriptors {
         pool.made += slots.len() as u32;
         let descriptors = slots.iter().map(|slot| Descriptor::unused(*slot, name)).collect();
         pool.free.add(descriptors, |descriptor| {
-            // SAFETY: nobody has it yet; the object header is constructed where it will stay.
+            // SAFETY: nobody else has it yet; the object header is constructed at its final address.
             unsafe { sys::ibex_descriptor_construct(&raw mut (*descriptor.as_ptr()).base) };
         });
     }
@@ -251,7 +252,7 @@ impl Descriptors {
 
 impl Descriptor {
     fn unused(slot: LocalSpan, pool: PoolName) -> Self {
-        // SAFETY: a C structure of integers and pointers, for which zero is a value; constructed before use.
+        // SAFETY: zero is a valid value of this C structure of integers and pointers; it is constructed before its use.
         let base = unsafe { std::mem::zeroed() };
         let segment = sys::mca_btl_base_segment_t { seg_addr: sys::opal_ptr_t { lval: 0 }, seg_len: 0 };
         Descriptor {
@@ -268,13 +269,13 @@ impl Descriptor {
     }
 }
 
-/// Makes a descriptor ready for a message of `size` bytes in its slot.
+/// Prepares a descriptor for a message of `size` bytes in its slot.
 ///
 /// # Safety
-/// M2; nothing else uses the descriptor.
+/// M2. Nobody else uses the descriptor.
 #[inline]
 unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
-    // SAFETY: M2; the caller says that nothing else uses the descriptor.
+    // SAFETY: M2: the caller says that nobody else uses it.
     let d = unsafe { &mut *descriptor };
     d.segments[0].seg_addr.lval = d.slot.addr();
     d.segments[0].seg_len = size as u64;
@@ -290,9 +291,9 @@ unsafe fn prepare(descriptor: *mut Descriptor, size: usize, flags: u32) {
 /// Makes `length` bytes of user memory the second segment of a descriptor.
 ///
 /// # Safety
-/// M2, M3; nothing else uses the descriptor, and `registered` covers the bytes.
+/// M2, M3. Nobody else uses the descriptor, and `registered` covers the bytes.
 pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, length: usize, registered: Registered) {
-    // SAFETY: M2; the caller says that nothing else uses the descriptor.
+    // SAFETY: M2: the caller says that nobody else uses it.
     let d = unsafe { &mut *descriptor.as_ptr() };
     d.segments[1].seg_addr.lval = place.addr() as u64;
     d.segments[1].seg_len = length as u64;
@@ -300,22 +301,22 @@ pub(crate) unsafe fn attach(descriptor: NonNull<Descriptor>, place: *const u8, l
     d.registered = Some(registered);
 }
 
-/// What the adapter shall gather for a descriptor: one span, or two where user memory is sent without copying.
+/// Returns the spans that the adapter gathers for a descriptor: one, or two if user memory is sent in place.
 ///
 /// # Safety
-/// M2; the second segment, if any, is user memory under the descriptor's registration (M3).
+/// M2, M3. The second segment, if any, is user memory under the descriptor's registration.
 #[inline]
 pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], usize) {
-    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
+    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
-    // Open MPI shortens the first segment where a header turned out smaller; it never lengthens it past the slot.
+    // Open MPI may have shortened the first segment to the actual header; it never lengthens it past the slot.
     let first = d.slot.first(d.segments[0].seg_len as u32);
     match d.registered {
         Some(registered) if d.base.des_segment_count == 2 => {
             let segment = &d.segments[1];
-            // SAFETY: a union of an integer and a pointer of the same size.
+            // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
             let addr = unsafe { segment.seg_addr.lval };
-            // SAFETY: inside the registration (`attach`), and user memory of a send under way (M3).
+            // SAFETY: M3: inside the registration (`attach`), and memory of a send that is not complete.
             let second = unsafe { LocalSpan::new(addr, segment.seg_len as u32, registered.lkey()) };
             ([first, second], 2)
         }
@@ -323,64 +324,64 @@ pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], us
     }
 }
 
-/// Takes out the registration of a descriptor that is about to be given back.
+/// Takes the registration from a descriptor that is about to be given back.
 ///
 /// # Safety
-/// M2; nothing else uses the descriptor.
+/// M2. Nobody else uses the descriptor.
 #[inline]
 pub(crate) unsafe fn take_registration(descriptor: *mut Descriptor) -> Option<Registered> {
-    // SAFETY: M2; the caller says that nothing else uses the descriptor.
+    // SAFETY: M2: the caller says that nobody else uses it.
     unsafe { (*descriptor).registered.take() }
 }
 
-/// Where a descriptor's message starts: its slot, or its memory of no registration.
+/// Returns the address of a descriptor's message: in its slot, or in its ordinary memory.
 ///
 /// # Safety
 /// M2.
 #[inline]
 pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
-    // SAFETY: M2; only read.
+    // SAFETY: M2: it is only read.
     let segment = unsafe { (*descriptor.as_ptr()).segments[0] };
-    // SAFETY: a union of an integer and a pointer of the same size.
+    // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
     std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
 }
 
-/// Bytes of a descriptor's message.
+/// Returns the size in bytes of a descriptor's message.
 ///
 /// # Safety
 /// M2.
 pub(crate) unsafe fn length(descriptor: *const Descriptor) -> u64 {
-    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
+    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
     d.segments[..d.base.des_segment_count.min(2)].iter().map(|segment| segment.seg_len).sum()
 }
 
-/// Copies a descriptor's message, of one segment or two.
+/// Copies a descriptor's message, of one or two segments.
 ///
 /// # Safety
-/// M2, M3; no adapter has the message, and there is room for it at `to`, apart from it.
+/// M2, M3. No adapter has the message; at `to` there is room for it, which does not overlap it.
 pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
-    // SAFETY: M2; only read, and nobody writes to a descriptor that is being sent.
+    // SAFETY: M2: it is only read, and nobody writes to a descriptor that is being sent.
     let d = unsafe { &*descriptor };
     for segment in &d.segments[..d.base.des_segment_count.min(2)] {
-        // SAFETY: a union of an integer and a pointer of the same size.
+        // SAFETY: a union of an integer and a pointer of the same size, so any value is valid.
         let from: *const u8 = std::ptr::with_exposed_provenance(unsafe { segment.seg_addr.lval } as usize);
         let bytes = segment.seg_len as usize;
-        // SAFETY: M2, M3: the segments may be read; the caller says that there is room at `to`, apart from them.
+        // SAFETY: M2, M3: the segments may be read; the caller says that there is room at `to`, without overlap.
         unsafe { to.copy_from_nonoverlapping(from, bytes) };
         to = to.wrapping_add(bytes);
     }
 }
 
-/// The memory of no registration that a descriptor has, and how many bytes of it are its message. Who shares it only
-/// reads.
+/// Returns a descriptor's ordinary memory, if it has some, and the size in bytes of the message in it. The engine,
+/// which shares the memory, only reads it.
 ///
 /// # Safety
-/// M2; Open MPI has written the message, and nothing else uses the descriptor.
+/// M2. Open MPI has written the message, and nobody else uses the descriptor.
 #[inline]
 pub(crate) unsafe fn bytes(descriptor: *const Descriptor) -> Option<(Arc<[u8]>, u32)> {
-    // SAFETY: M2; the caller says that nothing else uses the descriptor.
+    // SAFETY: M2: the caller says that nobody else uses it.
     let d = unsafe { &*descriptor };
-    // Open MPI shortens the segment where a header or the data turned out smaller.
+    // Open MPI may have shortened the segment to the actual header or data.
     Some((d.bytes.clone()?, d.segments[0].seg_len as u32))
 }

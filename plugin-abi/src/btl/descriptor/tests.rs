@@ -11,13 +11,13 @@ use super::*;
 const EAGER: usize = 1024;
 const LARGE: usize = 4096;
 
-/// Slots at addresses that nobody touches; notes what it is asked for.
+/// Slots at invented addresses, which nobody accesses; records the calls.
 struct Invented {
     next: u64,
     grown: Vec<(u32, u32)>,
     reclaimed: u32,
     exhausted: bool,
-    /// Descriptors that the adapter is done with, and those that were not taken when they were shown.
+    /// Descriptors whose sends have completed, and those that `silent` has not taken.
     done: Vec<NonNull<Descriptor>>,
     refused: Vec<NonNull<Descriptor>>,
 }
@@ -43,7 +43,7 @@ impl Slots for Invented {
         self.grown.push((size, count));
         let start = self.next;
         self.next += u64::from(size * count);
-        // SAFETY: no adapter gets them, and no test touches their bytes.
+        // SAFETY: no adapter gets the spans, and no test accesses their bytes.
         let span = |index: u32| unsafe { LocalSpan::new(start + u64::from(index * size), size, 7) };
         Some((0..count).map(span).collect())
     }
@@ -89,10 +89,10 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
     let mut places = HashSet::new();
     for size in [0, SHORT, SHORT + 1, EAGER, EAGER + 1, LARGE].repeat(3) {
         let descriptor = descriptors.take(&mut slots, size, 0).expect("no limit is set");
-        // SAFETY: just taken.
+        // SAFETY: M2: it has just been taken.
         let ([first, _], count) = unsafe { spans(descriptor.as_ptr()) };
         assert_eq!((first.len() as usize, count), (size, 1));
-        // SAFETY: just taken.
+        // SAFETY: M2: it has just been taken.
         assert!(places.insert(unsafe { start(descriptor) }.addr()));
     }
     let blocks = |size: usize| slots.grown.iter().filter(|block| **block == (size as u32, 4)).count();
@@ -112,7 +112,7 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
     let eager = descriptors.take(&mut slots, 8, 0).expect("no limit is set");
     let large = descriptors.take(&mut slots, LARGE, 0).expect("no limit is set");
     for descriptor in [eager, large] {
-        // SAFETY: never sent.
+        // SAFETY: M2: it was never sent.
         unsafe { descriptors.give_back(descriptor.as_ptr()) };
     }
     assert_eq!(descriptors.take(&mut slots, 8, 0), Some(eager));
@@ -135,13 +135,13 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
     for size in [1, SHORT, EAGER] {
         let descriptor = descriptors.take(&mut slots, size, 5).expect("ordinary memory has no limit");
         let message: Vec<u8> = (0..size).map(|index| index as u8).collect();
-        // SAFETY: just taken; there is room for `size` bytes.
+        // SAFETY: M2: it has just been taken; there is room for `size` bytes.
         unsafe { start(descriptor).copy_from_nonoverlapping(message.as_ptr(), size) };
-        // SAFETY: just taken, and filled.
+        // SAFETY: M2: it has just been taken and filled.
         unsafe {
             assert_eq!((*descriptor.as_ptr()).base.des_flags, 5);
             assert_eq!(length(descriptor.as_ptr()), size as u64);
-            // Open MPI packed less than it asked for.
+            // Open MPI has packed less than it had asked for.
             (*descriptor.as_ptr()).segments[0].seg_len -= 1;
             let (bytes, length) = bytes(descriptor.as_ptr()).expect("it has no slot");
             assert_eq!(bytes[..length as usize], message[..size - 1]);
@@ -155,7 +155,7 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
 fn where_there_is_no_slot_those_come_back_that_nobody_waits_to_hear_of() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 4, 2));
     let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
-    // SAFETY: taken, and no adapter has it.
+    // SAFETY: M2: it has been taken, and no adapter has it.
     unsafe { (*taken[1].as_ptr()).callback_wanted = true };
     slots.done.clone_from(&taken);
     assert_eq!(descriptors.take_slot(&mut slots, LARGE, 0), Some(taken[0]));
@@ -187,11 +187,11 @@ fn without_memory_for_slots_what_is_under_way_is_reclaimed_and_messages_wait() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
     let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");
-    // SAFETY: just taken.
+    // SAFETY: M2: it has just been taken.
     assert!(unsafe { bytes(waiting.as_ptr()) }.is_some());
     assert_eq!(slots.reclaimed, 1);
     slots.exhausted = false;
     let descriptor = descriptors.take(&mut slots, 64, 0).expect("a slot");
-    // SAFETY: just taken.
+    // SAFETY: M2: it has just been taken.
     assert!(unsafe { bytes(descriptor.as_ptr()) }.is_none());
 }

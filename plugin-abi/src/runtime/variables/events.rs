@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts of events as performance variables, one value per source.
+//! The counts of events as performance variables, with one value per source.
 //!
-//! A variable has as many values as there may be sources, the first for source 0, since more may come while a handle
-//! lives. Grade: setup; counts are read from any thread without a lock. Tests: below, `tests/component.rs` and
-//! `tests/tool.rs`.
+//! A variable has as many values as there can be sources, because a source may be added while a handle exists. The
+//! first value is that of source 0. Called by `variables.rs`. Grade: setup. Threads: any, without a lock. Tests: below,
+//! `tests/component.rs` and `tests/tool.rs`.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,16 +13,14 @@ use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
 
 use crate::runtime::guard;
 
-/// A count of each source.
+/// A count that each source has.
 pub(crate) struct Row {
-    /// Its name, without `btl_ibex_`.
+    /// Name without `btl_ibex_`.
     pub(crate) name: &'static str,
-    /// What it counts.
     pub(crate) help: &'static str,
     read: fn(&Counts) -> u64,
 }
 
-/// Every count.
 pub(crate) static ROWS: [Row; 5] = [
     Row { name: "events_raised", help: "Events raised.", read: |counts| counts.raised },
     Row {
@@ -73,7 +71,7 @@ fn help(row: &Row) -> String {
     format!("{} Unit: events; one value for each source, by its index.", row.help)
 }
 
-/// `mca_base_notify_fn_t`: how many values there are.
+/// `mca_base_notify_fn_t`: writes the number of values.
 unsafe extern "C" fn notify(
     _: *mut sys::mca_base_pvar_t,
     event: sys::mca_base_pvar_event_t,
@@ -81,29 +79,30 @@ unsafe extern "C" fn notify(
     count: *mut c_int,
 ) -> c_int {
     if event == sys::MCA_BASE_PVAR_HANDLE_BIND && !count.is_null() {
-        // SAFETY: Open MPI's own variable, given for this event.
+        // SAFETY: for this event Open MPI passes a variable of its own for the number.
         unsafe { count.write(SOURCES as c_int) };
     }
     sys::OPAL_SUCCESS
 }
 
-/// `mca_base_get_value_fn_t`: the count whose index stands in the variable's context, of each source.
+/// `mca_base_get_value_fn_t`: reads the count whose index is the variable's context, for each source.
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, _object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes the variable that was registered; its context is the index.
+        // SAFETY: Open MPI passes a variable that `register` has registered; its context is the index.
         let index = unsafe { (*variable).ctx }.addr();
         let Some(row) = ROWS.get(index) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
         for source in 0..SOURCES {
-            // SAFETY: room for as many values of the registered type, unsigned long long, as `notify` said.
+            // SAFETY: Open MPI passes room for as many values of the registered type, unsigned long long, as `notify`
+            // wrote.
             unsafe { value.cast::<u64>().add(source).write_unaligned(count(row, source)) };
         }
         sys::OPAL_SUCCESS
     })
 }
 
-/// The count of the source at an index; 0 where there is none yet.
+/// Returns the count of the source with this index; 0 if there is no such source yet.
 fn count(row: &Row, source: usize) -> u64 {
     SourceId::from_index(source).map_or(0, |source| (row.read)(&events::counts(source)))
 }

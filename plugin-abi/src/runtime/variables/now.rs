@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parameters that tools may write while MPI runs, as they are now.
+//! Current values of the parameters that tools may write while MPI runs.
 //!
-//! Nothing tells ibex when Open MPI writes a control variable, so its storage is what is read wherever a value matters; none is
-//! copied. What is not permitted is changed to the nearest value that is, where it is read, and said. Grade: setup, but
-//! for [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/parameters.c` and
+//! Open MPI does not notify ibex when a tool writes a control variable. So each use reads the variable's storage, and
+//! no value is copied. A value out of bounds is replaced when it is read, by the nearest one in bounds, with a message.
+//! Grade: setup, except [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/parameters.c` and
 //! `hw-tests/tools/mpi_t_parameters.c`.
 
 use std::fmt::Display;
@@ -19,7 +19,7 @@ const EVENT_BUFFER: usize = place_of("event_buffer");
 const EVENT_BUFFERED: usize = place_of("event_buffered");
 const EAGER_LIMIT: usize = place_of("eager_limit");
 
-/// Where the row of this name stands in the table.
+/// Returns the index of the row with this name.
 const fn place_of(name: &str) -> usize {
     let mut index = 0;
     while !is_same(TABLE[index].name.as_bytes(), name.as_bytes()) {
@@ -36,40 +36,40 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     index == one.len() && index == other.len()
 }
 
-/// How much the user wants to know.
+/// Returns the level of messages that the user wants.
 pub(crate) fn verbosity() -> u64 {
     PLACES.permitted(VERBOSE, u64::MAX, messages::written_parameter)
 }
 
-/// Whether events of a registration that does not say so are buffered.
+/// Returns whether events are buffered for a registration that does not specify it.
 pub(crate) fn default_buffered() -> bool {
     PLACES.flag(EVENT_BUFFERED)
 }
 
-/// How many events a buffered registration that does not say so has room for.
+/// Returns the number of events in the buffer of a registration that does not specify it.
 pub(crate) fn default_room() -> usize {
     PLACES.permitted(EVENT_BUFFER, u64::MAX, messages::written_parameter) as usize
 }
 
-/// The longest message of the PML that is sent at once, with its header, bytes; at most `most`.
+/// Returns the size in bytes, header included, of the longest message that the PML sends eagerly; at most `most`.
 pub(crate) fn eager_limit(most: usize) -> usize {
     PLACES.permitted(EAGER_LIMIT, most as u64, messages::written_parameter) as usize
 }
 
-/// The same as it stands there: permitted or not. Hot.
+/// Returns the same as a tool may have written it, in bounds or not. Hot.
 #[inline(always)]
 pub(crate) fn eager_limit_as_written() -> usize {
     PLACES.counts[EAGER_LIMIT].load(Ordering::Relaxed) as usize
 }
 
-/// Shows the eager limit with which the PML begins: a receive slot may hold less than the user asked for.
+/// Stores the eager limit with which the PML starts: a receive slot may be smaller than the user requested.
 pub(crate) fn begin_eager_limit(limit: usize) {
     PLACES.counts[EAGER_LIMIT].store(limit as u64, Ordering::Relaxed);
 }
 
 impl Places {
-    /// A count as it is now, or the nearest that is permitted; then that is put there, and `say` is told of it. Before a face has
-    /// read it neither is done: then it refuses the value.
+    /// Returns a count, or the nearest value in bounds, which is then stored and passed to `say`. Until a component has
+    /// read the parameters, it is neither stored nor passed to `say`: the component will refuse the value.
     fn permitted(&self, index: usize, most: u64, say: impl FnOnce(&dyn Display, u64)) -> u64 {
         let count = self.count(index);
         let Some((nearest, refusal)) = TABLE[index].nearest(count, most) else { return count };
@@ -80,7 +80,7 @@ impl Places {
     #[cold]
     fn correct(&self, index: usize, count: u64, nearest: u64, say: impl FnOnce(u64)) {
         let place = &self.counts[index];
-        // A tool may have written it again: that is looked at next time.
+        // If a tool has written it again meanwhile, the next read checks that value.
         if self.is_read.load(Ordering::Relaxed)
             && place.compare_exchange(count, nearest, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The codes that PERUSE's functions answer.
-//!
-//! Plain data.
+//! Codes that PERUSE's functions return. Plain data.
 
 /// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]

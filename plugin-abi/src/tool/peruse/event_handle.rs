@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event handles of PERUSE: an event, a communicator, a callback, and whether its window is open.
+//! Event handles of PERUSE: an event, a communicator, a callback, and a window, which is open while the handle is
+//! active.
 //!
-//! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one is an error code. Each handle is
-//! a registration of the engine, whose callback looks whether the event's communicator is the handle's, or a copy that
-//! it follows. Of one whose communicator is gone the number alone is left until it is released. When a window has been
-//! closed no callback runs any more, so that a tool may free what it gave for it; who closes one waits for callbacks of
-//! other threads, but not from within a callback, nor with the tool's lock. Grade: setup; [`EventHandle::event`] runs
-//! where events happen, without allocation. Threads: any. Tests: `tests.rs`, `tests/tool/peruse.c`,
-//! `hw-tests/tools/peruse_*.c`.
+//! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one gives an error code. A handle
+//! for an event of the transport is a registration of the engine; one for an event of requests and messages is a
+//! listener (`runtime/listeners.rs`) to its communicator and to the copies that it follows. Once its communicator is
+//! freed, only its number is left until it is released. When a window has been closed, its callback runs no more, so
+//! that the tool may free the callback's data. A thread that closes a window waits for callbacks in other threads,
+//! except from within a callback or while it holds the tool's lock. Grade: setup; [`EventHandle::event`] runs at the
+//! sites of events, without allocation. Threads: any. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`,
+//! `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -23,65 +25,64 @@ use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::host;
 
-/// A tool's callback with what it gave for it.
+/// A tool's callback and its argument.
 #[derive(Clone, Copy)]
 pub(super) struct Callback {
     pub(super) function: Function,
     pub(super) param: *mut c_void,
 }
 
-// SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
+// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Send for Callback {}
-// SAFETY: never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
+// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Sync for Callback {}
 
-/// One event handle.
 pub(super) struct EventHandle {
     number: i64,
     pub(super) supported: &'static SupportedEvent,
     pub(super) comm: Comm,
     tracked: Arc<TrackedComm>,
     raised: Raised,
-    /// Locked while the window is opened or closed, too.
+    /// Also locked while the window is opened or closed.
     callback: Mutex<Callback>,
-    /// Odd while its window is open; each has another number, as a thread may come late with the callback of one that
-    /// was closed.
+    /// Number of the window; odd while it is open. Each window has another number, because a thread may still be about
+    /// to run the callback of a closed one.
     window: AtomicU64,
-    /// Its window opens no more: it is released, or its communicator gone.
+    /// Whether the window stays closed: the handle is released, or its communicator freed.
     is_ended: AtomicBool,
     propagate: AtomicBool,
 }
 
-/// Whose event it is of.
+/// Source of the handle's events.
 enum Raised {
-    /// The transport's: a registration of the engine, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and where the elements are that a
-    /// callback is told of.
+    /// The transport: the engine's registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and the indexes of the
+    /// elements that a callback needs.
     Transport { registration: Arc<events::Registration>, operation: c_int, elements: ElementIndices },
-    /// The matching's.
+    /// The PML.
     Matching(Event),
 }
 
-/// By number; `None` once the communicator is gone.
+/// Handles by number; `None` once the communicator is freed.
 static HANDLES: Mutex<BTreeMap<i64, Option<Arc<EventHandle>>>> = Mutex::new(BTreeMap::new());
 
 fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<EventHandle>>>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The handle of this number.
+/// Returns the handle with this number.
 ///
 /// # Errors
-/// There is none, or its communicator is gone.
+/// There is none, or its communicator has been freed.
 pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     match handles().get(&number) {
-        // Not every MPI says in MPI_Finalize that it frees the communicators that the program has left: Open MPI 5 does not.
+        // Open MPI 5 does not announce in MPI_Finalize that it frees the communicators that the program has not freed.
         Some(Some(handle)) if !host::mpi_was_finalized() => Ok(Arc::clone(handle)),
         Some(_) => Err(Code::MpiObject),
         None => Err(Code::EventHandle),
     }
 }
 
-/// A new handle, inactive; returns its number.
+/// Makes an inactive handle, and returns its number.
 pub(super) fn new(
     supported: &'static SupportedEvent,
     comm: Comm,
@@ -109,14 +110,14 @@ pub(super) fn new(
         propagate: AtomicBool::new(false),
     });
     handles().insert(number, Some(Arc::clone(&handle)));
-    // Another thread may have begun to free it, and have found no handle yet.
+    // Another thread may have begun to free the communicator before the handle was in the table.
     if handle.tracked.is_freed() {
         lose_object(&handle);
     }
     number
 }
 
-/// The handle is released. That of a communicator that is gone says so here for the last time.
+/// Releases a handle. If its communicator has been freed, the call is an error, and removes the number.
 ///
 /// # Errors
 /// Those of [`find`].
@@ -124,7 +125,7 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
     match find(number) {
         Ok(handle) => handle.end(),
         Err(code) => {
-            // Nothing but its number is left where the communicator is gone; now not even that.
+            // Only the number is left, because the communicator has been freed.
             handles().remove(&number);
             return Err(code);
         }
@@ -133,9 +134,9 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
     Ok(())
 }
 
-/// The handles of a communicator that is gone (`None`: of all) call nothing any more; their use is an error of its own.
+/// Ends the handles of a freed communicator (`None`: of all). Using them is an error with a code of its own.
 pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
-    // What was received on it is still shown, to those that follow it as well.
+    // Deliver what was received on it, also to the handles that follow it.
     catch_up();
     let gone: Vec<_> = {
         let handles = handles();
@@ -147,14 +148,14 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     }
 }
 
-/// The communicator of a handle is gone.
+/// Ends a handle whose communicator has been freed.
 fn lose_object(handle: &EventHandle) {
     handle.end();
-    // Not one that was released meanwhile.
+    // It stays removed if it was released meanwhile.
     handles().entry(handle.number).and_modify(|entry| *entry = None);
 }
 
-/// The handles that follow a copy of this communicator, if it is made now.
+/// Returns the handles that will follow a copy of this communicator.
 pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     let follows = |handle: &&Arc<EventHandle>| {
         let watches = handle.tracked.number == original.number || original.followers.contains(&handle.number);
@@ -163,7 +164,7 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
-/// There is a copy of a communicator, with the handles that follow it.
+/// Adds the listeners of the handles that follow a new copy of a communicator.
 pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
     let follows: Vec<_> = copy.followers.iter().filter_map(|number| find(*number).ok()).collect();
     for handle in follows {
@@ -176,12 +177,12 @@ pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
     }
 }
 
-/// Whether that is the number of an open window.
+/// Returns whether a window with this number is open.
 fn is_open(window: u64) -> bool {
     window % 2 == 1
 }
 
-/// Shows all that has happened.
+/// Delivers all events that have happened.
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
         events::catch_up_all(crate::runtime::watch::SAFETY);
@@ -195,7 +196,7 @@ impl EventHandle {
         is_open(self.window.load(Ordering::Relaxed))
     }
 
-    /// Opens its window, unless another thread has ended it meanwhile.
+    /// Opens the window, unless another thread has ended the handle.
     pub(super) fn activate(self: &Arc<Self>) {
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_active() || self.is_ended.load(Ordering::SeqCst) {
@@ -213,35 +214,34 @@ impl EventHandle {
                 return self.listen(*event, window, listener, &copies);
             }
         };
-        // The callback in force: it cannot be replaced while the window is open.
+        // The callback cannot be replaced while the window is open.
         let (handle, callback) = (Arc::downgrade(self), *callback);
         let on_event: events::Callback = Arc::new(move |instance: &EventInstance, _: &events::Registration, _| {
             if let Some(handle) = handle.upgrade() {
                 handle.event(instance, window, callback);
             }
         });
-        // PERUSE asks of every callback that it be fit for signal handlers (5.1.2).
+        // PERUSE requires every callback to be safe in signal handlers (5.1.2).
         let _ = events::set_callback(registration, Safety::AsyncSignalSafe, Some(on_event));
     }
 
-    /// What is called where the matching raises its event.
     fn listener(&self, callback: Callback) -> Listener {
         let Callback { function, param } = callback;
         Listener { handle: self.number, function, alone: function, param }
     }
 
-    /// [`Self::activate`] of an event of the matching's, on these communicators. Without the handle's lock, for which a
-    /// callback in another thread may be waiting; so that thread may close the window meanwhile, or MPI free them.
+    /// Adds the listener to these communicators. The handle's lock is not held, because a callback in another thread
+    /// may wait for it; so meanwhile that thread may close the window, and MPI may free a communicator.
     fn listen(&self, event: Event, window: u64, listener: Listener, comms: &[Arc<TrackedComm>]) {
         for comm in comms {
             let is_wanted = || self.window.load(Ordering::SeqCst) == window && !comm.is_freed();
-            // SAFETY: what is tracked is live until `communicator::freed` has noted that, and then forgotten the
-            // listeners.
+            // SAFETY: a tracked communicator is live while `is_freed` is false; `communicator::freed` sets that, and
+            // then calls `forget` before MPI frees it.
             unsafe { listeners::add(comm.comm.0.cast(), event, listener, is_wanted) };
         }
     }
 
-    /// The listeners of a window that is closed: all, as none is added for it any more.
+    /// Removes the listeners of a closed window, for which no listener is added any more.
     fn take_listeners(&self, event: Event) {
         listeners::remove(self.comm.0.cast(), event, self.number);
         for copy in communicator::followed_by_handle(self.number) {
@@ -249,8 +249,8 @@ impl EventHandle {
         }
     }
 
-    /// [`Self::deactivate`] of an event of the matching's, which is shown as it happens. Without the lock, as
-    /// [`Self::listen`].
+    /// Closes the window of a handle for the PML's events, which are delivered where they happen. The handle's lock is
+    /// not held while listeners are removed, as in [`Self::listen`].
     fn ignore(&self, event: Event) {
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
         let was_active = self.is_active();
@@ -263,7 +263,7 @@ impl EventHandle {
         }
     }
 
-    /// Closes its window. What happened while it was open is still shown.
+    /// Closes the window, after delivering the events that happened while it was open.
     pub(super) fn deactivate(&self) {
         let registration = match &self.raised {
             Raised::Transport { registration, .. } => registration,
@@ -281,13 +281,14 @@ impl EventHandle {
         }
     }
 
-    /// Closes its window for good.
+    /// Closes the window for good.
     fn end(&self) {
-        // Before the lock is taken under which it is closed: who opens it before that is seen there.
+        // Before `deactivate` locks `callback`: a thread that opens the window earlier is seen there, a later one sees
+        // this.
         self.is_ended.store(true, Ordering::SeqCst);
         self.deactivate();
         if let Raised::Transport { registration, .. } = &self.raised {
-            // Refused only where it has been freed already.
+            // Fails only if it has been freed already.
             let _ = events::free(registration, crate::runtime::watch::SAFETY, None);
         }
     }
@@ -304,16 +305,16 @@ impl EventHandle {
         self.propagate.store(propagate, Ordering::Relaxed);
     }
 
-    /// An event of the transport's, for the callback of a window. It belongs to no communicator.
+    /// Calls the callback of a window for an event of the transport. Such an event belongs to no communicator.
     fn event(&self, instance: &EventInstance, window: u64, Callback { function, param }: Callback) {
         let Raised::Transport { operation, elements: at, .. } = &self.raised else { return };
-        // After the thread has entered the delivery: who has closed the window waits for it, or it sees that.
+        // This thread has entered the delivery: a thread that closes the window either waits for it, or is seen here.
         if self.window.load(Ordering::SeqCst) != window {
             return;
         }
         let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
         let number = |index| number(instance, index).unwrap_or(0);
-        // A read of a message is told by the message's events.
+        // A read with a request is part of a message, and reported by the message's events.
         if number(at.request) != 0 {
             return;
         }
@@ -328,7 +329,7 @@ impl EventHandle {
             ..Spec::EMPTY
         };
         let upcall = InUpcall::new();
-        // SAFETY: the tool's function with what the tool gave for it; the specification outlives the call.
+        // SAFETY: the tool's function with its argument; the specification outlives the call.
         let code = unsafe { function(self.number, number(at.operation) as isize, &raw mut spec, param) };
         drop(upcall);
         if code != 0 {
@@ -337,7 +338,7 @@ impl EventHandle {
     }
 }
 
-/// Where the elements are that a callback is told of; found once for a handle.
+/// Indexes of the elements that a callback needs, found once for a handle.
 struct ElementIndices {
     peer: Option<usize>,
     bytes: Option<usize>,
@@ -367,16 +368,16 @@ fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
     }
 }
 
-/// What is done for callbacks of the matching's events.
+/// Functions that `runtime/listeners.rs` calls.
 pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 
-/// Calls a callback that may ask for the tool's lock while some thread has it.
+/// Calls a callback that may take the tool's lock while some thread holds it.
 ///
 /// # Safety
-/// A listener's own function and parameter; a specification that outlives the call.
+/// N3. `listener` has its own function and argument (N4).
 unsafe fn beside_lock(listener: Listener, id: isize, spec: *mut Spec) -> c_int {
     let _upcall = InUpcall::new();
-    // SAFETY: the caller gives a listener's own function and parameter; the specification outlives the call.
+    // SAFETY: N3 and N4, which the caller ensures.
     unsafe { (listener.function)(listener.handle, id, spec, listener.param) }
 }
 
@@ -385,10 +386,10 @@ fn failed(handle: i64, code: c_int) {
     callback_failed(find(handle).map_or(c"an event", |handle| handle.supported.name), code);
 }
 
-/// A tool's callback returned other than success: the job ends (5.1.2).
+/// Prints that a tool's callback has returned an error, and ends the job (5.1.2).
 #[cold]
 fn callback_failed(event: &CStr, code: c_int) {
     crate::runtime::messages::callback_failed(&event.to_string_lossy(), code);
-    // Of an exit status the low 8 bits are left, and 0 would be success.
+    // An exit status keeps only the low 8 bits, and 0 would mean success.
     communicator::abort(if code as u8 == 0 { 1 } else { code });
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17).
 //!
-//! Who asks waits until no other thread has it, within a callback as well: who has it calls nothing of MPI's. A thread
-//! that has it and asks again is refused, as is one that gives back what it does not have. A callback that runs in a
-//! thread whose code outside of the callback has it cannot wait: there it is not grantable for the rest of that
-//! callback. Grade: setup; within a callback the lock of a mutex. Threads: any. Tests: at the end of the file.
+//! A thread waits until no other thread holds the lock, even within a callback, because the holder calls nothing of
+//! MPI. It is an error to take a lock that this thread holds, or to release one that it does not hold. A callback
+//! cannot wait for the lock if the code that it has interrupted holds it: within that callback the lock is not
+//! grantable. Grade: setup; within a callback it costs the lock of a mutex. Threads: any. Tests: at the end of the
+//! file.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::runtime::listeners;
 
-/// Why not.
+/// Reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// This thread has it already.
+    /// This thread holds the lock already.
     Mine,
-    /// This thread does not have it.
+    /// This thread does not hold the lock.
     NotMine,
-    /// Not within this callback.
+    /// The lock is not grantable within this callback.
     NotGrantable,
 }
 
@@ -29,17 +30,17 @@ static FREE: Condvar = Condvar::new();
 enum Upcall {
     No,
     Yes,
-    /// Within one whose thread had the lock before.
+    /// Within a callback whose thread held the lock before.
     NotGrantable,
 }
 
 thread_local! {
     static UPCALL: Cell<Upcall> = const { Cell::new(Upcall::No) };
-    /// Whether this thread has the lock.
+    /// Whether this thread holds the lock.
     static HAS_IT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A callback is running, until this is dropped.
+/// Marks this thread as inside a callback, until this is dropped.
 pub(super) struct InUpcall(Upcall);
 
 impl InUpcall {
@@ -55,8 +56,8 @@ impl Drop for InUpcall {
     }
 }
 
-/// Whether this thread may wait for callbacks in other threads, which may be waiting for the lock: not from within one,
-/// nor with it.
+/// Returns whether this thread may wait for callbacks in other threads: not from within a callback, and not while it
+/// holds the lock, for which they may be waiting.
 pub(super) fn may_wait_for_callbacks() -> bool {
     UPCALL.get() == Upcall::No && !HAS_IT.get()
 }
@@ -79,7 +80,7 @@ pub(super) fn lock() -> Result<(), Refused> {
     Ok(())
 }
 
-/// Gives the lock back.
+/// Releases the lock.
 pub(super) fn unlock() -> Result<(), Refused> {
     if !HAS_IT.replace(false) {
         return Err(Refused::NotMine);
@@ -125,7 +126,7 @@ mod tests {
         callbacks_of_the_thread_that_has_it();
     }
 
-    /// Of the one test, as the lock is one.
+    /// Called by one test, because there is only one lock.
     fn callbacks_of_the_thread_that_has_it() {
         assert_eq!(lock(), Ok(()));
         assert!(!may_wait_for_callbacks());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them.
 //!
-//! `supported` (which events there are), `event_handle` (event handles), `lock` (the tool's lock); communicators are in
-//! `tool/communicator.rs`. A code is the specification's; where several fit, the handle is judged first, then the
+//! `supported` lists the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
+//! `tool/communicator.rs`. Codes are the specification's; if several apply, the handle is checked first, then the
 //! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
-//! `tests/tool/peruse.c`, and each file's own.
+//! `tests/tool/peruse.c`, and those of each file.
 
 mod code;
 mod event_handle;
@@ -30,7 +30,7 @@ use supported::INVALID;
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
-/// What a function answers.
+/// Runs a function of the interface; returns its code.
 fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
     if copies::is_refused() {
         return Code::Generic as c_int;
@@ -41,38 +41,38 @@ fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int 
     }
 }
 
-/// A pointer that must not be null.
+/// Checks that a pointer is not null.
 fn required<T>(pointer: *const T) -> Result<(), Code> {
     if pointer.is_null() { Err(Code::Parameter) } else { Ok(()) }
 }
 
-/// A handle whose window is closed.
+/// Returns a handle whose window is closed.
 fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
     let handle = event_handle::find(event_h)?;
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
 }
 
-/// Arrays that last as long as the process, for C.
+/// An array that exists as long as the process, for C.
 struct Lasting<T>(Box<[T]>);
 
-/// A string that lasts as long as the process.
+/// A string that exists as long as the process.
 #[repr(transparent)]
 struct LastingText(*mut c_char);
 
-// SAFETY: the string is never freed nor written.
+// SAFETY: the string is never freed or written.
 unsafe impl Send for LastingText {}
-// SAFETY: the string is never freed nor written.
+// SAFETY: the string is never freed or written.
 unsafe impl Sync for LastingText {}
 
 impl<T> Lasting<T> {
-    /// For C, which may not write to it (5.2.2).
+    /// Returns the pointer for C, which may not write to it (5.2.2).
     fn pointer(&self) -> *mut T {
         if self.0.is_empty() { null_mut() } else { self.0.as_ptr().cast_mut() }
     }
 }
 
-/// The environment that affects the library: what Open MPI, its process managers, ibex, UCX, and libibverbs with its
-/// providers read.
+/// Returns the environment variables that affect the library: those that Open MPI, its process managers, ibex, UCX, and
+/// libibverbs with its providers read.
 fn environment() -> &'static Lasting<LastingText> {
     const READ: [&str; 17] = [
         "IBEX_", "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "UCX_", "IBV_", "RDMAV_", "VERBS_", "MLX_", "MLX4_",
@@ -104,8 +104,8 @@ extern "C" fn PERUSE_Init() -> c_int {
             freed: event_handle::communicator_freed,
         });
         listeners::called_by(event_handle::UPCALL);
-        // Its end is that of all communicators, those that are never freed too.
-        // SAFETY: MPI is usable.
+        // SAFETY: MPI is usable. (`MPI_COMM_WORLD` is freed last, and its end also ends communicators that are never
+        // freed.)
         unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
         environment();
         INITIALIZED.store(true, Ordering::Release);
@@ -194,7 +194,7 @@ unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *m
     })
 }
 
-/// `PERUSE_Query_queue_event_scope` (5.2.6): ob1 above ibex has queues for each communicator, and so has ibex itself.
+/// `PERUSE_Query_queue_event_scope` (5.2.6): both ob1 and ibex' PML have queues for each communicator.
 ///
 /// # Safety
 /// `scope` is null or has room for one number.
@@ -212,7 +212,7 @@ unsafe extern "C" fn PERUSE_Query_queue_event_scope(scope: *mut c_int) -> c_int 
 /// `PERUSE_Event_comm_register` (5.2.7).
 ///
 /// # Safety
-/// `event_h` is null or has room for one handle; `comm` may be anything.
+/// `event_h` is null or has room for one handle; `comm` may have any value.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_comm_register(
     event: c_int,
@@ -231,7 +231,7 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
         }
         let function = callback_fn.ok_or(Code::Parameter)?;
         required(event_h)?;
-        // SAFETY: it has just been judged, and MPI is usable.
+        // SAFETY: `comm` has just been found valid, and MPI is usable.
         let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
         let callback = Callback { function, param };
         let number = event_handle::new(supported, comm, tracked, callback);
@@ -362,7 +362,7 @@ extern "C" fn PERUSE_Unlock() -> c_int {
 
 fn code_of(refused: lock::Refused) -> Code {
     match refused {
-        // Both calls name this code for what a thread does wrong.
+        // Both calls use this code for an error of the thread.
         lock::Refused::Mine | lock::Refused::NotMine => Code::Lock,
         lock::Refused::NotGrantable => Code::LockNotGrantable,
     }

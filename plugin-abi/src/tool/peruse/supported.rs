@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of PERUSE that ibex has: their numbers and names (`include/peruse.h`), and what each is in the engine.
+//! The events of PERUSE that ibex has: their numbers and names (`include/peruse.h`), and the engine's or PML's event of
+//! each.
 //!
 //! Called by the other files of this folder. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
@@ -18,16 +19,15 @@ pub(super) const INVALID: c_int = 0;
 /// `PERUSE_FIRST_CUSTOM_EVENT`
 const CUSTOM: c_int = 17;
 
-/// Who raises an event.
+/// Source of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RaisedBy {
-    /// The transport, as an event of the engine's, of this operation (`PERUSE_PUT` and others).
+    /// The transport, as an event type of the engine; the operation is `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`.
     Transport(TypeId, c_int),
-    /// The face that does the matching.
+    /// The PML.
     Matching(Event),
 }
 
-/// An event that is supported.
 pub(super) struct SupportedEvent {
     pub(super) number: c_int,
     pub(super) name: &'static CStr,
@@ -38,10 +38,10 @@ const PUT: c_int = 2;
 const GET: c_int = 3;
 const ACC: c_int = 4;
 
-/// All of them: what is not fired is not here, so that a build without events has none.
+/// All events that ibex raises: a build without events has none.
 static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
-/// How many of them the transport raises: the first.
+/// Number of events of the transport, which come first in the list.
 const OF_TRANSPORT: usize = 6;
 
 const fn of_message(number: c_int, name: &'static CStr, event: Event) -> SupportedEvent {
@@ -80,28 +80,28 @@ static FIRED: [SupportedEvent; 25] = [
     of_message(16, c"PERUSE_COMM_SEARCH_UNEX_Q_END", Event::SearchUnexpectedEnd),
 ];
 
-/// Those that somebody raises in this process: all where a face does the matching.
+/// Returns the events that are raised in this process: all if ibex' PML is in use.
 pub(super) fn supported() -> &'static [SupportedEvent] {
     if listeners::are_raised() { EVENTS } else { &EVENTS[..OF_TRANSPORT.min(EVENTS.len())] }
 }
 
-/// Those that can come: none in a process in which MPI is initialised and ibex has opened no port. Before that it is
-/// not known yet.
+/// Returns the events that can happen: none if MPI is initialised and ibex has opened no port. Before that this is not
+/// known.
 pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
 }
 
-/// Each there may be, in the order in which those that can come are listed.
+/// Returns all events. Those of [`coming`] come first.
 pub(super) fn all() -> &'static [SupportedEvent] {
     EVENTS
 }
 
-/// The event of a number, whether it can come or not.
+/// Returns the event with this number, whether it can happen or not.
 pub(super) fn numbered(number: c_int) -> Option<&'static SupportedEvent> {
     supported().iter().find(|event| event.number == number)
 }
 
-/// The event of a name, if it can come.
+/// Returns the event with this name, if it can happen.
 pub(super) fn named(name: &CStr) -> Option<&'static SupportedEvent> {
     coming().iter().find(|event| event.name == name)
 }
@@ -119,7 +119,7 @@ mod tests {
         let mut found = 0;
         for word in events.split(',').map(str::trim) {
             let (name, alias) = word.split_once(" = ").map_or((word, false), |(name, _)| (name, true));
-            // A name that is given the value of the one before.
+            // An alias has the value of the name before it.
             let number = if alias { next - 1 } else { next };
             if !alias {
                 next += 1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What PERUSE callbacks see when events fire, with events that the tests raise themselves, in a process that is MPI
-//! alone.
+//! PERUSE callbacks with events that the tests raise, in a process that initialises MPI alone.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -22,7 +21,7 @@ use crate::tool::tests::held_up::Thread;
 
 unsafe extern "C" {
     fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
-    /// `MPI_COMM_WORLD` is its address.
+    /// `MPI_COMM_WORLD` is the address of this variable.
     static mut ompi_mpi_comm_world: c_void;
 }
 
@@ -35,23 +34,23 @@ const PUT_COMPLETE: c_int = 21;
 pub(in crate::tool) fn world() -> Comm {
     static INIT: Once = Once::new();
     INIT.call_once(|| {
-        // SAFETY: once in this process, without arguments.
+        // SAFETY: called once in this process, without arguments.
         assert_eq!(unsafe { PMPI_Init(null_mut(), null_mut()) }, 0);
         assert_eq!(PERUSE_Init(), 0);
     });
     Comm(&raw mut ompi_mpi_comm_world)
 }
 
-/// What a callback was told: handle, id, communicator, count, peer, tag, operation.
+/// Arguments of a callback: handle, id, communicator, count, peer, tag, operation.
 type Told = (i64, isize, usize, c_int, c_int, c_int, c_int);
 
 unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the specification is valid within the callback; the tests give a pointer to what outlives the handle.
+    // SAFETY: N3; the tests pass a pointer to one that outlives the handle.
     let (spec, told) = unsafe { (&*spec, &*param.cast::<Mutex<Vec<Told>>>()) };
     let told_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
     told.lock().expect("no panic").push(told_now);
     let mut event = 0;
-    // SAFETY: room for one number. A callback may read its handle (5.1.2).
+    // SAFETY: there is room for one number. A callback may query its handle (5.1.2).
     assert_eq!(unsafe { PERUSE_Event_get(event_h, &raw mut event) }, 0);
     0
 }
@@ -65,11 +64,11 @@ fn registered(event: c_int, comm: Comm, told: &Mutex<Vec<Told>>) -> i64 {
 }
 
 fn release(mut handle: i64) {
-    // SAFETY: a handle.
+    // SAFETY: a valid handle.
     assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, 0);
 }
 
-/// A put of 1000 bytes is started.
+/// Raises the event that a put of 1000 bytes is started.
 fn put() {
     events::raise(Safety::MpiRestricted, || PutStarted { operation: 77, bytes: 1000, ..PutStarted::default() });
 }
@@ -78,7 +77,7 @@ fn taken(told: &Mutex<Vec<Told>>) -> Vec<Told> {
     std::mem::take(&mut *told.lock().expect("no panic"))
 }
 
-/// What is told of [`put`] in a communicator.
+/// Returns the arguments of the callback for [`put`] in a communicator.
 fn told_of(handle: i64, comm: Comm) -> Told {
     (handle, 77, comm.0.addr(), 1000, 0, -1, 2)
 }
@@ -100,7 +99,7 @@ fn callbacks_see_events_while_the_window_is_open() {
     put();
     assert_eq!(taken(&told), [], "it is closed again");
 
-    // Several of one event and communicator are independent, in whatever order they are called.
+    // Several handles for the same event and communicator are independent, and called in any order.
     let second = registered(PUT_STARTED, world, &told);
     assert_eq!(PERUSE_Event_activate(second), 0);
     put();
@@ -125,13 +124,13 @@ fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 5, bytes: 9, peer: 7, ..PutComplete::default() });
     release(handle);
     let at = world().0.addr();
-    // The second is with a process that is not in the communicator.
+    // The second put is to a process that is not in the communicator.
     assert_eq!(taken(&told), [(handle, 3, at, c_int::MAX, 0, -1, 2), (handle, 5, at, 9, -1, -1, 2)]);
 }
 
-/// Releases the handle it is called for, and lets another happen.
+/// Callback that releases its own handle, and raises another event.
 unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test gives a pointer to what outlives the handle; a handle.
+    // SAFETY: the test passes a pointer to one that outlives the handle, and a valid handle.
     unsafe {
         (*param.cast::<Mutex<usize>>()).lock().map(|mut called| *called += 1).expect("no panic");
         put();
@@ -161,17 +160,17 @@ unsafe extern "C" {
     fn PMPI_Comm_free(comm: *mut Comm) -> c_int;
 }
 
-/// A communicator that is tracked, to be freed.
+/// Makes a tracked communicator, which the test frees.
 fn tracked() -> (Comm, Arc<TrackedComm>) {
     let mut comm = Comm(null_mut());
-    // SAFETY: a valid communicator, and room for another, which is valid then.
+    // SAFETY: a valid communicator, and room for another, which is valid afterwards.
     unsafe {
         assert_eq!(PMPI_Comm_dup(world(), &raw mut comm), 0);
         (comm, communicator::track(comm).expect("MPI lets it"))
     }
 }
 
-/// An event of the matching's, which nobody raises here.
+/// Returns an event of the PML, which nobody raises here.
 fn activate() -> &'static SupportedEvent {
     supported::all().iter().find(|event| event.name == c"PERUSE_COMM_REQ_ACTIVATE").expect("it is in the list")
 }
@@ -181,13 +180,13 @@ fn a_handle_whose_communicator_another_thread_frees_while_it_is_made_is_of_none(
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
     let (freed, told) = (comm, Mutex::new(Vec::<Told>::new()));
-    // SAFETY: valid, and not used by anybody else.
+    // SAFETY: it is valid, and nobody else uses it.
     assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
     let callback = Callback { function: note, param: (&raw const told).cast_mut().cast() };
     for event in [activate(), supported::numbered(PUT_STARTED).expect("it is supported")] {
         let mut handle = event_handle::new(event, freed, Arc::clone(&tracked), callback);
         assert_eq!(PERUSE_Event_activate(handle), Code::MpiObject as c_int);
-        // SAFETY: a handle.
+        // SAFETY: a valid handle.
         assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, Code::MpiObject as c_int);
         assert_eq!(PERUSE_Event_activate(handle), Code::EventHandle as c_int);
     }
@@ -201,26 +200,26 @@ fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_no
     let (mut comm, tracked) = tracked();
     let callback = Callback { function: note, param: null_mut() };
     let mut number = event_handle::new(activate(), comm, tracked, callback);
-    // What a call has at hand that is about to open it.
+    // The state of a call that is about to open the window.
     let handle = event_handle::find(number).ok().expect("it is there");
-    // SAFETY: valid, and not used by anybody else.
+    // SAFETY: it is valid, and nobody else uses it.
     assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
     handle.activate();
     assert!(!listeners::is_anybody());
-    // SAFETY: a handle.
+    // SAFETY: a valid handle.
     assert_eq!(unsafe { PERUSE_Event_release(&raw mut number) }, Code::MpiObject as c_int);
 }
 
-/// Where a callback is, and what it waits for.
+/// Progress of a callback that waits for the test.
 struct Gate {
     entered: Sender<()>,
     leave: Receiver<()>,
     left: AtomicBool,
 }
 
-/// Says that it is there, waits, and says that it has left.
+/// Callback that reports its start, waits, and reports its end.
 unsafe extern "C" fn linger(_: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-    // SAFETY: the test gives a pointer to what outlives the handle, and one thread alone is in here.
+    // SAFETY: the test passes a pointer to one that outlives the handle, and one thread at a time runs this.
     let gate = unsafe { &*param.cast::<Gate>() };
     gate.entered.send(()).expect("the test waits");
     gate.leave.recv().expect("the test says so");
@@ -244,7 +243,7 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let closing = std::thread::spawn(move || {
         says.send(Thread::this()).expect("the test waits");
         release(handle);
-        // Now the tool may free what it gave.
+        // Now the tool may free the callback's data.
         released.send(gate.left.load(Ordering::SeqCst)).expect("the test waits");
         drop(gate);
     });
@@ -271,7 +270,8 @@ fn a_thread_that_is_late_does_not_call_what_a_window_had_that_was_closed() {
     assert_eq!(PERUSE_Event_activate(second), 0);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
-    // The other thread is at the first handle, with the second before it. Who has the lock does not wait for it.
+    // The other thread is at the first handle, with the second one still to come. The holder of the lock does not wait
+    // for it.
     assert_eq!(PERUSE_Lock(), 0);
     assert_eq!(PERUSE_Event_deactivate(second), 0);
     assert_eq!(PERUSE_Unlock(), 0);

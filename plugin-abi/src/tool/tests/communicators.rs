@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a communicator costs the listeners of others when it comes and when it goes, counted as looks.
+//! Cost of a new and of a freed communicator for listeners to others, as the number of visited communicators.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -10,7 +10,7 @@ use ibex_ffi::openmpi::sys;
 use super::alone;
 use crate::runtime::listeners::{self, Event, Function, Listener, Raiser, Spec};
 
-/// How many communicators the face has looked at.
+/// Number of communicators that the PML has visited.
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -18,7 +18,7 @@ unsafe fn look(_: *mut sys::ompi_communicator_t) {
     LOOKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A face without messages.
+/// A PML without messages.
 const RAISER: Raiser = Raiser {
     change: |body| body(false),
     watch: |is_watched| IS_WATCHED.swap(is_watched, Ordering::Relaxed) != is_watched,
@@ -30,21 +30,21 @@ unsafe extern "C" fn nothing(_: i64, _: isize, _: *mut Spec, _: *mut std::ffi::c
     0
 }
 
-/// The looks that one communicator costs beside so many others: when it comes and goes, and when a tool listens to it
-/// from its beginning to its end.
+/// Returns the visits caused by one communicator beside `others`: when it comes and goes, and when a tool listens to it
+/// throughout its life.
 fn looks_beside(others: usize) -> [usize; 2] {
-    // Of what a communicator is made of one field is written.
+    // Only one field of a communicator is written.
     let mut room = vec![MaybeUninit::<sys::ompi_communicator_t>::zeroed(); others + 1];
     let comms: Vec<_> = room.iter_mut().map(MaybeUninit::as_mut_ptr).collect();
     let (one, others) = comms.split_last().expect("there is one");
     for comm in others {
-        // SAFETY: room for one that nobody uses; `ends` is called below.
+        // SAFETY: memory for a communicator that nobody uses; `ends` is called below.
         unsafe { listeners::begins(*comm) };
     }
     let function: Function = nothing;
     let costs = [false, true].map(|is_listened_to| {
         let before = LOOKS.load(Ordering::Relaxed);
-        // SAFETY: room for one that nobody uses; `ends` is called before it goes.
+        // SAFETY: memory for a communicator that nobody uses; `ends` is called before it is freed.
         unsafe {
             listeners::begins(*one);
             if is_listened_to {
@@ -56,7 +56,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
         LOOKS.load(Ordering::Relaxed) - before
     });
     for comm in others {
-        // SAFETY: begun above, and still there.
+        // SAFETY: `begins` was called above, and it is still there.
         unsafe { listeners::ends(*comm) };
     }
     costs
@@ -67,7 +67,7 @@ fn a_listener_that_is_wanted_no_more_when_its_turn_comes_is_not_added() {
     let _alone = alone();
     listeners::raised_by(Some(RAISER));
     let listener = Listener { handle: 9, function: nothing, alone: nothing, param: null_mut() };
-    // SAFETY: it is not looked at where nothing is wanted.
+    // SAFETY: `is_wanted` returns false, so the pointer is not used.
     unsafe { listeners::add(std::ptr::dangling_mut(), Event::Arrived, listener, || false) };
     listeners::add_everywhere(Event::Arrived, listener, || false);
     assert!(!listeners::is_anybody());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What reading an event writes: its elements, and nothing behind the last, into buffers that end where memory ends.
+//! Reading an event writes its elements, and nothing behind the last one, into buffers at the end of mapped memory.
 
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ use engine::events::{
 use super::*;
 use crate::tool::mpi_t::MPI_T_event_get_info;
 
-/// A page that may be written to, before one that may not: what is written past a buffer at its end is a fault.
+/// A writable page before an inaccessible one: writing past a buffer at its end is a fault.
 struct Edge {
     start: NonNull<u8>,
     page: usize,
@@ -21,19 +21,19 @@ struct Edge {
 
 impl Edge {
     fn new() -> Edge {
-        // SAFETY: a question without pointers.
+        // SAFETY: `sysconf` takes no pointers.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("there is a size");
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, wherever there is room for it.
+        // SAFETY: a new mapping, at an address that the kernel chooses.
         let start = unsafe { libc::mmap(null_mut(), 2 * page, access, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         let start = NonNull::new(start.cast::<u8>()).expect("not at 0");
-        // SAFETY: the second page of that mapping, which nothing refers to.
+        // SAFETY: the second page of that mapping, which nothing uses.
         assert_eq!(unsafe { libc::mprotect(start.as_ptr().add(page).cast(), page, libc::PROT_NONE) }, 0);
         Edge { start, page }
     }
 
-    /// The last so many bytes.
+    /// Returns the address of the last `bytes` bytes.
     fn last(&self, bytes: usize) -> *mut u8 {
         // SAFETY: within the first page, which is longer than any event.
         unsafe { self.start.as_ptr().add(self.page - bytes) }
@@ -42,17 +42,17 @@ impl Edge {
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`.
+        // SAFETY: the mapping of `new`, which nothing uses any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), 2 * self.page) };
     }
 }
 
-/// How much a tool must have room for, by the displacements that `MPI_T_event_get_info` says: to the end of the element
-/// that lies last; and each element's displacement and size.
+/// Returns the size of the buffer that a tool needs by the displacements of `MPI_T_event_get_info`: up to the end of
+/// the last element; and each element's displacement and size.
 fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
     let elements = kind.row().elements;
     let (mut at, mut count) = (vec![0_isize; elements.len()], elements.len() as c_int);
-    // SAFETY: an array of as many as are said; null where nothing is wanted.
+    // SAFETY: the arrays have as many elements as `num_elements` says; other pointers are null.
     let code = unsafe {
         MPI_T_event_get_info(
             kind.index() as c_int,
@@ -75,7 +75,7 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
     (elements.iter().map(|(at, size)| at + size).max().expect("there are elements"), elements)
 }
 
-/// What a callback is to find.
+/// Expected contents of an event.
 struct Wanted {
     edge: Edge,
     room: usize,
@@ -83,12 +83,12 @@ struct Wanted {
     copied: usize,
 }
 
-/// First into a buffer with room behind it, as a failed comparison says more than a fault.
+/// First copies into a buffer with room behind it, because a failed comparison tells more than a fault.
 unsafe extern "C" fn copies(instance: InstancePointer, _: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: the test gives a pointer to one that outlives the registration, to one callback at a time.
+    // SAFETY: the test passes a pointer to one that outlives the registration, and only one callback at a time runs.
     let wanted = unsafe { &mut *user.cast::<Wanted>() };
     let mut whole = [0xee_u8; 128];
-    // SAFETY: the instance is this callback's, and the buffers have the room a tool is told to have.
+    // SAFETY: the instance belongs to this callback, and the buffers have the size that a tool is told.
     unsafe {
         assert_eq!(MPI_T_event_copy(instance, whole.as_mut_ptr().cast()), 0);
         assert_eq!(whole[wanted.room..], [0xee; 128][wanted.room..], "nothing behind the last element");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a registration loses: which losses are told, to whom, and with what.
+//! Losses of a registration: which are reported, to which handler, and with which argument.
 
 use super::*;
 use crate::tool::require_none::ibex_events_flush;
 
-/// A registration whose events wait, with a callback of this level, and the engine's name for it.
+/// Returns a registration with a buffer and a callback of this level, and the engine's registration.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
     let registration = alloc(c"btl_ibex_xfer_end");
     // SAFETY: the registration is valid; `seen` outlives it.
@@ -17,7 +17,7 @@ fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::
 }
 
 fn set_dropped(registration: RegistrationHandle, function: Option<super::super::registration::DroppedFunction>) {
-    // SAFETY: a registration of this process.
+    // SAFETY: a valid registration.
     assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
 }
 
@@ -27,10 +27,10 @@ fn raise(events: usize) {
     }
 }
 
-/// Frees one that has all its events then: another test may have initialised MPI in a thread that is not this one, so that
-/// what may do anything is called here by a flush alone.
+/// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
+/// a flush calls a callback that may do anything.
 fn free(registration: RegistrationHandle) {
-    // SAFETY: a registration of this process.
+    // SAFETY: a valid registration.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
     assert_eq!(ibex_events_flush(), 0);
 }
@@ -45,12 +45,12 @@ fn only_what_was_lost_since_the_handler_was_set_is_told() {
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(2, &seen);
     raise(handle.room() + 3);
-    // Which delivers what waits, as every call of the tool's does.
+    // This delivers waiting events, as every call of the tool does.
     set_dropped(registration, Some(on_dropped));
     raise(handle.room() + 2);
     events::deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!(told(&seen).iter().map(|(count, _)| count).sum::<i64>(), 2);
-    // While there is none, nothing is recorded.
+    // While there is no handler, losses are not recorded.
     set_dropped(registration, None);
     raise(handle.room() + 4);
     events::deliver(0, Safety::MpiRestricted);
@@ -68,7 +68,7 @@ fn losses_are_told_with_the_data_of_the_least_callback_that_is_fit() {
     let [none, fit, other] = [const { Mutex::new(Seen { events: Vec::new(), dropped: Vec::new(), freed: 0 }) }; 3];
     let (registration, handle) = waiting(2, &fit);
     for (level, seen) in [(0, &none), (3, &other)] {
-        // SAFETY: the registration is valid; what it is given outlives it.
+        // SAFETY: the registration is valid, and the argument outlives it.
         let code =
             unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)) };
         assert_eq!(code, 0);

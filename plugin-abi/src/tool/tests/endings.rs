@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ends: an instance with its callback, a registration, the interface.
+//! Ends of an instance with its callback, of a registration, and of the interface.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,15 +13,15 @@ unsafe extern "C" {
 
 fn code_of_reading(instance: InstancePointer) -> c_int {
     let mut time = -7;
-    // SAFETY: what is no instance is found out; room for the answer.
+    // SAFETY: the call detects that the pointer is no valid instance; there is room for the result.
     let code = unsafe { MPI_T_event_get_timestamp(instance, &raw mut time) };
     assert_eq!(time == -7, code != 0, "written if and only if it is one");
     code
 }
 
-/// An instance on its way to another thread.
+/// An instance for another thread.
 struct Elsewhere(InstancePointer);
-// SAFETY: it is looked at there as a tool would wrongly do, and not followed.
+// SAFETY: the other thread passes it to a call that refuses it, and does not dereference it.
 unsafe impl Send for Elsewhere {}
 
 unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle, _: c_int, user: *mut c_void) {
@@ -30,7 +30,7 @@ unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle,
     let code =
         std::thread::scope(|scope| scope.spawn(move || code_of_reading({ elsewhere }.0)).join().expect("no panic"));
     assert_eq!(code, Code::InvalidHandle.number(), "in another thread it is none");
-    // SAFETY: the test's own.
+    // SAFETY: the test passes a pointer to its own variable.
     unsafe { *user.cast::<Option<InstancePointer>>() = Some(instance) };
 }
 
@@ -50,7 +50,7 @@ fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
 }
 
-/// Where a callback stands still until another thread has freed its registration.
+/// Where a callback waits until another thread has freed its registration.
 struct Meeting {
     inside: Barrier,
     freed: Barrier,
@@ -59,11 +59,11 @@ struct Meeting {
 }
 
 unsafe extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: the test's own, which outlives the registration.
+    // SAFETY: a variable of the test, which outlives the registration.
     let meeting = unsafe { &*user.cast::<Meeting>() };
     meeting.inside.wait();
     meeting.freed.wait();
-    // SAFETY: a registration, though a freed one.
+    // SAFETY: a handle of a registration that has been freed.
     unsafe {
         let code = Code::InvalidHandle.number();
         assert_eq!(MPI_T_event_handle_set_info(own, Info::null()), code);
@@ -73,7 +73,7 @@ unsafe extern "C" fn meets(_: InstancePointer, own: RegistrationHandle, _: c_int
 }
 
 unsafe extern "C" fn after_meeting(_: RegistrationHandle, _: c_int, user: *mut c_void) {
-    // SAFETY: the test's own, which outlives the registration.
+    // SAFETY: a variable of the test, which outlives the registration.
     let meeting = unsafe { &*user.cast::<Meeting>() };
     assert!(meeting.returned.load(Ordering::SeqCst), "not while a callback runs");
     assert!(!meeting.told.swap(true, Ordering::SeqCst), "once");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where callbacks that may do anything are called: in the tool's own calls, those that have a place for them.
+//! Callbacks that may do anything are called in the tool's own calls, as far as these deliver.
 
 use super::*;
 use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
 use crate::tool::require_none::ibex_events_flush;
 
-/// So many as an application does between two calls of a tool.
+/// Number of events that an application raises between two calls of a tool.
 const MANY: usize = 1000;
 
 fn raise(events: usize) {
@@ -14,7 +14,7 @@ fn raise(events: usize) {
     }
 }
 
-/// A registration whose callback may do anything, and notes its events.
+/// Makes a registration whose callback may do anything, and records its events.
 fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
     let registration = alloc(c"btl_ibex_xfer_end");
     // SAFETY: the registration is valid; `seen` outlives it.
@@ -25,10 +25,10 @@ fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
     registration
 }
 
-/// Frees one that has all its events then: another test may have initialised MPI in a thread that is not this one, so that
-/// what may do anything is called here by a flush alone.
+/// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
+/// a flush calls a callback that may do anything.
 fn free(registration: RegistrationHandle) {
-    // SAFETY: a registration of this process.
+    // SAFETY: a valid registration.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
     assert_eq!(ibex_events_flush(), 0);
 }
@@ -44,17 +44,17 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     let seen = Mutex::new(Seen::default());
     let registration = anywhere(&seen);
     raise(MANY);
-    // What MPI's progress does.
+    // MPI's progress does this.
     events::deliver(usize::MAX, Safety::MpiRestricted);
     let mut number = 0_i64;
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     assert_eq!(unsafe { MPI_T_source_get_timestamp(0, &raw mut number) }, 0);
     assert_eq!(count(&seen), (0, 0), "neither within MPI nor where the clock is read");
     let mut types = 0;
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     assert_eq!(unsafe { MPI_T_event_get_num(&raw mut types) }, 0);
-    // Another test may have initialised MPI, in a thread that is not this one: then a call has no place here, and a
-    // flush has.
+    // Another test may have initialised MPI in another thread; then a flush delivers to the callback, and a call does
+    // not.
     let served = if crate::tool::host::may_call_mpi() { MANY } else { 0 };
     assert_eq!(count(&seen), (served, 0));
     raise(MANY);
@@ -66,7 +66,8 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     assert_eq!(count(&seen), (3 * MANY, 0));
 }
 
-/// Runs this in a thread that has not initialised MPI: a new one may have the number of one that has, and has ended.
+/// Runs `body` in a thread that has not initialised MPI. A new thread may get the number of the one that has, if that
+/// has ended.
 fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let within = || {
@@ -87,10 +88,10 @@ fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_th
     let registrations = seen.each_ref().map(|seen| (anywhere(seen), seen));
     raise(3);
     let counts = || seen.each_ref().map(|seen| (count(seen), seen.lock().expect("no panic").freed));
-    // The second finds the end of the first pending.
+    // The second call finds the end of the first one pending.
     in_a_thread_that_may_not_call_mpi(|| {
         for (registration, seen) in registrations {
-            // SAFETY: a registration of this process; `seen` outlives it.
+            // SAFETY: a valid registration; `seen` outlives it.
             assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
         }
     });
@@ -105,20 +106,20 @@ fn a_call_that_fails_delivers_nothing() {
     let seen = Mutex::new(Seen::default());
     let registration = anywhere(&seen);
     raise(3);
-    // SAFETY: null is permitted, and refused.
+    // SAFETY: the call refuses a null pointer.
     assert_ne!(unsafe { MPI_T_event_get_num(null_mut()) }, 0);
     assert_eq!(count(&seen), (0, 0));
     free(registration);
     assert_eq!(count(&seen), (3, 0));
 }
 
-/// Asks for more from within.
+/// A callback that tries to deliver more events.
 unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int, codes: *mut c_void) {
-    // SAFETY: the test gives a pointer to one that outlives the registration.
+    // SAFETY: the test passes a pointer to one that outlives the registration.
     let codes = unsafe { &*codes.cast::<Mutex<Vec<c_int>>>() };
     codes.lock().expect("no panic").push(ibex_events_flush());
     let mut types = 0;
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     codes.lock().expect("no panic").push(unsafe { MPI_T_event_get_num(&raw mut types) });
 }
 
