@@ -217,20 +217,19 @@ pub fn info(source: SourceId) -> SourceInfo {
         Some(SourceKind::Port(port)) => port.info(),
         Some(SourceKind::Unstamped(name, gid)) => {
             let gid = *gid.lock().unwrap_or_else(PoisonError::into_inner);
-            let whose =
-                "nothing: the adapter of this port does not stamp completions, and what is of it is the threads'";
+            let whose = "nothing: the adapter of this port does not stamp completions, so the threads have its events";
             let about = host(name.clone(), whose.into(), true);
             SourceInfo { description: format!("{}, GID {gid}", about.description), ..about }
         }
         Some(SourceKind::Shared) => {
-            host("host:shared".into(), "what happens in threads without a source of their own".into(), false)
+            host("host:shared".into(), "events of threads that have no source of their own".into(), false)
         }
         Some(SourceKind::Matching) => {
-            let whose = "what becomes of requests, messages and searches, by one thread at a time";
+            let whose = "events of requests, messages and searches, of one thread at a time";
             host("host:matching".into(), whose.into(), true)
         }
         Some(SourceKind::Thread) | None => {
-            let whose = "what happens in one thread at a time; one that ends leaves it to the next that begins";
+            let whose = "events of one thread at a time; a thread that ends leaves the source to the next one";
             host(format!("host:{}", source.0), whose.into(), true)
         }
     }

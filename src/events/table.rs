@@ -180,7 +180,7 @@ macro_rules! table_with_transfers {
                 $structure = $name: stamp $stamp, bound "context", level $level, $description
                 {
                     request: U64 "The number of the request, as in its `comm_req` events; 0 below another PML.";
-                    message: U64 "The number of the message in this process: the same in all its events, and no other message's. That of its `comm_msg` events; of a message that is sent its request's.";
+                    message: U64 "The number of the message in this process, in all its events and in no other message's: the one in its `comm_msg` events; for a sent message the number of its request.";
                     offset: U64 "The offset of the fragment in the message, bytes.";
                     bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
                     total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
@@ -189,8 +189,8 @@ macro_rules! table_with_transfers {
                     tag: I32 "The message's tag; -1 below another PML.";
                     direction: U32 "0: sent; 1: received.";
                     peer: U32 "The rank of the other process in the job.";
-                    port: U32 "The index of the port, among those of this process, whose completion has brought the step; 4294967295 where none has: the step is a post, or the processor's copy. Below another PML that of a post, too.";
-                    thread: U32 "The source of the thread that has dealt with it (an index as of `MPI_T_source_get_info`).";
+                    port: U32 "The index (among the ports of this process) of the port whose completion told of the step; 4294967295 if none did: the step is a post, or a copy by the processor. Below another PML also the port of a post.";
+                    thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
                 }
             )*
             $( $others )*
@@ -203,14 +203,14 @@ table_with_transfers! {
     // PML a message is what that PML hands to the transport, its headers included.
     {
         XferBegin = xfer_begin: stamp Adapter, level 2,
-            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps what a completion has brought: a first fragment that met its receive. The host's stamps all else.";
+            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps a first fragment that a completion brought and that found its receive; the host's clock stamps all others.";
         XferContinue = xfer_continue: stamp Adapter, level 3,
             "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. The adapter's clock stamps one that has arrived, the host's all others.";
         XferEnd = xfer_end: stamp Adapter, level 2,
             "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
-        "A message has arrived in this process: all of it, or its rendezvous request. Whether a receive for it is posted is not said. The xfer events show its transfer as well. One that came before this process had made its communicator is told when that is made, by the host's clock and by no port."
+        "A message has arrived in this process: all of it, or its rendezvous request. The event does not say whether a receive is posted. The xfer events show the transfer of the message as well. If the message came before this process had made its communicator, the event follows when that is made, by the host's clock and with no port."
     {
         message: U64 "The number of the message in this process: the same as in the `xfer` events, and in the `comm_msg` events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
@@ -220,7 +220,7 @@ table_with_transfers! {
         tag: I32 "The message's tag; -1 below another PML.";
         peer: U32 "The rank of the sender in the job.";
         port: U32 "The index of the port, among those of this process, that it came by; 4294967295: by none.";
-        thread: U32 "The source of the thread that has dealt with it (an index as of `MPI_T_source_get_info`).";
+        thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
     }
 
     // One-sided operations; operation is the same in started and complete.
@@ -290,7 +290,7 @@ table_with_transfers! {
         port: U32 "The index of the port, among those of this process, whose operations it waits for.";
     }
     FlushComplete = flush_complete: stamp Host, bound "", level 4,
-        "The operations are over, and Open MPI knows it of each, or that the job ends."
+        "All these operations have completed, and Open MPI knows of each, or the job ends."
     {
         operation: U64 "The number of the wait in this process: the same in both its events, and not soon reused.";
         peer: U32 "The rank in the job of the process whose operations Open MPI waits for; 4294967295: of all.";

@@ -39,21 +39,21 @@ macro_rules! kinds {
 
 kinds! {
     PortOpened = 1 "port_opened" "A port is open.";
-    ConnectionBegun = 2 "connection_begin" "A connection is begun; detail 1: the peer asked. Its host.";
-    HelloAgain = 3 "connection_retry" "The peer has not answered, and is asked again. How often it was asked.";
-    ConnectionEstablished = 4 "connection_established" "A connection is ready. Both queue pairs; how long it took, us.";
+    ConnectionBegun = 2 "connection_begin" "This process begins to connect to a peer; detail 1: the peer asked. The peer's host.";
+    HelloAgain = 3 "connection_retry" "The peer has not answered, and this process asks again. Number of requests so far.";
+    ConnectionEstablished = 4 "connection_established" "A connection is ready. Both queue pairs; time since it was begun, us.";
     ConnectionFailed = 5 "connection_failed" "A connection has failed; detail: 0 a status, 1 an error number, 2 it was never made, 3 with its port. The queue pair; the status or error number.";
-    StallBegun = 6 "stall_begin" "The first request to a peer has to wait. The operation; how many wait.";
-    StallEnded = 7 "stall_end" "None waits any more. The operation.";
-    ReceiverNotReady = 8 "receiver_not_ready" "All receives of a port are used up. How many it has.";
-    HeldBack = 9 "held_back" "A peer has acknowledged nothing for 5 ms. How many requests wait.";
+    StallBegun = 6 "stall_begin" "The first request to a peer has to wait. The operation; number of requests that wait.";
+    StallEnded = 7 "stall_end" "No request to the peer waits any more. The operation.";
+    ReceiverNotReady = 8 "receiver_not_ready" "All receives of a port are used up. Number of its receives.";
+    HeldBack = 9 "held_back" "A peer has acknowledged nothing for 5 ms. Number of requests that wait.";
     RegistrationFailed = 10 "registration_failed" "Memory could not be registered. Address; bytes; error number.";
-    RendezvousBegun = 11 "rendezvous_begin" "A message is announced (detail 0), or has found its receive (1). Its number at the sender; bytes; communicator. The peer is a rank of that.";
-    RendezvousEnded = 12 "rendezvous_end" "Its receiver has all (detail 0: told the sender, 1: told the receiver), wants copies (2), or has them (3). As above.";
+    RendezvousBegun = 11 "rendezvous_begin" "The sender announces a message (detail 0), or the message has found its receive (1). Its number at the sender; bytes; communicator, in which the peer is a rank.";
+    RendezvousEnded = 12 "rendezvous_end" "At the sender: the receiver has the data (detail 0), or wants copies (2). At the receiver: the data was read (1), or came as copies (3). Numbers as above.";
     DeviceEvent = 13 "device_event" "The adapter reports an asynchronous event. Its number.";
     PortEvent = 14 "port_event" "The adapter reports an asynchronous event of a port. Its number.";
     SenderHeldBack = 15 "sender_held_back" "Unexpected messages take too much memory: a peer is asked to send no more. The memory, bytes.";
-    SendersLetGo = 16 "senders_let_go" "They take less again: peers may send. The memory, bytes.";
+    SendersLetGo = 16 "senders_let_go" "Unexpected messages take less memory again: peers may send. The memory, bytes.";
     RequestFailed = 17 "request_failed" "A request failed, its connection did not. The status.";
     Defect = 18 "defect" "A panic was caught.";
 }
@@ -172,7 +172,7 @@ impl fmt::Display for Entry {
                 0 => write!(f, "message {a} fetched by its receiver"),
                 1 => write!(f, "message {a} of its sender fetched"),
                 2 => write!(f, "copies of message {a} wanted by its receiver"),
-                _ => write!(f, "a message came as copies, for a receive of {b} bytes"),
+                _ => write!(f, "a message of {b} bytes came as copies"),
             },
             Kind::DeviceEvent | Kind::PortEvent => {
                 write!(f, "the adapter reports IBV_EVENT_{}", event_name(a as u32))

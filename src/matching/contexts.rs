@@ -12,9 +12,8 @@
 //! If a communicator ends with unreceived messages, they are lost. A message that arrives even later is kept for the
 //! next communicator of that context; MPI forbids a program to send one.
 //!
-//! Threads: with a lock around the table, a receiving thread looks up with the lock read-locked. If there is no
-//! communicator, it write-locks, looks up again, and keeps the message if there still is none. A thread that adds a
-//! context delivers the kept messages before it unlocks, so that no later message overtakes them.
+//! Threads: the owner's. A thread that adds a context delivers the kept messages before another thread looks up, so that
+//! no later message overtakes them.
 //!
 //! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
 

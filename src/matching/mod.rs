@@ -31,11 +31,9 @@
 //! queue larger than the processor's cache cost cache misses. Path: hot; a queue allocates only when it is longer than
 //! ever before, and frees when its communicator goes.
 //!
-//! Threads: one at a time, by `&mut self`. Under `MPI_THREAD_MULTIPLE` a caller has one lock per communicator,
-//! `Contexts<Arc<Mutex<..>>, _>`, so threads on different communicators do not contend. A post holds its communicator's
-//! lock from the search to the insertion ([`Matching::post`], or both parts), and so does an arrival; otherwise each
-//! could miss the other. The table has a lock of its own, read-locked for a lookup and write-locked to add and remove
-//! (`contexts.rs` describes an arrival for an unknown context). There are no other locks.
+//! Threads: one at a time, by `&mut self`; there are no locks in here. A post must have its matching to itself from the
+//! search to the insertion ([`Matching::post`], or both parts), and so must an arrival; otherwise each could miss the
+//! other.
 //!
 //! Called by the protocols and the plugin. Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 

@@ -8,7 +8,7 @@
 //! - [`adapter`]: the traits through which all of them reach the adapter: libibverbs, or a scripted one in unit tests.
 //! - [`completion`], [`work_request`]: shared types.
 //!
-//! Calls go down this list. Nothing here calls back.
+//! Calls go down this list. Nothing here calls back, except the handler of a poll ([`TakesMessages`]).
 
 pub mod adapter;
 pub mod completion;

@@ -2,8 +2,8 @@
 //! An open port: combines the send side, the receive side and the connections; the plugin holds it.
 //!
 //! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
-//! domain are shared. Nothing here calls back, except the [`Directory`]. This file has the port's definition and the
-//! life of a peer; setup grade. The other files:
+//! domain are shared. Nothing here calls back, except the [`Directory`] and the handler of a poll. This file has the
+//! port's definition and the life of a peer; setup grade. The other files:
 //! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts requests that had to wait.
 //! - `poll.rs` takes completions and reports them (hot); `fail.rs` fails connections, `closing.rs` destroys their queue
 //!   pairs.

@@ -164,7 +164,7 @@ table! {
     // Messages of the PML.
     // Higher than ucx's with a device it knows (51).
     priority [Pml]: Count { default: 60, min: 0, max: 2147483647 }, "", level 5, All UntilInit,
-        "Above it other PMLs are preferred, below it ibex is.",
+        "The priority of ibex' PML: of the PMLs that can run, Open MPI uses the one with the highest.",
         "None on messages.";
     // The default is not measured yet. The minimum: a message that is only a header.
     eager_limit [Pml]: Count { default: 12288, min: 64, max: 1048576 }, "bytes", level 5, Local Always,

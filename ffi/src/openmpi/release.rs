@@ -4,7 +4,7 @@
 //!
 //! Every file has the same items, and only this folder, `ffi/openmpi` and the build script depend on the series: the
 //! rest of ibex, `plugin-abi` included, uses these items and the common bindings (`sys`). Another series needs a file
-//! here, a folder in `ffi/openmpi`, and a row in `ffi/build.rs` (ARCHITECTURE.md, "Release series of Open MPI"). Grade:
+//! here, a folder in `ffi/openmpi`, and a row in `ffi/build/installation.rs` (ARCHITECTURE.md, "Release series of Open MPI"). Grade:
 //! [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each item says.
 
 use super::sys;

@@ -3,9 +3,9 @@
 //! list.
 //!
 //! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
-//! inside the record ([`Linked`]). Called by `btl/descriptor/pool.rs` and `btl/operation.rs`. Grade: hot (a pop, a
-//! push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests: `btl/descriptor/tests.rs`,
-//! `btl/operation.rs`.
+//! inside the record ([`Linked`]). Called by the pools of both components (`btl/descriptor/pool.rs`, `pml/request.rs`).
+//! Grade: hot (a pop, a push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests:
+//! `btl/descriptor/tests.rs`, `btl/operation.rs`.
 
 use std::ptr::{NonNull, null_mut};
 

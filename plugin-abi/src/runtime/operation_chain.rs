@@ -4,7 +4,7 @@
 //!
 //! So an operation costs the poll two stores and no entry in a batch. The batch has the operations that failed, and
 //! those that a tool watches. The polls (`btl/progress.rs`, `pml/progress.rs`) fill a chain, `btl/completion.rs`
-//! empties it. Grade: hot. Threads: the one that has entered the port. Tests: below.
+//! empties it. Grade: hot. Threads: the one that has entered the port, or the PML. Tests: below.
 
 use std::ptr::{NonNull, null_mut};
 

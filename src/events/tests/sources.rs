@@ -40,5 +40,5 @@ fn a_source_that_threads_have_one_after_the_other_does_not_say_that_it_is_one_th
     let sources: Vec<SourceId> = seen.lock().iter().map(|instance| instance.source).collect();
     let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
     let info = source_info(*again.expect("one that was left"));
-    assert!(info.ordered && info.description.contains("one thread at a time; one that ends leaves it"), "{info:?}");
+    assert!(info.ordered && info.description.contains("one thread at a time; a thread that ends leaves"), "{info:?}");
 }

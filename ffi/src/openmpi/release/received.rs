@@ -2,7 +2,7 @@
 //! A received message, as the argument of the callback that Open MPI has registered for its tag.
 //!
 //! The arguments and the call differ between series: [`Received`] and [`call`]. Owned by plugin-abi's
-//! `btl/poll_frame.rs`. Grade: hot. Threads: its owner passes one message at a time.
+//! `runtime/frame.rs`. Grade: hot. Threads: its owner passes one message at a time.
 
 use std::cell::UnsafeCell;
 
