@@ -6,7 +6,7 @@
 //! the fabric counts how often each rule applied (`site`). On other devices each is skipped, with the reason. Setup grade;
 //! one at a time.
 
-use crate::launch::{Launch, over_the_pml, says, says_one_of, with_faults};
+use crate::launch::{Launch, Parameters, over_the_pml, says, says_one_of, with_faults};
 use crate::programs::WRITTEN;
 use crate::rails;
 use crate::site::Site;
@@ -155,7 +155,7 @@ struct Harmless {
     sentence: &'static str,
     /// `[[fault]]` tables.
     rules: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
+    parameters: Parameters,
 }
 
 static HARMLESS: &[Harmless] = &[
@@ -190,11 +190,7 @@ static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_trans
 
 fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) -> Result<()> {
     let configuration = with_faults(harmless.rules);
-    let mut launch = Launch::new(program, 2).scale(0.1).on_adapters(configuration);
-    for (name, value) in harmless.parameters {
-        launch = launch.with(name, value);
-    }
-    launch.passes(site)
+    Launch::new(program, 2).scale(0.1).on_adapters(configuration).with_all(harmless.parameters).passes(site)
 }
 
 /// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it
@@ -305,8 +301,7 @@ fn out_of_room_for_good(site: &mut Site) -> Result<()> {
         let arguments = ["--tests", "latency,bandwidth", "--sizes", size, "--seconds-per-row", "60"];
         Launch::new("ibex_mpi_bench", 2).arguments(&arguments)
     };
-    let written = WRITTEN.iter().fold(messages("256K"), |launch, (name, value)| launch.with(name, value));
-    let kinds = [messages("8"), written, Launch::new("rma_atomics", 2)];
+    let kinds = [messages("8"), messages("256K").with_all(WRITTEN), Launch::new("rma_atomics", 2)];
     for (launch, nth) in kinds.into_iter().zip([2000, 150, 20]) {
         let rules = format!(
             "[[fault]]\naction = \"post-send-error\"\nerrno = \"ENOMEM\"\ndevice = \"softhca1\"\nnth = {nth}\ncount = 0\n"

@@ -13,6 +13,9 @@ use hw_tests::{Ending, Fabric, Job, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
 
+/// MCA parameters and their values.
+pub(crate) type Parameters = &'static [(&'static str, &'static str)];
+
 /// One start of mpirun.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
@@ -82,6 +85,11 @@ impl Launch {
         self.parameters.retain(|(there, _)| there != name);
         self.parameters.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Sets each of these.
+    pub(crate) fn with_all(self, parameters: &[(&str, &str)]) -> Self {
+        parameters.iter().fold(self, |launch, (name, value)| launch.with(name, value))
     }
 
     /// Leaves an MCA parameter to its default.

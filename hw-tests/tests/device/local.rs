@@ -4,7 +4,8 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, Parameters, says};
+use crate::programs::HELD_BACK;
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::ensure;
@@ -14,7 +15,7 @@ const SHARED: &str = "self,sm,ibex";
 const SAYS: &str = "is reached by shared memory";
 
 /// Long messages are copied, as the kernel may not let one process read from another.
-const WITHOUT_CMA: (&str, &str) = ("btl_sm_single_copy_mechanism", "none");
+const WITHOUT_CMA: Parameters = &[("btl_sm_single_copy_mechanism", "none")];
 
 /// Programs, with how many ranks, arguments and a share of what they repeat.
 static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
@@ -36,9 +37,6 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("init_finalize", &[2], &["--pending"], 1.0),
     ("unexpected_memory", &[2, 4], &[], 0.15),
 ];
-
-/// Next to no memory for messages that nobody has asked for, so that senders are held back.
-const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
 
 /// Programs that are also run with senders held back. Each message is a round trip then, which takes long on a busy
 /// machine: a third of the repeats is enough.
@@ -66,7 +64,7 @@ pub(crate) fn tests() -> Vec<Test> {
     for &(program, all_ranks, arguments, scale) in PROGRAMS {
         for &ranks in all_ranks {
             let launch = move || sharing(program, ranks).arguments(arguments).scale(scale);
-            let with = move |(name, value): (&'static str, &'static str)| launch().with(name, value);
+            let with = move |parameters: Parameters| launch().with_all(parameters);
             let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
             let name = format!("by shared memory, {program} {what}on {ranks} ranks");
             let test = Test::new(name, move |site| launch().passes(site)).device_independent();
@@ -103,7 +101,7 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
-            let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with(HELD_BACK.0, HELD_BACK.1);
+            let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with_all(HELD_BACK);
             launch.scale(0.1).limit(300).on_two_nodes().passes(site)
         }),
     ]);

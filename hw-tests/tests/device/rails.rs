@@ -6,7 +6,7 @@
 //! small a bandwidth that the busiest machine keeps up with it, and none exceeds it. Setup grade; one test at a time.
 
 use crate::launch::{Launch, over_the_pml, says};
-use crate::programs::{COPIED, STARVED};
+use crate::programs::{COPIED, HELD_BACK, STARVED};
 use crate::site::Site;
 use crate::test::{INFINIBAND, Test};
 use anyhow::{Context, Result, ensure};
@@ -127,9 +127,6 @@ fn tests_of_the_pml() -> Vec<Test> {
     ]
 }
 
-/// Next to no memory for messages that nobody has asked for, so that senders are held back.
-const HELD_BACK: (&str, &str) = ("pml_ibex_unexpected_memory", "1024");
-
 fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     let rails = adapters("", "");
     // Each port has receive slots of its own, whose pages a flood touches first.
@@ -142,7 +139,7 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     ] {
         // Each message is a round trip, of processes that wait for a processor where others compute.
         let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
-        launch.with(HELD_BACK.0, HELD_BACK.1).on_adapters(&*rails).limit(300).passes(site)?;
+        launch.with_all(HELD_BACK).on_adapters(&*rails).limit(300).passes(site)?;
     }
     let launch = Launch::new("unexpected_memory", 2).arguments(most).scale(0.3);
     launch.on_adapters(rails).limit(300).passes(site)
@@ -237,9 +234,7 @@ fn executed(site: &mut Site) -> Result<()> {
         let arguments = ["--trace", "exact", "--seed", seed, "--patterns", patterns];
         compare(Launch::new("events", ranks), two, &arguments, site)?;
     }
-    let with = |parameters: &[(&str, &str)]| {
-        parameters.iter().fold(Launch::new("events", 4), |launch, (name, value)| launch.with(name, value))
-    };
+    let with = |parameters| Launch::new("events", 4).with_all(parameters);
     compare(with(&[]), one, &["--trace", "exact", "--seed", "7", "--patterns", "1000"], site)?;
     compare(with(STARVED), one, &["--trace", "exact", "--seed", "8", "--patterns", "500"], site)?;
     compare(with(STARVED), two, &["--trace", "exact", "--seed", "4", "--patterns", "1000"], site)?;
@@ -379,7 +374,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
 /// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
 fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
     for program in ["pt2pt_modes", "traffic", "threads"] {
-        flaps_under(site, &Launch::new(program, 2).with(HELD_BACK.0, HELD_BACK.1))?;
+        flaps_under(site, &Launch::new(program, 2).with_all(HELD_BACK))?;
     }
     Ok(())
 }

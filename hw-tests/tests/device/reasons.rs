@@ -6,7 +6,7 @@
 //! of its own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped.
 //! Setup grade; one at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, Parameters, says, with_faults};
 use crate::programs::{COPIED, WRITTEN};
 use crate::site::Site;
 use crate::test::Test;
@@ -26,7 +26,7 @@ struct Kind {
     sentence: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    parameters: &'static [(&'static str, &'static str)],
+    parameters: Parameters,
 }
 
 /// The arguments of the bench that sends messages of this size one way, until the fault ends it.
@@ -84,15 +84,9 @@ fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
         // Other failures for each kind, and all of them in the end; two refused posts for every one.
         let which = if round % 3 == 0 { 1 } else { (index * 2 + round) % FAILURES.len() };
         let (rule, status) = FAILURES[which];
-        let adapters = format!(
-            "[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n\
-             [[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"
-        );
-        let mut launch = Launch::new(kind.program, 2).arguments(kind.arguments).limit(300).on_adapters(adapters);
-        for (name, value) in kind.parameters {
-            launch = launch.with(name, value);
-        }
-        let outcome = launch.is_refused(site)?;
+        let adapters = with_faults(&format!("[[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"));
+        let launch = Launch::new(kind.program, 2).arguments(kind.arguments).with_all(kind.parameters);
+        let outcome = launch.limit(300).on_adapters(adapters).is_refused(site)?;
         says(&outcome, &["ibex lost a peer", "to rank ", " on host ", "softhca1:1", "queue pair 0x", status])?;
         // What mpirun itself says of it comes another way, and in no order with it.
         let others = ["pml_ob1", "osc_rdma", "FATAL\n", "Out of resource", "MPI_ERR_"];

@@ -6,7 +6,7 @@
 //!
 //! Setup grade; any thread.
 
-use crate::launch::Launch;
+use crate::launch::{Launch, Parameters};
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
 use crate::test::Test;
@@ -61,9 +61,6 @@ const OVER_THE_PML: [Checked; 22] = [
 
 /// Of these the one that the quick tier runs in a virtual machine, too.
 const QUICK_ON_EACH_DEVICE: &[&str] = &["mpi_t_matching", "peruse_requests"];
-
-/// MCA parameters and their values.
-type Parameters = &'static [(&'static str, &'static str)];
 
 /// What MPI_T tells of how messages go: a sentence, what the program is to do, and with which parameters that is so.
 const PROTOCOLS: [(&str, &str, Parameters); 5] = [
@@ -157,8 +154,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
     let launch = |site: &Site, what: &str, parameters: Parameters| {
         let is_inline = site.has_inline() && !parameters.iter().any(|(name, _)| *name == "btl_ibex_max_inline");
         let arguments = if is_inline { vec![what] } else { vec![what, "no-inline"] };
-        let launch = Launch::new("mpi_t_protocols", 2).arguments(&arguments).with("pml", "ibex");
-        parameters.iter().fold(launch, |launch, (name, value)| launch.with(name, value))
+        Launch::new("mpi_t_protocols", 2).arguments(&arguments).with("pml", "ibex").with_all(parameters)
     };
     let plain = PROTOCOLS.into_iter().map(move |(sentence, what, parameters)| {
         let name = format!("over the pml, MPI_T tells how messages go {sentence}");

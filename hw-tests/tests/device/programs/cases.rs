@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cases of the MPI programs of hw-tests/mpi: what each shows, with how many ranks, with which parameters.
+//!
+//! Made into tests by [`super`]. Setup grade; plain data.
+
+use crate::launch::Parameters;
+
+/// A program with a number of ranks and parameters.
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    /// What is shown, as a sentence without its end.
+    pub(super) sentence: &'static str,
+    pub(super) program: &'static str,
+    pub(super) ranks: &'static [usize],
+    pub(super) arguments: &'static [&'static str],
+    pub(super) parameters: Parameters,
+    /// `[[fault]]` tables. With any, it runs on emulated adapters alone.
+    pub(super) faults: &'static str,
+    /// Whether an MPI that refuses threads is a failure; the program would skip.
+    pub(super) threads: bool,
+    /// Of the counts a program repeats things by: an emulated processor is slow.
+    pub(super) scale: f64,
+    /// Seconds.
+    pub(super) limit: u64,
+    /// Whether it is in the quick tier, with two ranks where that is a number of it.
+    pub(super) quick: bool,
+}
+
+/// On two ranks, and nothing else.
+const fn case(sentence: &'static str, program: &'static str) -> Case {
+    let (ranks, arguments, parameters): (&[usize], &[&str], Parameters) = (&[2], &[], &[]);
+    let (faults, threads, scale, limit, quick) = ("", false, 1.0, 180, false);
+    Case { sentence, program, ranks, arguments, parameters, faults, threads, scale, limit, quick }
+}
+
+impl Case {
+    const fn on(self, ranks: &'static [usize]) -> Self {
+        Self { ranks, ..self }
+    }
+
+    const fn arguments(self, arguments: &'static [&'static str]) -> Self {
+        Self { arguments, ..self }
+    }
+
+    const fn with(self, parameters: Parameters) -> Self {
+        Self { parameters, ..self }
+    }
+
+    const fn faulty(self, faults: &'static str) -> Self {
+        Self { faults, ..self }
+    }
+
+    const fn threads(self) -> Self {
+        Self { threads: true, ..self }
+    }
+
+    const fn scale(self, scale: f64) -> Self {
+        Self { scale, ..self }
+    }
+
+    const fn limit(self, limit: u64) -> Self {
+        Self { limit, ..self }
+    }
+
+    const fn quick(self) -> Self {
+        Self { quick: true, ..self }
+    }
+}
+
+/// Queues so short that every resource runs out all the time.
+pub(crate) const STARVED: Parameters = &[
+    ("btl_ibex_send_queue_depth", "16"),
+    ("btl_ibex_receive_queue_depth", "64"),
+    ("btl_ibex_completion_queue_depth", "256"),
+    ("btl_ibex_send_slots_max", "8"),
+];
+
+/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+pub(crate) const HELD_BACK: Parameters = &[("pml_ibex_unexpected_memory", "1024")];
+
+/// Nothing is shown now and then, which is not a message's.
+const WITHOUT_FLIGHT_RECORDER: Parameters = &[("btl_ibex_flight_recorder", "no")];
+
+/// No zero-copy, and no inline sends.
+pub(crate) const COPIED: Parameters = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
+
+/// Four of ten datagrams, which carry nothing but handshakes, are lost, and of the others as many arrive twice.
+const FAULTY_HANDSHAKE: &str = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 1\n\
+                                [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 2\n";
+
+/// The receiver tells the sender where to write, in pieces, as ob1 does where reads cannot be.
+pub(crate) const WRITTEN: Parameters =
+    &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
+
+/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must
+/// count.
+const GROWING: &[&str] = &[
+    "inline_sent=200",
+    "inline_bytes=1600",
+    "copy_sent=1",
+    "received=200",
+    "get=5",
+    "put=20",
+    "atomic=1",
+    "connections=1",
+    "registrations=1",
+    "polls=200",
+    "completions=200",
+];
+
+pub(super) static CASES: &[Case] = &[
+    case("a job without traffic starts and ends", "init_finalize").on(&[1, 2, 8]).quick(),
+    case("a job with threads and without traffic starts and ends", "init_finalize").arguments(&["--threads"]),
+    case("every send mode delivers at every size", "pt2pt_modes").on(&[1, 2, 3]).quick(),
+    case("every send mode delivers when nothing is inline or zero-copy", "pt2pt_modes").with(COPIED),
+    case("every send mode delivers when all fragments are zero-copy", "pt2pt_modes")
+        .with(&[("btl_ibex_zero_copy_min", "0")]),
+    case("every send mode delivers when all queues are short", "pt2pt_modes").with(STARVED).scale(0.5),
+    case("messages reach the receive they match", "pt2pt_matching").on(&[1, 2, 4]).quick(),
+    case("random traffic is matched as MPI says", "traffic").on(&[1, 2, 3, 4]).quick(),
+    case("random traffic of several threads is matched as MPI says", "traffic")
+        .arguments(&["--threads", "3", "--seed", "100"])
+        .threads(),
+    case("random traffic is matched as MPI says when all queues are short", "traffic")
+        .arguments(&["--seed", "200"])
+        .with(STARVED)
+        .scale(0.3),
+    case("random traffic is matched as MPI says when messages are written by their senders", "traffic")
+        .arguments(&["--seed", "300"])
+        .with(WRITTEN)
+        .scale(0.3),
+    case("many long messages with gaps to several ranks at once all arrive", "strided_sends")
+        .on(&[2, 3, 4])
+        .scale(4.0)
+        .quick(),
+    case(
+        "receives that are cancelled, probed for or left in a freed communicator have what they should",
+        "pending_receives",
+    )
+    .on(&[2, 3])
+    .quick(),
+    case("messages with gaps arrive in their places", "pt2pt_datatypes").on(&[2, 3]).quick(),
+    case("thousands of requests complete", "pt2pt_requests").on(&[2, 4]).quick(),
+    case("thousands of requests complete when all queues are short", "pt2pt_requests").with(STARVED).scale(0.3),
+    case("floods of unexpected messages arrive in order", "pt2pt_flood").on(&[2, 4]).quick(),
+    case("floods of unexpected messages arrive in order when all queues are short", "pt2pt_flood")
+        .with(STARVED)
+        .scale(0.2),
+    case("very many sends outstanding arrive in order and lock no more memory", "outstanding").on(&[2, 4]).quick(),
+    case("messages to oneself arrive with gaps and without, and none goes by ibex", "self_messages")
+        .on(&[1, 2])
+        .arguments(&["--by", "self"])
+        .quick(),
+    case("messages to oneself arrive with gaps and without, where ibex alone is enabled", "self_messages")
+        .on(&[1, 2])
+        .with(&[("btl", "ibex")]),
+    case("a first blocking send has left when it returns", "first_contact")
+        .on(&[2, 4, 8])
+        .arguments(&["blocking"])
+        .quick(),
+    case("a first blocking send has left when it returns, over tcp", "first_contact")
+        .on(&[8])
+        .arguments(&["blocking"])
+        .with(&[("btl_ibex_connect_via", "tcp")]),
+    case("a first blocking send has left when it returns although handshake packets are lost", "first_contact")
+        .on(&[4])
+        .arguments(&["blocking"])
+        .faulty(FAULTY_HANDSHAKE),
+    case("collective operations give exact results", "collectives").on(&[2, 3, 4]).quick(),
+    case("collective operations give exact results", "collectives").on(&[8]).scale(0.2).limit(300),
+    case("communicators come and go", "communicators").on(&[2, 4]).quick(),
+    case("twenty thousand communicators at once carry messages and are freed", "many_communicators").on(&[1]).quick(),
+    case("communicators of sessions carry messages", "sessions").quick(),
+    case("threads send and receive at once", "threads").threads().quick(),
+    case("threads send and receive at once when all queues are short", "threads").with(STARVED).threads().scale(0.3),
+    case("one-sided transfers land where they should", "rma_transfer").on(&[2, 3]).quick(),
+    case("one-sided atomic operations count exactly", "rma_atomics").on(&[2, 4]).quick(),
+    case("a list grows in memory that ranks attach while others read it", "linked_list").on(&[2, 4, 8]).quick(),
+    case("a list grows in memory that was attached in any order", "linked_list")
+        .arguments(&["--downwards", "--attached-first"]),
+    case("ranks that all meet at the same moment connect", "first_contact").on(&[2, 4, 8]).quick(),
+    case("pairs that meet at the same moment connect", "first_contact").on(&[4]).arguments(&["pairs"]),
+    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments(&[
+        "pairs",
+        "--delay-us",
+        "300",
+    ]),
+    case("ranks connect although handshake packets are lost and repeated", "first_contact")
+        .on(&[2, 4])
+        .faulty(FAULTY_HANDSHAKE),
+    case("ranks that all meet at the same moment connect over tcp", "first_contact")
+        .on(&[2, 4])
+        .with(&[("btl_ibex_connect_via", "tcp")]),
+    case("memory that is registered is the adapter's while ranks fork and their children exec or live on", "fork_exec")
+        .on(&[2, 3])
+        .quick(),
+    case("no registration outlives its memory", "freed_memory").quick(),
+    case(
+        "no registration outlives its memory where UCX has patched the system's calls before Open MPI",
+        "freed_memory",
+    )
+    .arguments(&["--ucx", "before"]),
+    case("no registration outlives its memory where UCX patches the system's calls after Open MPI", "freed_memory")
+        .arguments(&["--ucx", "after"]),
+    case("no registration outlives its memory where a component of Open MPI tells UCX what goes", "freed_memory")
+        .with(&[("osc", "rdma,ucx")]),
+    case("connections are made and taken down many times", "connect_cycles").quick(),
+    case("strangers who connect over tcp disturb no job", "strangers").quick(),
+    case("a short message in steady state allocates nothing", "allocations").quick(),
+    case("the performance variables count what was sent", "pvars").arguments(GROWING).quick(),
+    case("a message over 2 GiB arrives whole", "message_over_2gib").limit(420),
+];
+
+/// Cases of the PML alone: of messages' events, and where a receive is too short, as Open MPI's ob1 writes beyond its end
+/// then, over whatever transport.
+pub(super) static OF_PML: &[Case] = &[
+    case("what events show is what was sent", "events").on(&[2, 4]).quick(),
+    case("what events show is what was sent when all queues are short", "events").with(STARVED).scale(0.3),
+    case("what events show is what was sent when nothing is inline or zero-copy", "events").with(COPIED),
+    case("what events show is what was sent when the host's clock is to tell all", "events")
+        .arguments(&["--adapter", "none"])
+        .with(&[("btl_ibex_event_adapter_clock", "0")]),
+    case("what a tool without room gets and what it is told to have lost is all there was", "events_lost")
+        .on(&[2, 3])
+        .quick(),
+    case("tools see the same, whatever their callbacks do", "events_tools").quick(),
+    case("tools see the same of several threads, whatever their callbacks do", "events_tools")
+        .arguments(&["--threads", "3"])
+        .threads(),
+    case("a message too long for its receive is cut and no byte beyond is touched", "pt2pt_truncation")
+        .on(&[2])
+        .quick(),
+    case("a message too long for its receive is cut when nothing is inline", "pt2pt_truncation").with(COPIED),
+    case("messages to oneself arrive and are cut where they are too long, in each mode", "self_messages")
+        .on(&[1, 2])
+        .arguments(&["--cut"]),
+    case("one-sided transfers made of messages land where they should", "rma_transfer").with(&[("osc", "pt2pt")]),
+    case("one-sided atomic operations made of messages count exactly", "rma_atomics")
+        .on(&[2, 4])
+        .with(&[("osc", "pt2pt")]),
+    case("mpi ends though requests are pending", "init_finalize").on(&[1, 2, 4]).arguments(&["--pending"]).quick(),
+    case("a flood that nobody has asked for takes bounded memory and arrives in order", "unexpected_memory")
+        .scale(0.25)
+        .limit(300),
+    case(
+        "a flood from several that nobody has asked for takes bounded memory and arrives in order",
+        "unexpected_memory",
+    )
+    .on(&[4])
+    .limit(300),
+    case("a flood arrives in order when there is next to no memory for it", "unexpected_memory")
+        .arguments(&["--messages", "10000"])
+        .with(&[("pml_ibex_unexpected_memory", "4096")])
+        .quick(),
+    case("a flood from several arrives in order when there is next to no memory for it", "unexpected_memory")
+        .on(&[3])
+        .with(&[("pml_ibex_unexpected_memory", "4096")])
+        .scale(0.2),
+    case(
+        "a flood arrives in order when there is next to no memory for it and all queues are short",
+        "unexpected_memory",
+    )
+    .arguments(&["--messages", "6000"])
+    .with(HELD_BACK_AND_STARVED)
+    .limit(300),
+    case("random traffic is matched as MPI says when senders are held back", "traffic")
+        .on(&[2, 3])
+        .arguments(&["--seed", "400"])
+        .with(HELD_BACK)
+        .quick(),
+    case("random traffic is matched as MPI says when nothing unexpected may be kept", "traffic")
+        .on(&[2, 3])
+        .arguments(&["--seed", "450"])
+        .with(&[("pml_ibex_unexpected_memory", "0")]),
+    case("random traffic of several threads is matched as MPI says when senders are held back", "traffic")
+        .arguments(&["--threads", "4", "--seed", "500"])
+        .with(HELD_BACK)
+        .threads(),
+    case("random traffic of eight threads is matched as MPI says", "traffic")
+        .arguments(&["--threads", "8", "--seed", "600"])
+        .threads()
+        .scale(0.5),
+    case("eight threads send and receive at once", "threads").arguments(&["--threads", "8"]).threads(),
+    case("threads send and receive at once when senders are held back", "threads")
+        .arguments(&["--threads", "6"])
+        .with(HELD_BACK)
+        .threads(),
+    case("threads with a communicator each exchange short messages", "threads_scale")
+        .on(&[1, 2])
+        .threads()
+        .scale(0.2)
+        .quick(),
+    case("no short message executes a locked instruction", "locked_instructions").with(WITHOUT_FLIGHT_RECORDER).quick(),
+    case("short messages execute locked instructions where several threads may call", "locked_instructions")
+        .arguments(&["--threads"])
+        .with(WITHOUT_FLIGHT_RECORDER)
+        .threads(),
+    case("collectives are right when senders are held back", "collectives")
+        .on(&[3])
+        .with(&[("pml_ibex_unexpected_memory", "1")]),
+];
+
+/// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
+static HELD_BACK_AND_STARVED: Parameters = &[
+    ("pml_ibex_unexpected_memory", "4096"),
+    ("btl_ibex_send_queue_depth", "16"),
+    ("btl_ibex_receive_queue_depth", "64"),
+    ("btl_ibex_completion_queue_depth", "256"),
+    ("btl_ibex_send_slots_max", "8"),
+];
