@@ -3,7 +3,7 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, Parameters, says};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
@@ -11,73 +11,58 @@ use anyhow::{Result, ensure};
 /// What Open MPI says of the PML it has chosen, with `pml_base_verbose`.
 const CHOSEN: &str = "select: component";
 
-/// A list of PMLs or none, one of BTLs or none, a further parameter, and the PML that this gives.
+/// What a user sets of PMLs, BTLs and the rest, and the PML that this gives.
 struct Choice {
     sentence: &'static str,
-    pml: Option<&'static str>,
-    btl: Option<&'static str>,
-    also: Option<(&'static str, &'static str)>,
+    parameters: Parameters,
     chosen: &'static str,
     says: &'static [&'static str],
     /// Whether it is in the quick tier.
     quick: bool,
 }
 
-const PLAIN: Choice =
-    Choice { sentence: "", pml: None, btl: None, also: None, chosen: "ibex", says: &[], quick: false };
+const fn choice(sentence: &'static str, parameters: Parameters, chosen: &'static str) -> Choice {
+    Choice { sentence, parameters, chosen, says: &[], quick: false }
+}
+
+impl Choice {
+    const fn saying(self, says: &'static [&'static str]) -> Self {
+        Self { says, ..self }
+    }
+
+    const fn quick(self) -> Self {
+        Self { quick: true, ..self }
+    }
+}
 
 /// No port can be used.
-const NO_PORT: Option<(&str, &str)> = Some(("btl_ibex_if_exclude", "*"));
+const NO_PORT: (&str, &str) = ("btl_ibex_if_exclude", "*");
 
 static CHOICES: &[Choice] = &[
-    Choice { sentence: "whoever asks for nothing has the pml ibex", quick: true, ..PLAIN },
-    Choice { sentence: "whoever asks for transports with ibex has the pml ibex", btl: Some("self,ibex"), ..PLAIN },
-    Choice { sentence: "whoever leaves other pmls out has the pml ibex", pml: Some("^ucx,cm"), ..PLAIN },
-    Choice { sentence: "whoever leaves other transports out has the pml ibex", btl: Some("^tcp,openib"), ..PLAIN },
-    Choice { sentence: "whoever asks for ob1 has ob1", pml: Some("ob1"), chosen: "ob1", quick: true, ..PLAIN },
-    Choice { sentence: "whoever leaves the pml ibex out has ob1", pml: Some("^ibex,ucx,cm"), chosen: "ob1", ..PLAIN },
-    Choice {
-        sentence: "whoever asks for transports without ibex has ob1",
-        btl: Some("self,sm"),
-        chosen: "ob1",
-        says: &["the pml declines"],
-        ..PLAIN
-    },
-    Choice {
-        sentence: "whoever leaves the transport ibex out has ob1",
-        btl: Some("^ibex"),
-        chosen: "ob1",
-        says: &["the pml declines"],
-        ..PLAIN
-    },
-    Choice {
-        sentence: "whoever asks for the pml ibex has it without the transport",
-        pml: Some("ibex"),
-        btl: Some("self,sm"),
-        ..PLAIN
-    },
-    Choice {
-        sentence: "the pml ibex goes below ob1 when its priority does",
-        also: Some(("pml_ibex_priority", "5")),
-        chosen: "ob1",
-        ..PLAIN
-    },
-    Choice { sentence: "without a port a job has ob1", also: NO_PORT, chosen: "ob1", quick: true, ..PLAIN },
-    Choice {
-        sentence: "without a port the next of a list is taken",
-        pml: Some("ibex,ob1"),
-        also: NO_PORT,
-        chosen: "ob1",
-        says: &["found no port it can use"],
-        ..PLAIN
-    },
-    Choice { sentence: "with a port the first of a list is taken", pml: Some("ibex,ob1"), ..PLAIN },
-    Choice {
-        sentence: "the pml monitoring stands before the pml ibex",
-        pml: Some("ibex,monitoring"),
-        also: Some(("pml_monitoring_enable", "1")),
-        ..PLAIN
-    },
+    choice("whoever asks for nothing has the pml ibex", &[], "ibex").quick(),
+    choice("whoever asks for transports with ibex has the pml ibex", &[("btl", "self,ibex")], "ibex"),
+    choice("whoever leaves other pmls out has the pml ibex", &[("pml", "^ucx,cm")], "ibex"),
+    choice("whoever leaves other transports out has the pml ibex", &[("btl", "^tcp,openib")], "ibex"),
+    choice("whoever asks for ob1 has ob1", &[("pml", "ob1")], "ob1").quick(),
+    choice("whoever leaves the pml ibex out has ob1", &[("pml", "^ibex,ucx,cm")], "ob1"),
+    choice("whoever asks for transports without ibex has ob1", &[("btl", "self,sm")], "ob1")
+        .saying(&["the pml declines"]),
+    choice("whoever leaves the transport ibex out has ob1", &[("btl", "^ibex")], "ob1").saying(&["the pml declines"]),
+    choice(
+        "whoever asks for the pml ibex has it without the transport",
+        &[("pml", "ibex"), ("btl", "self,sm")],
+        "ibex",
+    ),
+    choice("the pml ibex goes below ob1 when its priority does", &[("pml_ibex_priority", "5")], "ob1"),
+    choice("without a port a job has ob1", &[NO_PORT], "ob1").quick(),
+    choice("without a port the next of a list is taken", &[("pml", "ibex,ob1"), NO_PORT], "ob1")
+        .saying(&["found no port it can use"]),
+    choice("with a port the first of a list is taken", &[("pml", "ibex,ob1")], "ibex"),
+    choice(
+        "the pml monitoring stands before the pml ibex",
+        &[("pml", "ibex,monitoring"), ("pml_monitoring_enable", "1")],
+        "ibex",
+    ),
 ];
 
 /// The tests of this file.
@@ -91,12 +76,12 @@ pub(crate) fn tests() -> Vec<Test> {
         .collect();
     tests.extend([
         Test::new("a job of one rank has the pml ibex", |site| {
-            let outcome = asking(Launch::new("init_finalize", 1), None, None).succeeds(site)?;
+            let outcome = asking(Launch::new("init_finalize", 1), &[]).succeeds(site)?;
             says(&outcome, &[&format!("{CHOSEN} ibex selected")])
         })
         .device_independent(),
         Test::new("the pml ibex alone without a port ends the job and says why", |site| {
-            let launch = asking(Launch::of_a_short_exchange(), Some("ibex"), None).with("btl_ibex_if_exclude", "*");
+            let launch = asking(Launch::of_a_short_exchange(), &[("pml", "ibex"), NO_PORT]);
             launch.is_refused_with(site, &["found no port it can use", "if_exclude"]).map(drop)
         })
         .device_independent(),
@@ -117,26 +102,18 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// A run with these lists, that says what is chosen.
-fn asking(launch: Launch, pml: Option<&str>, btl: Option<&str>) -> Launch {
-    let lists = [("pml", pml), ("btl", btl)];
-    let launch = lists.into_iter().fold(launch, |launch, (name, list)| match list {
-        Some(list) => launch.with(name, list),
-        None => launch.without(name),
-    });
+/// A run with these parameters, and no list of PMLs or BTLs but theirs, that says what is chosen.
+fn asking(launch: Launch, parameters: Parameters) -> Launch {
+    let launch = launch.without("pml").without("btl").with_all(parameters);
     // Where there is no port, the windows of the program are made of messages.
     launch.with("osc", "rdma,pt2pt").with("pml_base_verbose", "10").with("btl_ibex_verbose", "1").limit(60)
 }
 
 fn chooses(site: &mut Site, choice: &Choice) -> Result<()> {
-    let mut launch = asking(Launch::of_a_short_exchange(), choice.pml, choice.btl);
-    if let Some((name, value)) = choice.also {
-        launch = launch.with(name, value);
-    }
-    let outcome = launch.succeeds(site)?;
-    says(&outcome, &[&format!("{CHOSEN} {} selected", choice.chosen)])?;
-    says(&outcome, choice.says)?;
+    let outcome = asking(Launch::of_a_short_exchange(), choice.parameters).succeeds(site)?;
     let chosen = format!("{CHOSEN} {} selected", choice.chosen);
+    says(&outcome, &[&chosen])?;
+    says(&outcome, choice.says)?;
     let is_other = |line: &str| line.contains(CHOSEN) && line.ends_with(" selected") && !line.ends_with(&chosen);
     ensure!(!outcome.stderr.lines().any(is_other), "a rank has chosen otherwise: {outcome}");
     Ok(())

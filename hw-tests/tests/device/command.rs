@@ -4,7 +4,7 @@
 //!
 //! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
 
-use crate::doctor::finding;
+use crate::doctor::{self, Fault, finding};
 use crate::launch::Launch;
 use crate::site::Site;
 use crate::test::Test;
@@ -12,128 +12,45 @@ use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
 use std::env;
 
-/// What is wrong, and the word by which the doctor calls it.
-struct Fault {
-    sentence: &'static str,
-    adapters: &'static str,
-    /// A shell script around the command, as `"$@"`.
-    script: &'static str,
-    check: &'static str,
-    says: &'static str,
-}
-
 const SOUND: &str = "[[device]]\nprofile = \"mlx5\"\n";
 
-const PLAIN: Fault = Fault { sentence: "", adapters: SOUND, script: "\"$@\"", check: "", says: "" };
+/// What is wrong with a sound host, and what the doctor says of it.
+const fn fault(sentence: &'static str, check: &'static str, says: &'static str) -> Fault {
+    doctor::fault(sentence, check, says, "").on(SOUND)
+}
 
 static FAULTS: &[Fault] = &[
-    Fault {
-        sentence: "a port that is down",
-        adapters: "[[device]]\n[[device.port]]\nstate = \"down\"\n",
-        check: "port-state",
-        says: "it is down",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a port without a subnet manager",
-        adapters: "[[device]]\n[[device.port]]\nstate = \"init\"\n",
-        check: "port-state",
-        says: "opensm",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host without a port to use",
-        adapters: "[[device]]\n[[device.port]]\nstate = \"armed\"\n",
-        check: "no-port",
-        says: "no RDMA port it could use",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a small mtu",
-        adapters: "[[device]]\n[[device.port]]\nmtu = 1024\n",
-        check: "mtu",
-        says: "its active MTU is 1024",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "ports of very different rates",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\nspeed = \"sdr\"\n",
-        check: "rates",
-        says: "btl_ibex_if_exclude softhca1:1",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a link at the slowest speed",
-        adapters: "[[device]]\n[[device.port]]\nspeed = \"sdr\"\n",
-        check: "link",
-        says: "at the speed SDR",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a roce port without an ip address",
-        adapters: "[[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\ngids = [\"fe80::1\"]\n",
-        check: "gid-type",
-        says: "ip addr add",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a limited member of a partition",
-        adapters: "[[device]]\n[[device.port]]\npkeys = [0x7fff]\n",
-        check: "partition",
-        says: "limited member",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a clock that drifts",
-        adapters: "[[device]]\n[device.clock]\ndrift_ppm = 2000\n",
-        check: "clock",
-        says: "parts per million",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "too few open files",
-        script: "ulimit -n 100; \"$@\"",
-        check: "open-files",
-        says: "100 files",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "too little locked memory",
-        script: "ulimit -l 8192; setpriv --bounding-set -ipc_lock \"$@\"",
-        check: "locked-memory",
-        says: "8192 KiB",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "an open mpi that does not find the components",
-        script: "OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT \"$@\"",
-        check: "components",
-        says: "cargo xtask install",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a component that open mpi does not take",
-        script: "folder=$(mktemp -d); echo broken >$folder/mca_pml_ibex.so; cp $folder/mca_pml_ibex.so $folder/mca_btl_ibex.so; \
-                 OMPI_MCA_mca_base_component_path=$folder:SYSTEM_DEFAULT \"$@\"",
-        check: "components",
-        says: "does not take",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a dangling link among the components",
-        script: "folder=$(mktemp -d); ln -s nowhere $folder/mca_x.so; \
-                 OMPI_MCA_mca_base_component_path=$OMPI_MCA_mca_base_component_path:$folder \"$@\"",
-        check: "components",
-        says: "the link is dangling",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host without open mpi",
-        script: "command=$1; shift; PATH=/nowhere \"$command\" \"$@\"",
-        check: "openmpi",
-        says: "apt-get install openmpi-bin",
-        ..PLAIN
-    },
+    fault("a port that is down", "port-state", "it is down").on("[[device]]\n[[device.port]]\nstate = \"down\"\n"),
+    fault("a port without a subnet manager", "port-state", "opensm")
+        .on("[[device]]\n[[device.port]]\nstate = \"init\"\n"),
+    fault("a host without a port to use", "no-port", "no RDMA port it could use")
+        .on("[[device]]\n[[device.port]]\nstate = \"armed\"\n"),
+    fault("a small mtu", "mtu", "its active MTU is 1024").on("[[device]]\n[[device.port]]\nmtu = 1024\n"),
+    fault("ports of very different rates", "rates", "btl_ibex_if_exclude softhca1:1")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\nspeed = \"sdr\"\n"),
+    fault("a link at the slowest speed", "link", "at the speed SDR")
+        .on("[[device]]\n[[device.port]]\nspeed = \"sdr\"\n"),
+    fault("a roce port without an ip address", "gid-type", "ip addr add")
+        .on("[[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\ngids = [\"fe80::1\"]\n"),
+    fault("a limited member of a partition", "partition", "limited member")
+        .on("[[device]]\n[[device.port]]\npkeys = [0x7fff]\n"),
+    fault("a clock that drifts", "clock", "parts per million").on("[[device]]\n[device.clock]\ndrift_ppm = 2000\n"),
+    fault("too few open files", "open-files", "100 files").inside("ulimit -n 100; \"$@\""),
+    fault("too little locked memory", "locked-memory", "8192 KiB")
+        .inside("ulimit -l 8192; setpriv --bounding-set -ipc_lock \"$@\""),
+    fault("an open mpi that does not find the components", "components", "cargo xtask install")
+        .inside("OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT \"$@\""),
+    fault("a component that open mpi does not take", "components", "does not take").inside(
+        "folder=$(mktemp -d); echo broken >$folder/mca_pml_ibex.so; \
+         cp $folder/mca_pml_ibex.so $folder/mca_btl_ibex.so; \
+         OMPI_MCA_mca_base_component_path=$folder:SYSTEM_DEFAULT \"$@\"",
+    ),
+    fault("a dangling link among the components", "components", "the link is dangling").inside(
+        "folder=$(mktemp -d); ln -s nowhere $folder/mca_x.so; \
+         OMPI_MCA_mca_base_component_path=$OMPI_MCA_mca_base_component_path:$folder \"$@\"",
+    ),
+    fault("a host without open mpi", "openmpi", "apt-get install openmpi-bin")
+        .inside("command=$1; shift; PATH=/nowhere \"$command\" \"$@\""),
 ];
 
 /// The tests of this file.

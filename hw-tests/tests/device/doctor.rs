@@ -16,220 +16,99 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is wrong with one of two hosts, or between them, and what the doctor says of it.
-struct Fault {
-    sentence: &'static str,
-    adapters: &'static str,
-    /// What host `b` does before it starts the agent, which is `"$@"`; by itself it starts nothing.
-    on_b: &'static str,
-    check: &'static str,
-    says: &'static str,
+/// What is wrong with a host or between two, and what the doctor says of it.
+pub(crate) struct Fault {
+    pub(crate) sentence: &'static str,
+    pub(crate) adapters: &'static str,
+    /// A shell script around the command, as `"$@"`; of two hosts, around what host `b` starts.
+    pub(crate) script: &'static str,
+    pub(crate) check: &'static str,
+    pub(crate) says: &'static str,
     mends: &'static str,
+}
+
+impl Fault {
+    pub(crate) const fn on(self, adapters: &'static str) -> Self {
+        Self { adapters, ..self }
+    }
+
+    pub(crate) const fn inside(self, script: &'static str) -> Self {
+        Self { script, ..self }
+    }
 }
 
 const START: &str = "exec \"$@\"";
 
 const SOUND: &str = "[[device]]\n[[device]]\n";
 
-const PLAIN: Fault = Fault { sentence: "", adapters: SOUND, on_b: START, check: "", says: "", mends: "" };
+/// Of sound adapters, by a command that is started as it is; `mends` is said of what to do.
+pub(crate) const fn fault(
+    sentence: &'static str,
+    check: &'static str,
+    says: &'static str,
+    mends: &'static str,
+) -> Fault {
+    Fault { sentence, adapters: SOUND, script: START, check, says, mends }
+}
 
 static FAULTS: &[Fault] = &[
-    Fault {
-        sentence: "hosts in different partitions",
-        adapters: "[[device]]\n[[device.port]]\npkeys = [0x8001]\n[[device]]\n[[device.port]]\npkeys = [0x8002]\n",
-        check: "partition-keys",
-        says: "a has 0x8001, and b has 0x8002",
-        mends: "btl_ibex_pkey_index",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "an mtu that differs between hosts",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nmtu = 2048\n",
-        check: "mtu-of-hosts",
-        says: "a has 4096, and b has 2048",
-        mends: "the same MTU",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "subnets that do not meet",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nsubnet_prefix = \"fe80:0000:0000:0007\"\n",
-        check: "subnets",
-        says: "b in 0xfe80000000000007",
-        mends: "btl_ibex_if_include",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "ports that no job would connect",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nsubnet_prefix = \"fe80:0000:0000:0007\"\n",
-        check: "connection",
-        says: "b has softhca1:1 with GID",
-        mends: "subnet_prefix",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "gids of different types",
-        adapters: "[[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\ngids = [\"10.0.0.1\"]\n\
-                   [[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\n\
-                   gids = [{ gid = \"10.0.0.2\", index = 0, type = \"RoCE v1\" }]\n",
-        check: "gid-types",
-        says: "a has RoCE v2, and b has RoCE v1",
-        mends: "btl_ibex_gid_index",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a fabric that connects nothing",
-        adapters: "[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device]]\n[[device.port]]\nnetwork = \"other\"\n",
-        check: "connection",
-        says: "the connection to rank",
-        mends: "cabled to one fabric",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host whose packets are lost",
-        adapters: "[[device]]\n[[device]]\n[[fault]]\naction = \"drop\"\ndevice = \"softhca1\"\nfraction = 1.0\n",
-        check: "connection",
-        says: "the connection to rank",
-        mends: "cabled to one fabric",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a connection that breaks under long messages",
-        adapters: "[[device]]\n[[device]]\n[[fault]]\naction = \"status\"\nstatus = \"RETRY_EXC_ERR\"\n\
-                   device = \"softhca1\"\nnth = 30\ncount = 1\n",
-        check: "connection",
-        says: "short messages pass",
-        mends: "btl_ibex_mtu",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "retransmission counters that grow",
-        adapters: "[[device]]\n[[device]]\n[[fault]]\naction = \"drop\"\ndevice = \"softhca1\"\nnth = 40\ncount = 1\n",
-        check: "counters",
-        says: "local_ack_timeout_err has grown by",
-        mends: "flow control",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a port that cannot be opened",
-        adapters: "[[device]]\n[[device]]\n[[fault]]\naction = \"registration-error\"\ndevice = \"softhca1\"\n",
-        check: "port-open",
-        says: "softhca1:1",
-        mends: "as the message says",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host that uses fewer ports",
-        adapters: "[[device]]\n[[device.port]]\n[[device.port]]\n[[device]]\n",
-        check: "rails",
-        says: "a has 2, and b has 1",
-        mends: "ibex info",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host with a slow network",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nspeed = \"ddr\"\n",
-        check: "rates-of-hosts",
-        says: "a has 100000 Mb/s, and b has",
-        mends: "cable",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a link of one lane",
-        adapters: "[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\n",
-        check: "link",
-        says: "one lane",
-        mends: "cable",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host with other parameters",
-        on_b: "OMPI_MCA_btl_ibex_mtu=1024; export OMPI_MCA_btl_ibex_mtu; exec \"$@\"",
-        check: "parameters",
-        says: "b has btl_ibex_mtu=1024",
-        mends: "mpirun --mca",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "ports that are cabled crosswise",
-        adapters: "[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device.port]]\nnetwork = \"other\"\n\
-                   [[device]]\n[[device.port]]\nnetwork = \"other\"\n[[device.port]]\nnetwork = \"one\"\n",
-        check: "cabling",
-        says: "to which the order of ports pairs this one",
-        mends: "cable all hosts alike",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host without ibex",
-        on_b: "exec sh -c \"$(printf %s \"$3\" | sed 's,exec ibex,exec /nowhere/ibex,')\"",
-        check: "no-ibex",
-        says: "has no ibex",
-        mends: "cargo xtask install",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host with another ibex",
-        on_b: "\"$@\" | sed -u 's/\"ibex\":\"[0-9.]*\"/\"ibex\":\"0.0.1\"/'",
-        check: "ibex-version",
-        says: "b has 0.0.1",
-        mends: "install the same ibex",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host whose ibex knows no doctor's agent",
-        on_b: "exec sh -c \"$(printf %s \"$3\" | sed 's/--agent/--facts-of-old/')\"",
-        check: "ibex-version",
-        says: "unexpected argument",
-        mends: "install the same ibex",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host with another open mpi",
-        on_b: "\"$@\" | sed -u 's/\"version\":\"[0-9.]*\"/\"version\":\"4.0.0\"/'",
-        check: "openmpi-version",
-        says: "b has 4.0.0",
-        mends: "install the same Open MPI",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host whose key is not known",
-        on_b: "echo 'Host key verification failed.' >&2; exit 255",
-        check: "ssh",
-        says: "does not know the host's key",
-        mends: "ssh_known_hosts",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host that lets nobody in",
-        on_b: "echo 'b: Permission denied (publickey).' >&2; exit 255",
-        check: "ssh",
-        says: "Permission denied",
-        mends: "ssh-copy-id b",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host that hangs",
-        on_b: "exec sleep 1000",
-        check: "host",
-        says: "it has not answered for",
-        mends: "ssh -o BatchMode=yes b",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "a host that is lost on the way",
-        on_b: "\"$@\" | sed -u 1q",
-        check: "host",
-        says: "did not answer",
-        mends: "ssh -o BatchMode=yes b",
-        ..PLAIN
-    },
-    Fault {
-        sentence: "too little locked memory of another host",
-        on_b: "ulimit -l 8192; exec setpriv --bounding-set -ipc_lock \"$@\"",
-        check: "locked-memory",
-        says: "8192 KiB",
-        mends: "memlock",
-        ..PLAIN
-    },
+    fault("hosts in different partitions", "partition-keys", "a has 0x8001, and b has 0x8002", "btl_ibex_pkey_index")
+        .on("[[device]]\n[[device.port]]\npkeys = [0x8001]\n[[device]]\n[[device.port]]\npkeys = [0x8002]\n"),
+    fault("an mtu that differs between hosts", "mtu-of-hosts", "a has 4096, and b has 2048", "the same MTU")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nmtu = 2048\n"),
+    fault("subnets that do not meet", "subnets", "b in 0xfe80000000000007", "btl_ibex_if_include")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nsubnet_prefix = \"fe80:0000:0000:0007\"\n"),
+    fault("ports that no job would connect", "connection", "b has softhca1:1 with GID", "subnet_prefix")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nsubnet_prefix = \"fe80:0000:0000:0007\"\n"),
+    fault("gids of different types", "gid-types", "a has RoCE v2, and b has RoCE v1", "btl_ibex_gid_index").on(
+        "[[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\ngids = [\"10.0.0.1\"]\n\
+         [[device]]\nlink_layer = \"ethernet\"\n[[device.port]]\n\
+         gids = [{ gid = \"10.0.0.2\", index = 0, type = \"RoCE v1\" }]\n",
+    ),
+    fault("a fabric that connects nothing", "connection", "the connection to rank", "cabled to one fabric")
+        .on("[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device]]\n[[device.port]]\nnetwork = \"other\"\n"),
+    fault("a host whose packets are lost", "connection", "the connection to rank", "cabled to one fabric")
+        .on("[[device]]\n[[device]]\n[[fault]]\naction = \"drop\"\ndevice = \"softhca1\"\nfraction = 1.0\n"),
+    fault("a connection that breaks under long messages", "connection", "short messages pass", "btl_ibex_mtu")
+        .on("[[device]]\n[[device]]\n[[fault]]\naction = \"status\"\nstatus = \"RETRY_EXC_ERR\"\n\
+             device = \"softhca1\"\nnth = 30\ncount = 1\n"),
+    fault("retransmission counters that grow", "counters", "local_ack_timeout_err has grown by", "flow control")
+        .on("[[device]]\n[[device]]\n[[fault]]\naction = \"drop\"\ndevice = \"softhca1\"\nnth = 40\ncount = 1\n"),
+    fault("a port that cannot be opened", "port-open", "softhca1:1", "as the message says")
+        .on("[[device]]\n[[device]]\n[[fault]]\naction = \"registration-error\"\ndevice = \"softhca1\"\n"),
+    fault("a host that uses fewer ports", "rails", "a has 2, and b has 1", "ibex info")
+        .on("[[device]]\n[[device.port]]\n[[device.port]]\n[[device]]\n"),
+    fault("a host with a slow network", "rates-of-hosts", "a has 100000 Mb/s, and b has", "cable")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nspeed = \"ddr\"\n"),
+    fault("a link of one lane", "link", "one lane", "cable")
+        .on("[[device]]\n[[device]]\n[[device.port]]\nwidth = \"1x\"\n"),
+    fault("a host with other parameters", "parameters", "b has btl_ibex_mtu=1024", "mpirun --mca")
+        .inside("OMPI_MCA_btl_ibex_mtu=1024; export OMPI_MCA_btl_ibex_mtu; exec \"$@\""),
+    fault(
+        "ports that are cabled crosswise",
+        "cabling",
+        "to which the order of ports pairs this one",
+        "cable all hosts alike",
+    )
+    .on("[[device]]\n[[device.port]]\nnetwork = \"one\"\n[[device.port]]\nnetwork = \"other\"\n\
+         [[device]]\n[[device.port]]\nnetwork = \"other\"\n[[device.port]]\nnetwork = \"one\"\n"),
+    fault("a host without ibex", "no-ibex", "has no ibex", "cargo xtask install")
+        .inside("exec sh -c \"$(printf %s \"$3\" | sed 's,exec ibex,exec /nowhere/ibex,')\""),
+    fault("a host with another ibex", "ibex-version", "b has 0.0.1", "install the same ibex")
+        .inside("\"$@\" | sed -u 's/\"ibex\":\"[0-9.]*\"/\"ibex\":\"0.0.1\"/'"),
+    fault("a host whose ibex knows no doctor's agent", "ibex-version", "unexpected argument", "install the same ibex")
+        .inside("exec sh -c \"$(printf %s \"$3\" | sed 's/--agent/--facts-of-old/')\""),
+    fault("a host with another open mpi", "openmpi-version", "b has 4.0.0", "install the same Open MPI")
+        .inside("\"$@\" | sed -u 's/\"version\":\"[0-9.]*\"/\"version\":\"4.0.0\"/'"),
+    fault("a host whose key is not known", "ssh", "does not know the host's key", "ssh_known_hosts")
+        .inside("echo 'Host key verification failed.' >&2; exit 255"),
+    fault("a host that lets nobody in", "ssh", "Permission denied", "ssh-copy-id b")
+        .inside("echo 'b: Permission denied (publickey).' >&2; exit 255"),
+    fault("a host that hangs", "host", "it has not answered for", "ssh -o BatchMode=yes b").inside("exec sleep 1000"),
+    fault("a host that is lost on the way", "host", "did not answer", "ssh -o BatchMode=yes b")
+        .inside("\"$@\" | sed -u 1q"),
+    fault("too little locked memory of another host", "locked-memory", "8192 KiB", "memlock")
+        .inside("ulimit -l 8192; exec setpriv --bounding-set -ipc_lock \"$@\""),
 ];
 
 /// What is done to a node of two, and what the doctor says of it. `IFACE` stands for its network interface.
@@ -377,7 +256,7 @@ fn with_adapter(device: &str, does: &str) -> String {
 }
 
 fn is_found(site: &mut Site, fault: &Fault) -> Result<()> {
-    let hosts = (with_adapter("softhca0", START), with_adapter("softhca1", fault.on_b));
+    let hosts = (with_adapter("softhca0", START), with_adapter("softhca1", fault.script));
     let arguments = ["--host", "a,b", "--launch", "ssh", "--patience", "8", "--json"];
     let outcome = run(site, fault.adapters, (&hosts.0, &hosts.1), &arguments)?;
     ensure!(outcome.status() == 1, "the exit status is {}, and not 1: {outcome}", outcome.status());
