@@ -3,7 +3,7 @@
 //!
 //! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
 
-use crate::site::Site;
+use crate::site::{Site, command};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
@@ -23,14 +23,11 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// A short bench on node 0; its report is what it prints.
 fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
-    let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
-    let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
+    let (command, programs) = (command()?, site.programs());
     let out = env::temp_dir().join("ibex-bench-of-a-test").display().to_string();
     let words = ["bench", "--json", "--tests", "latency", "--rounds", "1"];
     let words = [command.as_str()].into_iter().chain(words).chain(["--programs", &programs, "--out", &out]);
-    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
-    let job = Job::new(words.chain(arguments.iter().copied())).env("OMPI_MCA_mca_base_component_path", path);
-    Ok(job.limit(Duration::from_mins(15)))
+    Ok(site.job(words.chain(arguments.iter().copied())).limit(Duration::from_mins(15)))
 }
 
 /// Checks that the report has a row for each size over each of these transports.
@@ -50,12 +47,10 @@ fn within_a_host(site: &mut Site) -> Result<()> {
 /// A first look. Its findings are what `ibex explain --waits --json` says of the trace. The ranks must be right; how long
 /// they waited is for the command to judge, as it depends on how busy the machine is.
 fn study(site: &mut Site) -> Result<()> {
-    let named = |name: &str| env::var(name).with_context(|| format!("{name} is not set; `cargo xtask test` does it"));
-    let (command, programs) = (named("IBEX_COMMAND")?, named("IBEX_PROGRAMS")?);
+    let (command, programs) = (command()?, site.programs());
     let out = env::temp_dir().join(format!("ibex-study-of-a-test-{}", std::process::id())).display().to_string();
     let words = [&command, "bench", "--study", "--json", "--programs", &programs, "--out", &out];
-    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
-    let job = Job::new(words).env("OMPI_MCA_mca_base_component_path", path).limit(Duration::from_mins(10));
+    let job = site.job(words).limit(Duration::from_mins(10));
     let outcome = site.fabric(1)?.run(&job)?;
     // Of what is left nobody needs the traces.
     let _ = fs::remove_dir_all(&out);

@@ -6,11 +6,10 @@
 
 use crate::doctor::{self, Fault, finding};
 use crate::launch::Launch;
-use crate::site::Site;
+use crate::site::{Site, command};
 use crate::test::Test;
-use anyhow::{Context, Result, ensure};
-use hw_tests::{Job, Outcome};
-use std::env;
+use anyhow::{Result, ensure};
+use hw_tests::Outcome;
 
 const SOUND: &str = "[[device]]\nprofile = \"mlx5\"\n";
 
@@ -68,10 +67,8 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Runs the command in a fabric of these adapters, inside a script.
 fn run(site: &mut Site, adapters: &str, script: &str, arguments: &[&str]) -> Result<Outcome> {
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
-    let path = format!("{}:SYSTEM_DEFAULT", site.components().display());
-    let words = ["sh", "-c", script, "sh", &command].into_iter().chain(arguments.iter().copied());
-    let job = Job::new(words).env("OMPI_MCA_mca_base_component_path", path);
+    let command = command()?;
+    let job = site.job(["sh", "-c", script, "sh", &command].into_iter().chain(arguments.iter().copied()));
     site.fabric_on(adapters)?.run(&job)
 }
 

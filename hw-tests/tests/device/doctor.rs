@@ -5,7 +5,7 @@
 //! and `b` each use one of two adapters of a fabric. docs/doctor.md lists what is found. Setup grade; one test at a
 //! time.
 
-use crate::site::{Site, faults_applied};
+use crate::site::{Site, command, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
@@ -234,16 +234,12 @@ impl Drop for Shell {
 
 /// Runs the doctor of hosts, with what `a` and `b` do before they start the agent.
 fn run(site: &mut Site, adapters: &str, (on_a, on_b): (&str, &str), arguments: &[&str]) -> Result<Outcome> {
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
-    let components = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let command = command()?;
     let shell = Shell::new(on_a, on_b)?;
     let path = format!("{}:{}", shell.0.display(), env::var("PATH").unwrap_or_default());
     let words = [command.as_str(), "doctor", "--watch", "0.5"].into_iter().chain(arguments.iter().copied());
-    let job = Job::new(words)
-        .env("OMPI_MCA_mca_base_component_path", components)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .env("PATH", path);
+    let job =
+        site.job(words).env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").env("PATH", path);
     let fabric = site.fabric_on(adapters)?;
     let outcome = fabric.run(&job)?;
     faults_applied(fabric, adapters, &outcome)?;
@@ -303,11 +299,9 @@ fn three(site: &mut Site) -> Result<()> {
 
 /// The doctor of both nodes, which mpirun starts.
 fn on_two_nodes(site: &mut Site) -> Result<Outcome> {
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
-    let components = format!("{}:SYSTEM_DEFAULT", site.components().display());
+    let command = command()?;
     let words = ["doctor", "--host", "node0,node1", "--launch", "mpirun", "--patience", "240", "--json"];
-    let job = Job::new([command.as_str()].into_iter().chain(words));
-    let job = job.env("OMPI_MCA_mca_base_component_path", components).limit(Duration::from_mins(15));
+    let job = site.job([command.as_str()].into_iter().chain(words)).limit(Duration::from_mins(15));
     site.fabric(2)?.run(&job)
 }
 

@@ -6,7 +6,7 @@
 //! the fabric counts how often each rule applied (`site`). On other devices each is skipped, with the reason. Setup grade;
 //! one at a time.
 
-use crate::launch::{Launch, Parameters, over_the_pml, says, says_one_of, with_faults};
+use crate::launch::{Launch, Parameters, ended_by_itself, over_the_pml, says, says_one_of, was_refused, with_faults};
 use crate::programs::WRITTEN;
 use crate::rails;
 use crate::site::Site;
@@ -128,7 +128,7 @@ fn fails_in(site: &mut Site, phase: &Phase) -> Result<()> {
         let rules =
             format!("[[fault]]\naction = \"status\"\nstatus = \"REM_OP_ERR\"\ndevice = \"{device}\"\nnth = {nth}\n");
         let outcome = rails::traffic(phase.sizes).on_adapters(with_faults(&rules)).until_faults(site)?;
-        ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+        ended_by_itself(&outcome)?;
         if outcome.success() {
             // A datagram of the handshake, which is sent again, or a port that is done without.
             println!("{}: the job goes on though request {nth} of {device} failed", phase.sizes);
@@ -144,7 +144,7 @@ fn fatal_event_over_the_pml(site: &mut Site) -> Result<()> {
         pull.ctl("event softhca1 DEVICE_FATAL")?;
         pull.go_on()
     })?;
-    ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    ended_by_itself(&outcome)?;
     // Between two messages of which all is known the job goes on.
     says_one_of(&outcome, &["ibex lost a peer", "ibex does without a port"])?;
     says(&outcome, &["softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
@@ -276,8 +276,7 @@ fn falls_silent(site: &mut Site) -> Result<()> {
 
 fn fatal_event(site: &mut Site) -> Result<()> {
     let outcome = rails::traffic("8-1048576").pulled(site, |pull| pull.ctl("event softhca1 DEVICE_FATAL"))?;
-    ensure!(matches!(outcome.ending, hw_tests::Ending::Exited(_)), "the job did not end by itself: {outcome}");
-    ensure!(!outcome.success(), "the job succeeded over an adapter that had failed: {outcome}");
+    was_refused(&outcome)?;
     says(&outcome, &["ibex lost a peer", "softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
 }
 

@@ -6,7 +6,7 @@
 //! there. Setup grade; one test at a time.
 
 use crate::launch::{Launch, over_the_pml};
-use crate::site::Site;
+use crate::site::{Site, command};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use std::env;
@@ -76,10 +76,6 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-fn command() -> Result<String> {
-    env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")
 }
 
 fn has_all(text: &str, words: &[&str]) -> Result<()> {

@@ -7,7 +7,7 @@
 //! Setup grade; any thread.
 
 use crate::site::{Site, faults_applied};
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Fabric, Job, Outcome};
 use std::cell::Cell;
@@ -236,25 +236,16 @@ impl Launch {
 
     /// Runs it and expects that it ends by itself, without success.
     pub(crate) fn is_refused(&self, site: &mut Site) -> Result<Outcome> {
-        let outcome = self.ends(site)?;
-        if outcome.success() {
-            bail!("the job succeeded, and should have been refused: {outcome}");
-        }
+        let outcome = self.run(site)?;
+        was_refused(&outcome)?;
         Ok(outcome)
     }
 
     /// Runs it and expects that it ends by itself, with whatever status, and says all of these words.
     pub(crate) fn ends_saying(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
-        let outcome = self.ends(site)?;
-        says(&outcome, words)?;
-        Ok(outcome)
-    }
-
-    fn ends(&self, site: &mut Site) -> Result<Outcome> {
         let outcome = self.run(site)?;
-        if !matches!(outcome.ending, Ending::Exited(_)) {
-            bail!("the job did not end by itself: {outcome}");
-        }
+        ended_by_itself(&outcome)?;
+        says(&outcome, words)?;
         Ok(outcome)
     }
 
@@ -339,6 +330,19 @@ pub(crate) fn with_faults(rules: &str) -> String {
 /// A command line's beginning that gives the rest of it to a script as `"$@"`.
 fn in_a_shell(script: &str) -> [String; 4] {
     ["sh", "-c", script, "sh"].map(str::to_owned)
+}
+
+/// That the run ended by itself, with whatever status.
+pub(crate) fn ended_by_itself(outcome: &Outcome) -> Result<()> {
+    ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
+    Ok(())
+}
+
+/// That the run ended by itself, without success.
+pub(crate) fn was_refused(outcome: &Outcome) -> Result<()> {
+    ended_by_itself(outcome)?;
+    ensure!(!outcome.success(), "the job succeeded, and should have been refused: {outcome}");
+    Ok(())
 }
 
 /// That the run printed all of these words, in whatever case and stream.

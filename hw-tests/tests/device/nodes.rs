@@ -4,11 +4,11 @@
 //!
 //! Setup grade; one test at a time.
 
-use crate::launch::{Launch, says};
+use crate::launch::{Launch, says, was_refused};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
-use hw_tests::{Ending, Job, Outcome};
+use hw_tests::{Job, Outcome};
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
@@ -64,8 +64,7 @@ fn silent_peer(site: &mut Site) -> Result<()> {
     let restored = silence.restore(site);
     let outcome = outcome?;
     restored.with_context(|| outcome.to_string())?;
-    ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
-    ensure!(!outcome.success(), "the job succeeded over a network that was silent: {outcome}");
+    was_refused(&outcome)?;
     // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
     // message says of both what they mean.
     says(&outcome, &["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"])

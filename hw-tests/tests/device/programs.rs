@@ -145,8 +145,8 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
 /// of an adapter that has none are made of messages.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
-    (site.has_atomics() || !argument.starts_with("atomic="))
-        && (site.has_inline() || !begins(["inline_sent=", "inline_bytes="]))
+    (site.device().has_atomics() || !argument.starts_with("atomic="))
+        && (site.device().has_inline() || !begins(["inline_sent=", "inline_bytes="]))
 }
 
 fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<()> {

@@ -76,7 +76,7 @@ static FAILURES: &[(&str, &str)] = &[
 const NTH: [u32; 4] = [12, 40, 90, 150];
 
 fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
-    if kind.program == "rma_atomics" && !site.has_atomics() {
+    if kind.program == "rma_atomics" && !site.device().has_atomics() {
         site.skip("the reason is said first when atomics fail", "the adapters have no atomics");
         return Ok(());
     }

@@ -7,7 +7,7 @@
 //! a time.
 
 use crate::launch::Launch;
-use crate::site::Site;
+use crate::site::{Site, command};
 use crate::spawn::{spawned as spawned_by, spawning};
 use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
@@ -68,7 +68,7 @@ pub(crate) fn recorded(launch: Launch, place: &Place, options: &str) -> Result<L
 
 /// The same, after some shell commands.
 fn recorded_after(prepare: &str, launch: Launch, place: &Place, options: &str) -> Result<Launch> {
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let command = command()?;
     let trace = place.trace().display().to_string();
     Ok(launch.inside(format!("{prepare}exec {command} trace {options} -o {trace} -- \"$@\"")))
 }
@@ -223,7 +223,7 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     let (place, there) = (Place::new(), "/tmp/ibex-recorder-trace");
     let remove = |node: usize| Job::new(["rm", "-rf", there]).on(node);
     (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let command = command()?;
     let inside = format!("export IBEX_TRACE_CLOCKS_EVERY=0.5; exec {command} trace -o {there} -- \"$@\"");
     let launch = Launch::new("pt2pt_modes", 2).scale(0.1).with("pml", "ibex");
     launch.on_two_nodes().inside(inside).limit(400).passes(site)?;
@@ -345,7 +345,7 @@ fn known_crash(site: &mut Site) -> Result<()> {
     let launch = Launch::new("rma_atomics", 2).with("pml", "ob1").with("btl", "self,sm");
     let outcome = recorded(launch, &place, "")?.is_refused(site)?;
     ensure!(outcome.stderr.contains("set --mca osc pt2pt"), "it does not say what to set: {outcome}");
-    let command = env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")?;
+    let command = command()?;
     let output = place.0.join("output");
     fs::write(&output, &outcome.stderr)?;
     let doctor = Job::new([command.as_str(), "doctor", "--watch", "0.1", "--output", &output.display().to_string()]);

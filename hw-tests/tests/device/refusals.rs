@@ -146,7 +146,7 @@ fn permission(site: &mut Site) -> Result<()> {
 }
 
 fn mtu_above_the_port(site: &mut Site) -> Result<()> {
-    if site.is_emulated() {
+    if site.device().is_emulated() {
         let small = "[[device]]\n[[device.port]]\nmtu = 1024\n";
         let launch = Launch::of_a_short_exchange().with("btl_ibex_mtu", "4096").limit(60).on_adapters(small);
         return launch.is_refused_with(site, &["4096", "1024", "mtu"]).map(drop);
@@ -162,7 +162,7 @@ fn mtu_above_the_port(site: &mut Site) -> Result<()> {
 }
 
 fn port_down(site: &mut Site) -> Result<()> {
-    if site.is_emulated() {
+    if site.device().is_emulated() {
         let down = "[[device]]\n[[device.port]]\nstate = \"down\"\n";
         let launch = Launch::of_a_short_exchange().limit(60).on_adapters(down);
         launch.is_refused_with(site, &["softhca0:1", "down"])?;
@@ -206,10 +206,7 @@ fn another_open_mpi(site: &mut Site) -> Result<()> {
 }
 
 fn listed(site: &mut Site) -> Result<()> {
-    let components = site.components().display().to_string();
-    let job = hw_tests::Job::new(["ompi_info", "--param", "btl", "ibex", "--level", "9"])
-        .env("OMPI_MCA_mca_base_component_path", format!("{components}:SYSTEM_DEFAULT"))
-        .limit(Duration::from_mins(1));
+    let job = site.job(["ompi_info", "--param", "btl", "ibex", "--level", "9"]).limit(Duration::from_mins(1));
     let outcome = site.fabric(1)?.run(&job)?.checked()?;
     let parameters = outcome.stdout.lines().filter(|line| line.contains("\"btl_ibex_")).count();
     if parameters < 20 {

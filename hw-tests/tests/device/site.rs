@@ -123,6 +123,17 @@ impl Site {
         &self.components
     }
 
+    /// A job that Open MPI finds the components in.
+    pub(crate) fn job<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Job {
+        let path = format!("{}:SYSTEM_DEFAULT", self.components.display());
+        Job::new(words).env("OMPI_MCA_mca_base_component_path", path)
+    }
+
+    /// The folder with the compiled MPI programs.
+    pub(crate) fn programs(&self) -> String {
+        self.programs.display().to_string()
+    }
+
     /// A compiled MPI program, or one of the machine by its absolute path.
     pub(crate) fn program(&self, name: &str) -> Result<String> {
         let path = self.programs.join(name);
@@ -135,21 +146,6 @@ impl Site {
     /// Whether the tests may take the device apart and change its nodes: they are virtual machines of their own.
     pub(crate) fn is_disposable(&self) -> bool {
         self.device == Device::SoftRoce
-    }
-
-    /// Whether the adapters are emulated: tests may describe their own, with faults.
-    pub(crate) fn is_emulated(&self) -> bool {
-        self.device.is_emulated()
-    }
-
-    /// Whether the adapters have atomics.
-    pub(crate) fn has_atomics(&self) -> bool {
-        self.device.has_atomics()
-    }
-
-    /// Whether the adapters carry data in work requests.
-    pub(crate) fn has_inline(&self) -> bool {
-        self.device.has_inline()
     }
 
     /// The share of its repeats that a test program does here.
@@ -179,6 +175,11 @@ impl Site {
     pub(crate) fn skip(&mut self, what: &str, reason: &str) {
         self.skips.push(format!("{what}: {reason}"));
     }
+}
+
+/// The command `ibex`.
+pub(crate) fn command() -> Result<String> {
+    env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")
 }
 
 /// What port 1 of an emulated adapter of this fabric has counted so far.

@@ -142,7 +142,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// Whether Open MPI asks ibex for all that a program needs; if not, says that it is skipped.
 fn can_run(program: &str, sentence: &str, site: &mut Site) -> Result<bool> {
     let needs_atomics = ["mpi_t_operations", "peruse_operations"].contains(&program);
-    let can = !needs_atomics || site.has_atomics() || Series::here()? == Series::V4_1;
+    let can = !needs_atomics || site.device().has_atomics() || Series::here()? == Series::V4_1;
     if !can {
         site.skip(sentence, "over an adapter without atomics this Open MPI does them itself, by messages");
     }
@@ -152,7 +152,8 @@ fn can_run(program: &str, sentence: &str, site: &mut Site) -> Result<bool> {
 /// By which protocol, why and by which port messages go.
 fn told_protocols() -> impl Iterator<Item = Test> {
     let launch = |site: &Site, what: &str, parameters: Parameters| {
-        let is_inline = site.has_inline() && !parameters.iter().any(|(name, _)| *name == "btl_ibex_max_inline");
+        let is_inline =
+            site.device().has_inline() && !parameters.iter().any(|(name, _)| *name == "btl_ibex_max_inline");
         let arguments = if is_inline { vec![what] } else { vec![what, "no-inline"] };
         Launch::new("mpi_t_protocols", 2).arguments(&arguments).with("pml", "ibex").with_all(parameters)
     };
