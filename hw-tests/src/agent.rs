@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives jobs over a stream of frames and runs them: the agent of a guest, and what serves a kept fabric.
+//! Receives jobs over a stream of frames and runs them: the agent of a guest, and of this machine's devices.
 //!
 //! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the
 //! other node); [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to
@@ -12,7 +12,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,27 +29,12 @@ const SHELL_PORT: u16 = 4790;
 /// The name of the virtio-serial port that joins a guest's agent with the host.
 pub const PORT_NAME: &str = "fabric";
 
-/// Starts a job, has its events sent, and returns what kills it.
-pub trait Starter: Send + Sync + 'static {
-    /// Called once per `START` frame.
-    ///
-    /// # Errors
-    /// The job cannot be handed to a node; it then ends as not started, with this reason.
-    fn start(&self, job: Job, events: Sender<Event>) -> anyhow::Result<Kill>;
-}
-
-/// Starts jobs on this machine.
-struct Here {
+/// What jobs on this machine begin with.
+#[derive(Default)]
+pub(crate) struct Here {
     environment: Vec<(String, String)>,
     /// Where jobs run that say nothing of it; this program's own folder where `None`.
     folder: Option<PathBuf>,
-}
-
-impl Starter for Here {
-    fn start(&self, mut job: Job, events: Sender<Event>) -> anyhow::Result<Kill> {
-        job.cwd = job.cwd.or_else(|| self.folder.clone());
-        Ok(process::start(&job, &self.environment, events))
-    }
 }
 
 /// A job of a stream, and the thread that passes on its events until it has ended.
@@ -60,22 +45,21 @@ struct Started {
 
 type Shared<W> = Arc<Mutex<W>>;
 
-/// Serves one stream until it ends: says hello, starts and kills jobs, passes on their events.
-///
-/// Returns whether the other side asked to stop. All jobs of the stream have ended when it returns.
+/// Serves one stream until it ends or the other side asks to stop: says hello, starts and kills jobs, passes on their
+/// events. All jobs of the stream have ended when it returns.
 ///
 /// # Errors
 /// The stream broke, or carried what is no frame.
-pub fn serve(
+pub(crate) fn serve(
     mut input: impl Read,
     output: impl Write + Send + 'static,
     hello: &Hello,
-    starter: &dyn Starter,
-) -> anyhow::Result<bool> {
+    here: &Here,
+) -> anyhow::Result<()> {
     let output = Arc::new(Mutex::new(output));
     send(&output, &Frame::with_json(HELLO, 0, hello)?)?;
     let mut jobs = HashMap::new();
-    let served = take_jobs(&mut input, &output, starter, &mut jobs);
+    let served = take_jobs(&mut input, &output, here, &mut jobs);
     for job in jobs.values() {
         (job.kill)();
     }
@@ -89,16 +73,14 @@ pub fn serve(
 fn take_jobs<W: Write + Send + 'static>(
     input: &mut impl Read,
     output: &Shared<W>,
-    starter: &dyn Starter,
+    here: &Here,
     jobs: &mut HashMap<u32, Started>,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<()> {
     while let Some(frame) = Frame::read(input).context("read a frame of jobs")? {
         match frame.kind {
             START => {
                 jobs.retain(|_, job| !job.passing.is_finished());
-                if let Some(job) = start(&frame, output, starter)? {
-                    jobs.insert(frame.job, job);
-                }
+                jobs.insert(frame.job, start(&frame, output, here)?);
             }
             // A job that is not there has ended.
             KILL => {
@@ -106,31 +88,21 @@ fn take_jobs<W: Write + Send + 'static>(
                     (job.kill)();
                 }
             }
-            STOP => return Ok(true),
+            STOP => break,
             kind => bail!("a frame of kind {kind} is none an agent takes"),
         }
     }
-    Ok(false)
+    Ok(())
 }
 
-fn start<W: Write + Send + 'static>(
-    frame: &Frame,
-    output: &Shared<W>,
-    starter: &dyn Starter,
-) -> anyhow::Result<Option<Started>> {
-    let job = Job::from(frame.json::<Start>().context("read a job")?);
+fn start<W: Write + Send + 'static>(frame: &Frame, output: &Shared<W>, here: &Here) -> anyhow::Result<Started> {
+    let mut job = Job::from(frame.json::<Start>().context("read a job")?);
+    job.cwd = job.cwd.or_else(|| here.folder.clone());
     let (sender, events) = mpsc::channel();
-    match starter.start(job, sender) {
-        Ok(kill) => {
-            let (number, output) = (frame.job, Arc::clone(output));
-            let passing = thread::spawn(move || pass_on(number, &events, &output));
-            Ok(Some(Started { kill, passing }))
-        }
-        Err(reason) => {
-            send(output, &ended(frame.job, Ending::NotStarted(format!("{reason:#}")), Duration::ZERO)?)?;
-            Ok(None)
-        }
-    }
+    let kill = process::start(&job, &here.environment, sender);
+    let (number, output) = (frame.job, Arc::clone(output));
+    let passing = thread::spawn(move || pass_on(number, &events, &output));
+    Ok(Started { kill, passing })
 }
 
 /// Passes on a job's events until it has ended, also when nobody can be told any more.
@@ -164,13 +136,13 @@ fn send<W: Write>(output: &Shared<W>, frame: &Frame) -> io::Result<()> {
 /// The guest has no such port, or the stream broke.
 pub fn serve_port(node: usize, trouble: Option<String>, environment: Vec<(String, String)>) -> anyhow::Result<()> {
     lift_limits()?;
-    let starter = Arc::new(Here { environment, folder: Some(PathBuf::from("/tmp")) });
+    let here = Arc::new(Here { environment, folder: Some(PathBuf::from("/tmp")) });
     let listener = TcpListener::bind(("0.0.0.0", SHELL_PORT)).context("listen for the other node")?;
-    let shells = Arc::clone(&starter);
+    let shells = Arc::clone(&here);
     thread::spawn(move || serve_nodes(&listener, node, &shells));
     let port = open_port()?;
     let hello = Hello { protocol: PROTOCOL, node, trouble };
-    serve(port.try_clone().context("share the port")?, port, &hello, starter.as_ref()).map(|_| ())
+    serve(port.try_clone().context("share the port")?, port, &hello, &here)
 }
 
 fn open_port() -> anyhow::Result<fs::File> {
@@ -197,13 +169,13 @@ fn lift_limits() -> anyhow::Result<()> {
     setrlimit(Resource::Nofile, files).context("raise the limit of open files")
 }
 
-fn serve_nodes(listener: &TcpListener, node: usize, starter: &Arc<Here>) {
+fn serve_nodes(listener: &TcpListener, node: usize, here: &Arc<Here>) {
     for stream in listener.incoming().flatten() {
-        let starter = Arc::clone(starter);
+        let here = Arc::clone(here);
         thread::spawn(move || -> anyhow::Result<()> {
             stream.set_nodelay(true)?;
             let hello = Hello { protocol: PROTOCOL, node, trouble: None };
-            serve(stream.try_clone()?, stream, &hello, starter.as_ref()).map(|_| ())
+            serve(stream.try_clone()?, stream, &hello, &here)
         });
     }
 }
@@ -215,8 +187,7 @@ fn serve_nodes(listener: &TcpListener, node: usize, starter: &Arc<Here>) {
 /// The stream broke.
 pub fn serve_parent() -> anyhow::Result<()> {
     let hello = Hello { protocol: PROTOCOL, node: 0, trouble: None };
-    let starter = Here { environment: Vec::new(), folder: None };
-    serve(io::stdin(), io::stdout(), &hello, &starter).map(|_| ())
+    serve(io::stdin(), io::stdout(), &hello, &Here::default())
 }
 
 /// Runs `command` with a shell in the node named `host`, as `rsh` does; returns its status.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The caller's end of a stream of frames: many jobs at a time over one connection to an agent.
 //!
-//! Used by [`crate::fabric`] (a guest's virtio-serial port), [`crate::kept`] (a Unix socket) and the guest's `rsh`
+//! Used by [`crate::fabric`] (a guest's virtio-serial port, or pipes to the agent of this machine) and the guest's `rsh`
 //! (TCP). Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs that run
 //! then see their events end. Tests: at the end of this file, together with [`crate::agent`].
 
@@ -15,7 +15,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::job::{Event, Job, Stream};
-use crate::process::Kill;
 use crate::running::Running;
 use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
 
@@ -89,22 +88,12 @@ impl Channel {
     /// The connection has ended.
     pub fn start(&self, job: &Job) -> anyhow::Result<Running> {
         let (sender, events) = mpsc::channel();
-        let kill = self.start_for(job, sender)?;
-        Ok(Running::new(job, events, kill))
-    }
-
-    /// Hands a job to the agent and has its events sent to `events`.
-    ///
-    /// # Errors
-    /// The connection has ended.
-    pub fn start_for(&self, job: &Job, events: Sender<Event>) -> anyhow::Result<Kill> {
-        let number = self.shared.enter(events).context("the node has ended; open the fabric anew")?;
+        let number = self.shared.enter(sender).context("the node has ended; open the fabric anew")?;
         self.shared.send(&Frame::with_json(START, number, &Start::from(job))?)?;
         let shared = Arc::clone(&self.shared);
-        Ok(Box::new(move || {
-            // Where the stream has ended, so has the job.
-            let _ = shared.send(&Frame::new(KILL, number, Vec::new()));
-        }))
+        // Where the stream has ended, so has the job.
+        let kill = move || drop(shared.send(&Frame::new(KILL, number, Vec::new())));
+        Ok(Running::new(job, events, Box::new(kill)))
     }
 
     /// Asks the other side to end.
@@ -166,24 +155,12 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Starter, serve};
-    use crate::job::Ending;
+    use crate::agent::{Here, serve};
     use std::os::unix::net::UnixStream;
-
-    struct Local;
-
-    impl Starter for Local {
-        fn start(&self, job: Job, events: Sender<Event>) -> anyhow::Result<Kill> {
-            if job.node > 0 {
-                bail!("there is no node {}", job.node);
-            }
-            Ok(crate::process::start(&job, &[], events))
-        }
-    }
 
     fn agent(hello: Hello) -> UnixStream {
         let (here, there) = UnixStream::pair().unwrap();
-        thread::spawn(move || serve(there.try_clone().unwrap(), there, &hello, &Local));
+        thread::spawn(move || serve(there.try_clone().unwrap(), there, &hello, &Here::default()));
         here
     }
 
@@ -210,12 +187,6 @@ mod tests {
         assert_eq!(reader.wait().unwrap().stdout, "through\n");
         assert!(writer.wait().unwrap().success());
         std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_job_the_agent_cannot_place_ends_with_the_reason() {
-        let outcome = channel().start(&Job::new(["true"]).on(5)).unwrap().wait().unwrap();
-        assert_eq!(outcome.ending, Ending::NotStarted("there is no node 5".to_owned()));
     }
 
     #[test]

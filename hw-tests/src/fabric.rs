@@ -26,7 +26,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{self, Sender};
 
 use anyhow::{Context, bail, ensure};
 
@@ -36,7 +35,6 @@ use crate::job::{Job, Outcome, Stream};
 use crate::local::LocalAgent;
 use crate::options::Options;
 use crate::pace;
-use crate::process::Kill;
 use crate::programs;
 use crate::running::Running;
 use crate::vm::{self, boot};
@@ -162,33 +160,10 @@ impl Fabric {
             // A guest does not see who keeps its machine from running.
             job.limit *= pace::crowding();
         }
-        let (sender, events) = mpsc::channel();
-        let kill = self.start(&job, sender)?;
-        Ok(Running::new(&job, events, kill))
-    }
-
-    /// Starts a job whose events go to `events`; the returned function kills it.
-    pub(crate) fn start(&self, job: &Job, events: Sender<crate::job::Event>) -> anyhow::Result<Kill> {
         let Some(channel) = self.channels.get(job.node) else {
             bail!("there is no node {}; this fabric has {}", job.node, self.channels.len());
         };
-        channel.start_for(job, events).map_err(|error| self.explained(error))
-    }
-
-    /// Makes the nodes see what has changed on this machine since they booted, such as a program that was built anew.
-    ///
-    /// Only what no job in a node uses at the moment is seen anew.
-    ///
-    /// # Errors
-    /// A node is gone.
-    pub fn refresh(&self) -> anyhow::Result<()> {
-        if self.is_virtual() {
-            for node in 0..self.nodes() {
-                let drop = Job::new(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"]);
-                self.run(&drop.on(node))?.checked()?;
-            }
-        }
-        Ok(())
+        channel.start(&job).map_err(|error| self.explained(error))
     }
 
     /// How many nodes there are.

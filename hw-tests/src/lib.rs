@@ -14,8 +14,8 @@
 //! devices, `programs` finds what both start; [`process`] runs a job on the machine it is on (every agent uses it),
 //! `pace` says how much of the time a job had; [`openmpi`] knows which Open MPI is here, and [`runtime_failure`] what
 //! is its own fault; [`Selection`] says which of the device tests run; [`wire`] and
-//! [`channel`] carry jobs into a guest, [`agent`] receives them there; [`kept`] shares one booted fabric between
-//! several calls of the `fabric` command. Everything here is setup grade: it may block, allocate and start processes.
+//! [`channel`] carry jobs into a guest, [`agent`] receives them there. Everything here is setup grade: it may block,
+//! allocate and start processes.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,6 @@ pub mod channel;
 pub mod device;
 pub mod fabric;
 pub mod job;
-pub mod kept;
 mod local;
 pub mod openmpi;
 mod options;

@@ -3,7 +3,7 @@
 //!
 //! `u32 length of the rest | u8 kind | u32 job | body`, little-endian. The body of `HELLO`, `START` and `ENDED` is
 //! JSON, that of `STDOUT` and `STDERR` the job's bytes as they came, that of `KILL` and `STOP` empty. Written by
-//! [`crate::channel`] and [`crate::agent`], over a virtio-serial port, TCP between nodes, or a Unix socket. Setup
+//! [`crate::channel`] and [`crate::agent`], over a virtio-serial port, TCP between nodes, or pipes. Setup
 //! grade, any thread. Tests: at the end of this file.
 
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ pub const STDOUT: u8 = 4;
 pub const STDERR: u8 = 5;
 /// Agent to fabric, last of a job: [`Ended`].
 pub const ENDED: u8 = 6;
-/// To a kept fabric: end it.
+/// Fabric to agent: kill all jobs and end.
 pub const STOP: u8 = 7;
 
 /// Bytes after the length field that every frame has: kind and job number.

@@ -2,17 +2,16 @@
 //! Runs a command where an RDMA device is: `fabric [--device D] [--nodes N] [--limit SECONDS] [--env K=V] -- CMD ARGS`.
 //!
 //! For people. Prints what the command prints and ends with its status (124 for its time limit, 128 + N for signal N).
-//! `--keep NAME` leaves the virtual machine booted for the next call with the same name, until `--stop NAME` or ten
-//! idle minutes. Setup grade. Tests: at the end of this file.
+//! Setup grade. Tests: at the end of this file.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
 use hw_tests::device::SOFT_ROCE;
-use hw_tests::{Device, Ending, Fabric, Job, Options, Stream, kept};
+use hw_tests::{Device, Ending, Fabric, Job, Options, Stream};
 
 /// Runs a command on a machine that has an RDMA device: a virtual one with soft-RoCE, or this one.
 #[derive(Clone, Debug, Parser)]
@@ -45,20 +44,8 @@ struct Arguments {
     /// Processors of each node.
     #[arg(long)]
     cpus: Option<usize>,
-    /// Uses the kept virtual machine of this name, and boots and keeps it first where there is none.
-    #[arg(long, value_name = "NAME")]
-    keep: Option<String>,
-    /// Ends the kept virtual machine of this name.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["keep", "command"])]
-    stop: Option<String>,
-    /// Seconds after which an unused kept virtual machine ends.
-    #[arg(long, default_value_t = 600)]
-    idle: u64,
-    /// Holds the virtual machine of this name: what --keep starts in the background.
-    #[arg(long, hide = true, conflicts_with_all = ["keep", "command"])]
-    hold: Option<String>,
     /// The command; `sh -c '...'` for more than one.
-    #[arg(last = true, required_unless_present_any = ["stop", "hold"])]
+    #[arg(last = true, required = true)]
     command: Vec<String>,
 }
 
@@ -71,22 +58,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
-    if let Some(name) = &arguments.stop {
-        let stopped = kept::stop(name)?;
-        eprintln!("{}", if stopped { "stopped" } else { "there was none of this name" });
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(name) = &arguments.hold {
-        kept::hold(name, Duration::from_secs(arguments.idle), || open(&arguments))?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let job = job_of(&arguments)?;
-    let outcome = if let Some(name) = &arguments.keep {
-        let channel = kept::attach(name, &mut holder(name, &arguments)?)?;
-        channel.start(&job)?.wait_with(print)?
-    } else {
-        open(&arguments)?.run_with(&job, print)?
-    };
+    let outcome = open(&arguments)?.run_with(&job, print)?;
     if !matches!(outcome.ending, Ending::Exited(_)) {
         eprintln!("fabric: `{}` {} after {:.1} s", outcome.command, outcome.ending, outcome.elapsed.as_secs_f64());
     }
@@ -118,22 +91,6 @@ fn job_of(arguments: &Arguments) -> anyhow::Result<Job> {
     Ok(arguments.variables.iter().fold(job, |job, (name, value)| job.env(name, value)))
 }
 
-fn holder(name: &str, arguments: &Arguments) -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("find this program")?);
-    command.args(["--hold", name, "--device", &arguments.device.to_string(), "--nodes", &arguments.nodes.to_string()]);
-    command.args(["--idle", &arguments.idle.to_string()]);
-    if let Some(memory) = arguments.memory {
-        command.args(["--memory", &memory.to_string()]);
-    }
-    if let Some(config) = &arguments.config {
-        command.arg("--config").arg(std::path::absolute(config).context("find the configuration file")?);
-    }
-    if let Some(cpus) = arguments.cpus {
-        command.args(["--cpus", &cpus.to_string()]);
-    }
-    Ok(command)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,8 +112,6 @@ mod tests {
     #[test]
     fn without_a_command_there_is_nothing_to_run() {
         assert!(parsed("fabric --nodes 2").is_err());
-        assert!(parsed("fabric --stop x").is_ok());
-        assert!(parsed("fabric --stop x -- ls").is_err());
     }
 
     #[test]
