@@ -20,9 +20,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::job::{Ending, Event, Job, Stream};
+use crate::job::{Event, Job, Stream};
 use crate::process::{self, Kill};
-use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
+use crate::wire::{ENDED, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP};
 
 /// The TCP port on which agents take jobs from the other node.
 const SHELL_PORT: u16 = 4790;
@@ -96,7 +96,7 @@ fn take_jobs<W: Write + Send + 'static>(
 }
 
 fn start<W: Write + Send + 'static>(frame: &Frame, output: &Shared<W>, here: &Here) -> anyhow::Result<Started> {
-    let mut job = Job::from(frame.json::<Start>().context("read a job")?);
+    let mut job: Job = frame.json().context("read a job")?;
     job.cwd = job.cwd.or_else(|| here.folder.clone());
     let (sender, events) = mpsc::channel();
     let kill = process::start(&job, &here.environment, sender);
@@ -112,16 +112,11 @@ fn pass_on<W: Write>(number: u32, events: &Receiver<Event>, output: &Shared<W>) 
         let frame = match event {
             Event::Wrote(Stream::Stdout, bytes) => Ok(Frame::new(STDOUT, number, bytes)),
             Event::Wrote(Stream::Stderr, bytes) => Ok(Frame::new(STDERR, number, bytes)),
-            Event::Ended(ending, elapsed) => ended(number, ending, elapsed),
+            Event::Ended(ending, elapsed) => Frame::with_json(ENDED, number, &(ending, elapsed)),
         };
         // A stream that fails has ended; its reader sees that too, and kills the jobs.
         heard = heard && frame.and_then(|frame| send(output, &frame)).is_ok();
     }
-}
-
-fn ended(number: u32, ending: Ending, elapsed: Duration) -> io::Result<Frame> {
-    let elapsed_microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    Frame::with_json(ENDED, number, &Ended { ending, elapsed_microseconds })
 }
 
 fn send<W: Write>(output: &Shared<W>, frame: &Frame) -> io::Result<()> {

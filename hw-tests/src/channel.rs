@@ -10,13 +10,12 @@ use std::io::{Read, Write};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 
 use crate::job::{Event, Job, Stream};
 use crate::running::Running;
-use crate::wire::{ENDED, Ended, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP, Start};
+use crate::wire::{ENDED, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP};
 
 /// A connection to an agent.
 #[derive(Clone)]
@@ -89,7 +88,7 @@ impl Channel {
     pub fn start(&self, job: &Job) -> anyhow::Result<Running> {
         let (sender, events) = mpsc::channel();
         let number = self.shared.enter(sender).context("the node has ended; open the fabric anew")?;
-        self.shared.send(&Frame::with_json(START, number, &Start::from(job))?)?;
+        self.shared.send(&Frame::with_json(START, number, job)?)?;
         let shared = Arc::clone(&self.shared);
         // Where the stream has ended, so has the job.
         let kill = move || drop(shared.send(&Frame::new(KILL, number, Vec::new())));
@@ -135,8 +134,8 @@ impl Shared {
         let event = match frame.kind {
             STDOUT => Event::Wrote(Stream::Stdout, frame.body.clone()),
             STDERR => Event::Wrote(Stream::Stderr, frame.body.clone()),
-            ENDED => match frame.json::<Ended>() {
-                Ok(ended) => Event::Ended(ended.ending, Duration::from_micros(ended.elapsed_microseconds)),
+            ENDED => match frame.json() {
+                Ok((ending, elapsed)) => Event::Ended(ending, elapsed),
                 // Without its ending a job's events end, which its waiter reports.
                 Err(_) => return drop(running.remove(&frame.job)),
             },
@@ -157,6 +156,7 @@ mod tests {
     use super::*;
     use crate::agent::{Here, serve};
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     fn agent(hello: Hello) -> UnixStream {
         let (here, there) = UnixStream::pair().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     fn an_agent_of_another_protocol_is_refused() {
         let stream = agent(Hello { protocol: PROTOCOL + 1, ..hello() });
         let refusal = Channel::over(stream.try_clone().unwrap(), stream).err().unwrap().to_string();
-        assert!(refusal.contains("protocol 2"), "{refusal}");
+        assert!(refusal.contains("protocol 3"), "{refusal}");
     }
 
     #[test]

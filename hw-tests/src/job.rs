@@ -13,7 +13,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
 /// A command to run in a node.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Job {
     /// The node it runs in, from 0.
     pub node: usize,

@@ -7,19 +7,15 @@
 //! grade, any thread. Tests: at the end of this file.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Ending, Job};
-
 /// The version of these frames; both ends must speak the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Agent to fabric, once, first: [`Hello`].
 pub const HELLO: u8 = 1;
-/// Fabric to agent: start a job: [`Start`].
+/// Fabric to agent: start a job: a [`Job`](crate::Job).
 pub const START: u8 = 2;
 /// Fabric to agent: kill all processes of the job.
 pub const KILL: u8 = 3;
@@ -27,7 +23,7 @@ pub const KILL: u8 = 3;
 pub const STDOUT: u8 = 4;
 /// Agent to fabric: bytes the job wrote to standard error.
 pub const STDERR: u8 = 5;
-/// Agent to fabric, last of a job: [`Ended`].
+/// Agent to fabric, last of a job: its [`Ending`](crate::Ending), and how long it ran by the node's monotonic clock.
 pub const ENDED: u8 = 6;
 /// Fabric to agent: kill all jobs and end.
 pub const STOP: u8 = 7;
@@ -57,49 +53,6 @@ pub struct Hello {
     pub node: usize,
     /// Why the node cannot be used; `None` when it can.
     pub trouble: Option<String>,
-}
-
-/// A job as it travels.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Start {
-    node: usize,
-    argv: Vec<String>,
-    env: Vec<(String, String)>,
-    cwd: Option<PathBuf>,
-    limit_milliseconds: u64,
-}
-
-/// The end of a job as it travels.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Ended {
-    /// How it ended.
-    pub ending: Ending,
-    /// From start to end, in microseconds of the node's monotonic clock.
-    pub elapsed_microseconds: u64,
-}
-
-impl From<&Job> for Start {
-    fn from(job: &Job) -> Self {
-        Self {
-            node: job.node,
-            argv: job.argv.clone(),
-            env: job.env.clone(),
-            cwd: job.cwd.clone(),
-            limit_milliseconds: u64::try_from(job.limit.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-}
-
-impl From<Start> for Job {
-    fn from(start: Start) -> Self {
-        Self {
-            node: start.node,
-            argv: start.argv,
-            env: start.env,
-            cwd: start.cwd,
-            limit: Duration::from_millis(start.limit_milliseconds),
-        }
-    }
 }
 
 impl Frame {
@@ -171,6 +124,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Job;
+    use std::time::Duration;
 
     #[test]
     fn frames_come_back_as_they_went_and_in_order() {
@@ -218,7 +173,7 @@ mod tests {
     #[test]
     fn a_job_travels_whole() {
         let job = Job::new(["a", "b c"]).on(1).env("K", "V=W").cwd("/x").limit(Duration::from_millis(1500));
-        let frame = Frame::with_json(START, 3, &Start::from(&job)).unwrap();
-        assert_eq!(Job::from(frame.json::<Start>().unwrap()), job);
+        let frame = Frame::with_json(START, 3, &job).unwrap();
+        assert_eq!(frame.json::<Job>().unwrap(), job);
     }
 }
