@@ -77,11 +77,11 @@ mod tests {
     #[test]
     fn each_cause_is_printed_once() {
         let missing = || std::io::Error::from(ErrorKind::NotFound);
-        let path = std::path::PathBuf::from("/x");
-        let tells = anyhow::Error::new(ibex_export::ExportError::Write { path, cause: missing() });
-        assert_eq!(reason(&tells), format!("/x cannot be written: {}", missing()));
+        let tells = ibex_trace::Error::System { action: "read", file: "/x".into(), cause: missing().into() };
+        let tells = anyhow::Error::new(tells);
+        assert_eq!(reason(&tells), format!("cannot read /x: {}", missing()));
         let above = tells.context("cannot export");
-        assert_eq!(reason(&above), format!("cannot export: /x cannot be written: {}", missing()));
+        assert_eq!(reason(&above), format!("cannot export: cannot read /x: {}", missing()));
         assert_eq!(
             reason(&anyhow::Error::new(missing()).context("cannot read /x")),
             format!("cannot read /x: {}", missing())

@@ -10,7 +10,6 @@
 #![deny(unsafe_code)] // but for the binding of the OTF2 library (otf2/library/)
 
 mod counters;
-mod error;
 mod file;
 mod functions;
 mod lanes;
@@ -27,10 +26,8 @@ mod walk;
 
 use std::path::Path;
 
+use anyhow::{Result, ensure};
 use ibex_messages::Job;
-
-pub use error::ExportError;
-pub use otf2::Otf2Error;
 
 /// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,10 +78,8 @@ impl Format {
 ///
 /// # Errors
 /// `out` exists or cannot be written, or a library is missing. The incomplete output stays for inspection.
-pub fn export(job: &Job, format: Format, out: &Path) -> Result<(), ExportError> {
-    if out.symlink_metadata().is_ok() {
-        return Err(ExportError::Exists(out.to_owned()));
-    }
+pub fn export(job: &Job, format: Format, out: &Path) -> Result<()> {
+    ensure!(out.symlink_metadata().is_err(), file::exists(out));
     match format {
         Format::Perfetto => perfetto::write(job, out),
         Format::Otf2 => otf2::write(job, out),

@@ -18,10 +18,10 @@ mod library;
 use std::collections::HashMap;
 use std::path::Path;
 
+use anyhow::Result;
 use ibex_messages::{Job, Message, Queue};
 
 use crate::counters::{Change, Counter, Counters, Owner};
-use crate::error::ExportError;
 use crate::functions;
 use crate::life::{Item, Moment, Phase};
 use crate::names;
@@ -30,8 +30,6 @@ use crate::regions::{Edge, Region, Regions};
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 use library::{Archive, Communication, Definitions, Kind, Role, Value};
-
-pub use library::Otf2Error;
 
 /// Each lane is a file and a quarter of a MiB; all of them together are kept to about this many.
 const MOST_LANES: u32 = 512;
@@ -53,7 +51,7 @@ const SEARCH: [(Queue, u32); 2] =
 const FIRST_FUNCTION: u32 = Phase::ALL.len() as u32 + SEARCH.len() as u32;
 
 /// Writes the archive: a folder with `traces.otf2` in it.
-pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     library::available()?;
     let threads = Threads::of(job);
     let most_lanes = (MOST_LANES / (2 * threads.all().len() as u32).max(1)).clamp(2, 32);
@@ -70,7 +68,7 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
     writer.edges(&mut regions, u64::MAX)?;
     writer.describe(&walk)?;
     let Writer { archive, strings, last, .. } = writer;
-    archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions)).map_err(ExportError::from)
+    archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions))
 }
 
 /// Writes the events.
@@ -89,7 +87,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(job: &'a Job, threads: &'a Threads, out: &Path) -> Result<Self, Otf2Error> {
+    fn new(job: &'a Job, threads: &'a Threads, out: &Path) -> Result<Self> {
         let mut strings = Strings::default();
         let ports = job.ports.iter().map(|port| strings.number(&names::port(port))).collect();
         let archive = Archive::create(out, "traces")?;
@@ -100,7 +98,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The locations of threads come first, then those of lanes in the order in which they are needed.
-    fn add_locations(&mut self, lanes: usize) -> Result<(), Otf2Error> {
+    fn add_locations(&mut self, lanes: usize) -> Result<()> {
         while self.locations < self.threads.all().len() + lanes {
             self.archive.location()?;
             self.locations += 1;
@@ -109,7 +107,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What begins and ends before something at this time.
-    fn edges(&mut self, regions: &mut Regions, time: u64) -> Result<(), Otf2Error> {
+    fn edges(&mut self, regions: &mut Regions, time: u64) -> Result<()> {
         while let Some(edge) = regions.before(time) {
             self.last = edge.time;
             self.edge(edge)?;
@@ -117,7 +115,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> Result<(), Otf2Error> {
+    fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> Result<()> {
         let (region, attributes) = match region {
             Region::Call(place) => (region_of(self.job, self.job.calls[place as usize].function), Vec::new()),
             Region::Search(place) => {
@@ -139,7 +137,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Otf2Error> {
+    fn step(&mut self, step: &Step) -> Result<()> {
         self.last = step.time;
         if let Some(lane) = step.lane {
             let location = self.threads.all().len() as u32 + lane;
@@ -162,7 +160,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn send(&mut self, place: u32, step: &Step) -> Result<(), Otf2Error> {
+    fn send(&mut self, place: u32, step: &Step) -> Result<()> {
         let message = &self.job.messages[place as usize];
         let Some(side) = &message.send else { return Ok(()) };
         let location = self.threads.find(message.sender, side.thread);
@@ -179,7 +177,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn receive(&mut self, place: u32, step: &Step) -> Result<(), Otf2Error> {
+    fn receive(&mut self, place: u32, step: &Step) -> Result<()> {
         let message = &self.job.messages[place as usize];
         let Some(side) = &message.receive else { return Ok(()) };
         let location = self.threads.find(message.receiver, side.thread);
@@ -218,7 +216,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn describe(&mut self, walk: &Walk<'_>) -> Result<(), Otf2Error> {
+    fn describe(&mut self, walk: &Walk<'_>) -> Result<()> {
         let creator = format!("ibex {}", env!("CARGO_PKG_VERSION"));
         self.archive.describe(&creator, &format!("messages of {}", self.job.name))?;
         self.archive.property("IBEX::messages", &self.job.messages.len().to_string())?;
@@ -270,7 +268,7 @@ struct Defined<'d, 'a> {
 }
 
 impl Defined<'_, '_> {
-    fn string(&mut self, text: &str) -> Result<u32, Otf2Error> {
+    fn string(&mut self, text: &str) -> Result<u32> {
         let known = self.strings.texts.len();
         let number = self.strings.number(text);
         if self.strings.texts.len() > known {
@@ -286,7 +284,7 @@ fn define(
     walk: &Walk<'_>,
     (last, strings): (u64, Strings),
     to: &mut Definitions<'_>,
-) -> Result<(), Otf2Error> {
+) -> Result<()> {
     let first = walk::first(job);
     // No event may be later than the trace is long, and where no span is known its events say how long that is.
     let end = job.span.map_or(0, |(_, end)| end.nanoseconds().saturating_sub(first).max(0).cast_unsigned());
@@ -308,7 +306,7 @@ fn define(
 }
 
 /// Searches of queues and functions of MPI.
-fn define_regions(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_regions(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     for (queue, number) in SEARCH {
         let name = defined.string(names::search(queue))?;
         let description =
@@ -341,7 +339,7 @@ fn role(function: &str) -> Role {
 }
 
 /// Hosts by their names, and the ranks on them.
-fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     let (machine, kind) = (defined.string("job")?, defined.string("machine")?);
     defined.to.tree_node(0, machine, kind, None)?;
     let kind = defined.string("node")?;
@@ -362,12 +360,7 @@ fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2
     Ok(())
 }
 
-fn define_locations(
-    job: &Job,
-    threads: &Threads,
-    walk: &Walk<'_>,
-    defined: &mut Defined<'_, '_>,
-) -> Result<(), Otf2Error> {
+fn define_locations(job: &Job, threads: &Threads, walk: &Walk<'_>, defined: &mut Defined<'_, '_>) -> Result<()> {
     let name = |place: u32| threads.name_in_job(job, place);
     for (number, thread) in threads.all().iter().enumerate() {
         let text = defined.string(&name(number as u32))?;
@@ -383,7 +376,7 @@ fn define_locations(
 }
 
 /// Group 0 is all ranks; then each communicator has one, or one for each side. Readers want the numbers without gaps.
-fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, '_>) -> Result<()> {
     let empty = defined.string("")?;
     let locations: Vec<u64> = (0..job.ranks.len() as u32).map(|rank| u64::from(threads.first_of(rank))).collect();
     defined.to.ranks(0, empty, &locations)?;
@@ -405,7 +398,7 @@ fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, 
     Ok(())
 }
 
-fn define_metrics(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_metrics(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
         define_metric(counter.number(), counter, counter.name(), defined)?;
     }
@@ -418,13 +411,13 @@ fn define_metrics(job: &Job, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Er
     Ok(())
 }
 
-fn define_metric(number: u32, counter: Counter, name: &str, defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_metric(number: u32, counter: Counter, name: &str, defined: &mut Defined<'_, '_>) -> Result<()> {
     let (name, description) = (defined.string(name)?, defined.string(counter.description())?);
     let unit = defined.string(if counter.is_bytes() { "B" } else { "#" })?;
     defined.to.metric(number, name, description, unit)
 }
 
-fn define_attributes(defined: &mut Defined<'_, '_>) -> Result<(), Otf2Error> {
+fn define_attributes(defined: &mut Defined<'_, '_>) -> Result<()> {
     let attributes = [
         (PROTOCOL, "ibex protocol", "the protocol of the message", Kind::Text),
         (REASON, "ibex reason", "the reason for the protocol", Kind::Text),

@@ -27,10 +27,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, ensure};
 use ibex_messages::{Fragment, Job, Time};
 
 use crate::counters::{Change, Counter, Counters, Owner};
-use crate::error::ExportError;
 use crate::file;
 use crate::lanes::Lane;
 use crate::life::Item;
@@ -55,12 +55,10 @@ const COUNTER: u32 = 77_000_010;
 const COUNTER_OF_PORT: u32 = 77_000_100;
 
 /// Writes `OUT.prv`, `OUT.pcf` and `OUT.row`; an `OUT` that ends in `.prv` already is taken as it is.
-pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     let [records, labels, rows] = ["prv", "pcf", "row"].map(|extension| beside(out, extension));
     for path in [&records, &labels, &rows] {
-        if path.symlink_metadata().is_ok() {
-            return Err(ExportError::Exists(path.clone()));
-        }
+        ensure!(path.symlink_metadata().is_err(), file::exists(path));
     }
     let threads = Threads::of(job);
     let beside = Beside::of(job, &threads);

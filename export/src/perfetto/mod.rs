@@ -16,11 +16,11 @@ mod packets;
 use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::Result;
 use ibex_messages::{Job, Message, Queue, Rank};
 use prost::Message as _;
 
 use crate::counters::{Change, Counter, Counters, Owner};
-use crate::error::ExportError;
 use crate::file;
 use crate::lanes::Lane;
 use crate::life::{Item, Moment, Phase};
@@ -68,7 +68,7 @@ const PAUSED: &str = "not recorded";
 const UNNAMED: &str = "MPI call";
 
 /// Writes the trace.
-pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     let threads = Threads::of(job);
     file::write(out, |file| {
         let mut writer = Writer { job, threads: &threads, file, buffer: Vec::new(), described: 0 };

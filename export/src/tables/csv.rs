@@ -8,15 +8,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::Result;
 use ibex_messages::Job;
 
-use super::folder::write_folder;
 use super::table::{Cell, Table};
-use crate::error::ExportError;
+use super::write_folder;
 use crate::file;
 
 /// Writes the folder.
-pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     write_folder(job, out, "csv", |job, table, path| file::write(path, |file| write_table(job, table, file)))
 }
 

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use ibex_messages::Job;
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
@@ -18,23 +19,19 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::folder::write_folder;
 use super::table::{Cell, Column, Kind, Table};
-use crate::error::ExportError;
+use super::write_folder;
+use crate::file;
 
 /// Rows of a group: what is in memory at a time.
 const ROWS: usize = 1 << 16;
 
 /// Writes the folder.
-pub(crate) fn write(job: &Job, out: &Path) -> Result<(), ExportError> {
+pub(crate) fn write(job: &Job, out: &Path) -> anyhow::Result<()> {
     write_folder(job, out, "parquet", |job, table, path| {
-        let file = File::create_new(path).map_err(ExportError::write(path))?;
-        write_table(job, table, file).map_err(|error| failed(path, &error))
+        let written = write_table(job, table, file::create(path)?);
+        written.map_err(|error| anyhow!("{} cannot be written as Parquet: {error}", path.display()))
     })
-}
-
-fn failed(path: &Path, error: &ParquetError) -> ExportError {
-    ExportError::Parquet { path: path.to_owned(), why: error.to_string() }
 }
 
 fn write_table(job: &Job, table: &Table, file: File) -> Result<(), ParquetError> {

@@ -7,15 +7,15 @@
 //! open archive and is closed before it; R3: `attributes` lives until `Drop`, and each event that is written with it
 //! empties it; R4: texts are copied by the library before a call returns. Tests: export/tests/otf2.rs.
 
-use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
+use anyhow::Result;
+
 use super::buffers::{FLUSH, MEMORY};
 use super::definitions::Definitions;
-use super::error::Otf2Error;
-use super::symbols::{AttributeList, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, functions, text};
+use super::symbols::{AttributeList, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text};
 
 /// `OTF2_CHUNK_SIZE_MIN`.
 const CHUNK: u64 = 256 * 1024;
@@ -65,15 +65,13 @@ impl Archive {
     ///
     /// # Errors
     /// No library; the folder exists or cannot be made.
-    pub(crate) fn create(folder: &Path, name: &str) -> Result<Archive, Otf2Error> {
+    pub(crate) fn create(folder: &Path, name: &str) -> Result<Archive> {
         let functions = functions()?;
         let what = "begin an archive";
-        let failed = || Otf2Error::Failed { what, why: "see that the folder can be made and written to".to_owned() };
-        let path = CString::new(folder.as_os_str().as_bytes())
-            .map_err(|_| Otf2Error::Text(folder.to_string_lossy().into_owned()))?;
-        let name = text(name)?;
+        let refused = || failed(what, "see that the folder can be made and written to");
+        let (path, name) = (text(folder.as_os_str().as_bytes())?, text(name)?);
         // SAFETY: takes nothing.
-        let attributes = NonNull::new(unsafe { (functions.new_attributes)() }).ok_or_else(failed)?;
+        let attributes = NonNull::new(unsafe { (functions.new_attributes)() }).ok_or_else(refused)?;
         // SAFETY: both texts end with 0 and are copied (R4); the numbers are the header's.
         let opened = unsafe {
             (functions.open)(
@@ -87,7 +85,7 @@ impl Archive {
             )
         };
         let archive = Archive { functions, opened: NonNull::new(opened), writers: Vec::new(), attributes };
-        let raw = archive.raw().map_err(|_| failed())?;
+        let raw = archive.raw().map_err(|_| refused())?;
         // SAFETY: R1; the callbacks are static.
         functions.check(what, unsafe { (functions.set_flush)(raw, &raw const FLUSH, ptr::null_mut()) })?;
         // SAFETY: R1; the callbacks are static.
@@ -103,7 +101,7 @@ impl Archive {
     ///
     /// # Errors
     /// The library refuses.
-    pub(crate) fn describe(&mut self, creator: &str, description: &str) -> Result<(), Otf2Error> {
+    pub(crate) fn describe(&mut self, creator: &str, description: &str) -> Result<()> {
         let raw = self.raw()?;
         let (creator, description) = (text(creator)?, text(description)?);
         // SAFETY: R1, R4.
@@ -116,7 +114,7 @@ impl Archive {
     ///
     /// # Errors
     /// The name is not of that form.
-    pub(crate) fn property(&mut self, name: &str, value: &str) -> Result<(), Otf2Error> {
+    pub(crate) fn property(&mut self, name: &str, value: &str) -> Result<()> {
         let (raw, name, value) = (self.raw()?, text(name)?, text(value)?);
         // SAFETY: R1, R4.
         let done = unsafe { (self.functions.set_property)(raw, name.as_ptr(), value.as_ptr(), true) };
@@ -127,12 +125,12 @@ impl Archive {
     ///
     /// # Errors
     /// The library refuses, for example because no more files can be opened.
-    pub(crate) fn location(&mut self) -> Result<u32, Otf2Error> {
+    pub(crate) fn location(&mut self) -> Result<u32> {
         let number = self.writers.len();
         // SAFETY: R1; the writer is closed by `close`, and no other has this number.
         let writer = unsafe { (self.functions.event_writer)(self.raw()?, number as u64) };
         let why = || "no more files or memory".to_owned();
-        let writer = NonNull::new(writer).ok_or_else(|| Otf2Error::Failed { what: "begin a location", why: why() })?;
+        let writer = NonNull::new(writer).ok_or_else(|| failed("begin a location", &why()))?;
         self.writers.push(writer);
         Ok(number as u32)
     }
@@ -141,13 +139,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn enter(
-        &mut self,
-        location: u32,
-        time: u64,
-        region: u32,
-        attributes: &[(u32, Value)],
-    ) -> Result<(), Otf2Error> {
+    pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32, attributes: &[(u32, Value)]) -> Result<()> {
         let list = self.attributes(attributes)?;
         // SAFETY: R2, R3.
         let done = unsafe { (self.functions.enter)(self.writer(location), list, time, region) };
@@ -158,7 +150,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<(), Otf2Error> {
+    pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
         self.functions.check("write an event", done)
@@ -168,7 +160,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn measurement(&mut self, location: u32, time: u64, is_on: bool) -> Result<(), Otf2Error> {
+    pub(crate) fn measurement(&mut self, location: u32, time: u64, is_on: bool) -> Result<()> {
         const ON: u8 = 1;
         const OFF: u8 = 2;
         let mode = if is_on { ON } else { OFF };
@@ -187,7 +179,7 @@ impl Archive {
         time: u64,
         to: &Communication,
         attributes: &[(u32, Value)],
-    ) -> Result<(), Otf2Error> {
+    ) -> Result<()> {
         let list = self.attributes(attributes)?;
         let (writer, tag) = (self.writer(location), to.tag.cast_unsigned());
         // SAFETY: R2, R3.
@@ -200,7 +192,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<(), Otf2Error> {
+    pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) };
         self.functions.check("write an event", done)
@@ -210,7 +202,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<(), Otf2Error> {
+    pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) };
         self.functions.check("write an event", done)
@@ -226,7 +218,7 @@ impl Archive {
         time: u64,
         of: &Communication,
         attributes: &[(u32, Value)],
-    ) -> Result<(), Otf2Error> {
+    ) -> Result<()> {
         let list = self.attributes(attributes)?;
         let (writer, tag) = (self.writer(location), of.tag.cast_unsigned());
         // SAFETY: R2, R3.
@@ -239,7 +231,7 @@ impl Archive {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<(), Otf2Error> {
+    pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<()> {
         let (writer, none, kind) = (self.writer(location), ptr::null_mut(), TYPE_UINT64);
         // SAFETY: R2; one type and one value, as said, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
         let done = unsafe { (self.functions.metric)(writer, none, time, metric, 1, &raw const kind, &raw const value) };
@@ -250,17 +242,14 @@ impl Archive {
     ///
     /// # Errors
     /// A file cannot be written, or the definitions fail.
-    pub(crate) fn finish<E: From<Otf2Error>>(
-        mut self,
-        define: impl FnOnce(&mut Definitions<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub(crate) fn finish(mut self, define: impl FnOnce(&mut Definitions<'_>) -> Result<()>) -> Result<()> {
         let counts = self.close_events()?;
         self.write_local_definitions(counts.len())?;
         let raw = self.raw()?;
         // SAFETY: R1.
         let writer = unsafe { (self.functions.global_writer)(raw) };
         let what = "write the definitions";
-        let writer = NonNull::new(writer).ok_or(Otf2Error::Failed { what, why: "no memory".to_owned() })?;
+        let writer = NonNull::new(writer).ok_or_else(|| failed(what, "no memory"))?;
         // SAFETY: the writer is closed below, after the last use of what this makes.
         let mut definitions = unsafe { Definitions::new(self.functions, writer, &counts) };
         define(&mut definitions)?;
@@ -269,11 +258,11 @@ impl Archive {
         let archive = self.opened.take();
         // SAFETY: R1: it was open, and is not used after this. R2: no writer is open.
         let closed = archive.map_or(SUCCESS, |archive| unsafe { (self.functions.close)(archive.as_ptr()) });
-        Ok(self.functions.check("end the archive", closed)?)
+        self.functions.check("end the archive", closed)
     }
 
     /// Closes the events of every location; the number of each.
-    fn close_events(&mut self) -> Result<Vec<u64>, Otf2Error> {
+    fn close_events(&mut self) -> Result<Vec<u64>> {
         let raw = self.raw()?;
         let mut counts = Vec::with_capacity(self.writers.len());
         let mut outcome = Ok(());
@@ -295,14 +284,14 @@ impl Archive {
     }
 
     /// Readers want a file of definitions for each location, even if nothing is in it.
-    fn write_local_definitions(&self, locations: usize) -> Result<(), Otf2Error> {
+    fn write_local_definitions(&self, locations: usize) -> Result<()> {
         let (raw, what) = (self.raw()?, "write a location's definitions");
         // SAFETY: R1.
         self.functions.check(what, unsafe { (self.functions.open_definitions)(raw) })?;
         for location in 0..locations as u64 {
             // SAFETY: R1.
             let writer = unsafe { (self.functions.definition_writer)(raw, location) };
-            let writer = NonNull::new(writer).ok_or(Otf2Error::Failed { what, why: "no file or memory".to_owned() })?;
+            let writer = NonNull::new(writer).ok_or_else(|| failed(what, "no file or memory"))?;
             // SAFETY: R1; nobody has the writer after this.
             self.functions.check(what, unsafe { (self.functions.close_definition_writer)(raw, writer.as_ptr()) })?;
         }
@@ -310,9 +299,8 @@ impl Archive {
         self.functions.check(what, unsafe { (self.functions.close_definitions)(raw) })
     }
 
-    fn raw(&self) -> Result<*mut RawArchive, Otf2Error> {
-        let closed = || Otf2Error::Failed { what: "write", why: "the archive is not open".to_owned() };
-        self.opened.map(NonNull::as_ptr).ok_or_else(closed)
+    fn raw(&self) -> Result<*mut RawArchive> {
+        self.opened.map(NonNull::as_ptr).ok_or_else(|| failed("write", "the archive is not open"))
     }
 
     fn writer(&self, location: u32) -> *mut EvtWriter {
@@ -320,7 +308,7 @@ impl Archive {
     }
 
     /// The list with these attributes. An event takes them out again.
-    fn attributes(&mut self, attributes: &[(u32, Value)]) -> Result<*mut AttributeList, Otf2Error> {
+    fn attributes(&mut self, attributes: &[(u32, Value)]) -> Result<*mut AttributeList> {
         let list = self.attributes.as_ptr();
         for (attribute, value) in attributes {
             let added = match value {

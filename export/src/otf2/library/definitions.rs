@@ -7,7 +7,8 @@
 
 use std::ptr::NonNull;
 
-use super::error::Otf2Error;
+use anyhow::Result;
+
 use super::symbols::{Code, Functions, GlobalDefWriter, TYPE_UINT64, text};
 
 const UNDEFINED: u32 = u32::MAX;
@@ -66,33 +67,27 @@ impl<'a> Definitions<'a> {
 /// Each call defines one thing. It fails where the file cannot be written.
 impl Definitions<'_> {
     /// The clock: ticks a second, the first tick, how many, and when the first was, in nanoseconds since 1970.
-    pub(crate) fn clock(&mut self, resolution: u64, first: u64, length: u64, since_1970: u64) -> Result<(), Otf2Error> {
+    pub(crate) fn clock(&mut self, resolution: u64, first: u64, length: u64, since_1970: u64) -> Result<()> {
         // SAFETY: D1.
         self.done(unsafe { (self.functions.clock)(self.writer.as_ptr(), resolution, first, length, since_1970) })
     }
 
     /// A text.
-    pub(crate) fn string(&mut self, number: u32, string: &str) -> Result<(), Otf2Error> {
+    pub(crate) fn string(&mut self, number: u32, string: &str) -> Result<()> {
         let string = text(string)?;
         // SAFETY: D1; R4.
         self.done(unsafe { (self.functions.string)(self.writer.as_ptr(), number, string.as_ptr()) })
     }
 
     /// A part of the machine, its kind, and what it is part of.
-    pub(crate) fn tree_node(
-        &mut self,
-        number: u32,
-        name: u32,
-        kind: u32,
-        parent: Option<u32>,
-    ) -> Result<(), Otf2Error> {
+    pub(crate) fn tree_node(&mut self, number: u32, name: u32, kind: u32, parent: Option<u32>) -> Result<()> {
         let parent = parent.unwrap_or(UNDEFINED);
         // SAFETY: D1.
         self.done(unsafe { (self.functions.tree_node)(self.writer.as_ptr(), number, name, kind, parent) })
     }
 
     /// A process, on a part of the machine.
-    pub(crate) fn process(&mut self, number: u32, name: u32, node: u32) -> Result<(), Otf2Error> {
+    pub(crate) fn process(&mut self, number: u32, name: u32, node: u32) -> Result<()> {
         const PROCESS: u8 = 1;
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
@@ -100,7 +95,7 @@ impl Definitions<'_> {
     }
 
     /// A location of a process.
-    pub(crate) fn location(&mut self, number: u32, name: u32, process: u32) -> Result<(), Otf2Error> {
+    pub(crate) fn location(&mut self, number: u32, name: u32, process: u32) -> Result<()> {
         const CPU_THREAD: u8 = 1;
         let (writer, location) = (self.writer.as_ptr(), u64::from(number));
         let count = self.counts[number as usize];
@@ -109,7 +104,7 @@ impl Definitions<'_> {
     }
 
     /// A region of MPI's.
-    pub(crate) fn region(&mut self, number: u32, name: u32, description: u32, role: Role) -> Result<(), Otf2Error> {
+    pub(crate) fn region(&mut self, number: u32, name: u32, description: u32, role: Role) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe {
@@ -130,18 +125,18 @@ impl Definitions<'_> {
     }
 
     /// The locations that are MPI's processes: a group that all others are chosen from.
-    pub(crate) fn ranks(&mut self, number: u32, name: u32, locations: &[u64]) -> Result<(), Otf2Error> {
+    pub(crate) fn ranks(&mut self, number: u32, name: u32, locations: &[u64]) -> Result<()> {
         const COMM_LOCATIONS: u8 = 4;
         self.any_group(number, name, COMM_LOCATIONS, locations)
     }
 
     /// The members of a communicator, by their places in [`Definitions::ranks`].
-    pub(crate) fn group(&mut self, number: u32, name: u32, ranks: &[u64]) -> Result<(), Otf2Error> {
+    pub(crate) fn group(&mut self, number: u32, name: u32, ranks: &[u64]) -> Result<()> {
         const COMM_GROUP: u8 = 5;
         self.any_group(number, name, COMM_GROUP, ranks)
     }
 
-    fn any_group(&mut self, number: u32, name: u32, kind: u8, members: &[u64]) -> Result<(), Otf2Error> {
+    fn any_group(&mut self, number: u32, name: u32, kind: u8, members: &[u64]) -> Result<()> {
         let (writer, count) = (self.writer.as_ptr(), members.len() as u32);
         // SAFETY: D1; so many members are valid for the call.
         self.done(unsafe {
@@ -150,21 +145,21 @@ impl Definitions<'_> {
     }
 
     /// A communicator of a group.
-    pub(crate) fn communicator(&mut self, number: u32, name: u32, group: u32) -> Result<(), Otf2Error> {
+    pub(crate) fn communicator(&mut self, number: u32, name: u32, group: u32) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe { (self.functions.communicator)(writer, number, name, group, UNDEFINED, 0) })
     }
 
     /// A communicator between two groups.
-    pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<(), Otf2Error> {
+    pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe { (self.functions.intercommunicator)(writer, number, name, groups.0, groups.1, UNDEFINED, 0) })
     }
 
     /// A metric of one member, whose values hold from the moment of each on; the member has the metric's number.
-    pub(crate) fn metric(&mut self, number: u32, name: u32, description: u32, unit: u32) -> Result<(), Otf2Error> {
+    pub(crate) fn metric(&mut self, number: u32, name: u32, description: u32, unit: u32) -> Result<()> {
         const OTHER: u8 = 0;
         const ABSOLUTE_NEXT: u8 = 1 | 3 << 4;
         const DECIMAL: u8 = 1;
@@ -193,13 +188,13 @@ impl Definitions<'_> {
     }
 
     /// An attribute of events.
-    pub(crate) fn attribute(&mut self, number: u32, name: u32, description: u32, kind: Kind) -> Result<(), Otf2Error> {
+    pub(crate) fn attribute(&mut self, number: u32, name: u32, description: u32, kind: Kind) -> Result<()> {
         let (writer, kind) = (self.writer.as_ptr(), kind as u8);
         // SAFETY: D1.
         self.done(unsafe { (self.functions.attribute)(writer, number, name, description, kind) })
     }
 
-    fn done(&self, code: Code) -> Result<(), Otf2Error> {
+    fn done(&self, code: Code) -> Result<()> {
         self.functions.check("write a definition", code)
     }
 }

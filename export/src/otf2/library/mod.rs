@@ -2,7 +2,7 @@
 //! The OTF2 library: archives in the Open Trace Format 2, written by its own C code. The only unsafe code of this crate.
 //!
 //! The library (Debian: libopen-trace-format2-10) is looked for when the first archive is made; whoever never makes one
-//! does not need it. `symbols.rs` has what is called of it, `buffers.rs` its memory, `error.rs` what goes wrong;
+//! does not need it. `symbols.rs` has what is called of it, `buffers.rs` its memory;
 //! `archive.rs` and `definitions.rs` make it safe: events first, each location's in the order of time, then the definitions
 //! that the events name by numbers of the caller's choice. `open_files.rs` raises the limit of the files it opens.
 //!
@@ -12,16 +12,16 @@
 mod archive;
 mod buffers;
 mod definitions;
-mod error;
 mod open_files;
 mod symbols;
 
 pub(crate) use archive::{Archive, Communication, Value};
 pub(crate) use definitions::{Definitions, Kind, Role};
-pub use error::Otf2Error;
 pub(crate) use open_files::raise_open_files;
 
+use anyhow::Result;
+
 /// Whether archives can be written here.
-pub(crate) fn available() -> Result<(), Otf2Error> {
+pub(crate) fn available() -> Result<()> {
     symbols::functions().map(|_| ())
 }

@@ -10,9 +10,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use anyhow::{Error, Result, anyhow};
 use libloading::os::unix::Library;
-
-use super::error::Otf2Error;
 
 /// The names of the library with interface 10: Debian's, and the one of OTF2 itself.
 const NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
@@ -134,9 +133,14 @@ functions! {
 }
 
 /// Loads the library the first time.
-pub(super) fn functions() -> Result<&'static Functions, Otf2Error> {
+pub(super) fn functions() -> Result<&'static Functions> {
     static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
-    LOADED.get_or_init(load).as_ref().map_err(|why| Otf2Error::Missing { why: why.clone() })
+    LOADED.get_or_init(load).as_ref().map_err(|why| {
+        anyhow!(
+            "the OTF2 library (3.x) cannot be loaded: {why}; install it: apt-get install libopen-trace-format2-10 \
+             (with its programs: otf2-tools)"
+        )
+    })
 }
 
 fn load() -> Result<Functions, String> {
@@ -172,8 +176,8 @@ extern "C" fn quiet(
 
 impl Functions {
     /// What a call of the library has answered.
-    pub(super) fn check(&self, what: &'static str, code: Code) -> Result<(), Otf2Error> {
-        if code == SUCCESS { Ok(()) } else { Err(Otf2Error::Failed { what, why: self.describe(code) }) }
+    pub(super) fn check(&self, what: &str, code: Code) -> Result<()> {
+        if code == SUCCESS { Ok(()) } else { Err(failed(what, &self.describe(code))) }
     }
 
     /// What the library says of a code.
@@ -188,7 +192,16 @@ impl Functions {
     }
 }
 
+/// The library does not do what was asked of it.
+pub(super) fn failed(what: &str, why: &str) -> Error {
+    anyhow!("the OTF2 library cannot {what}: {why}")
+}
+
 /// A text as C has it.
-pub(super) fn text(text: &str) -> Result<CString, Otf2Error> {
-    CString::new(text).map_err(|_| Otf2Error::Text(text.to_owned()))
+pub(super) fn text(text: impl AsRef<[u8]>) -> Result<CString> {
+    let text = text.as_ref();
+    CString::new(text).map_err(|_| {
+        let text = String::from_utf8_lossy(text);
+        anyhow!("a name cannot be written to an OTF2 archive, as it has a byte 0: {text:?}")
+    })
 }
