@@ -30,49 +30,45 @@ pub(crate) enum Owner {
     Port(u32),
 }
 
-impl Counter {
-    /// Every counter; the place of one is its number in formats.
-    pub(crate) const ALL: [Counter; 6] = [
-        Counter::SendsActive,
-        Counter::PostedReceives,
-        Counter::UnexpectedMessages,
-        Counter::UnexpectedBytes,
+/// Every counter by its number: what formats call it, and what it means.
+const COUNTERS: [(Counter, &str, &str); 6] = [
+    (Counter::SendsActive, "sends active", "sends that have been called and are not complete"),
+    (Counter::PostedReceives, "posted receives", "the length of the posted receive queue"),
+    (Counter::UnexpectedMessages, "unexpected messages", "the length of the unexpected message queue"),
+    (Counter::UnexpectedBytes, "unexpected bytes", "the bytes of the messages in the unexpected message queue"),
+    (
         Counter::BytesInFlight,
-        Counter::QueuedRequests,
-    ];
+        "bytes in flight",
+        "the bytes of sends that have begun and that the adapter has not completed",
+    ),
+    (Counter::QueuedRequests, "requests that wait for a queue", "requests that cannot be posted now"),
+];
 
+impl Counter {
     /// How many of them are of ranks; the others are of ports.
-    pub(crate) const OF_RANKS: u32 = 4;
+    const OF_RANKS: usize = 4;
+    /// How many are of ports.
+    pub(crate) const OF_PORTS: u32 = (COUNTERS.len() - Counter::OF_RANKS) as u32;
 
-    /// Its number, from 0.
+    pub(crate) fn of_ranks() -> impl Iterator<Item = Counter> {
+        COUNTERS[..Counter::OF_RANKS].iter().map(|(counter, ..)| *counter)
+    }
+
+    pub(crate) fn of_ports() -> impl Iterator<Item = Counter> {
+        COUNTERS[Counter::OF_RANKS..].iter().map(|(counter, ..)| *counter)
+    }
+
+    /// Its number in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Counter::SendsActive => "sends active",
-            Counter::PostedReceives => "posted receives",
-            Counter::UnexpectedMessages => "unexpected messages",
-            Counter::UnexpectedBytes => "unexpected bytes",
-            Counter::BytesInFlight => "bytes in flight",
-            Counter::QueuedRequests => "requests that wait for a queue",
-        }
+        COUNTERS[self as usize].1
     }
 
     pub(crate) fn description(self) -> &'static str {
-        match self {
-            Counter::SendsActive => "sends that have been called and are not complete",
-            Counter::PostedReceives => "the length of the posted receive queue",
-            Counter::UnexpectedMessages => "the length of the unexpected message queue",
-            Counter::UnexpectedBytes => "the bytes of the messages in the unexpected message queue",
-            Counter::BytesInFlight => "the bytes of sends that have begun and that the adapter has not completed",
-            Counter::QueuedRequests => "requests that cannot be posted now",
-        }
-    }
-
-    pub(crate) fn is_of_rank(self) -> bool {
-        self.number() < Counter::OF_RANKS
+        COUNTERS[self as usize].2
     }
 
     pub(crate) fn is_bytes(self) -> bool {
@@ -93,8 +89,8 @@ pub(crate) type Changes = ArrayVec<Change, 2>;
 
 /// The counters of a job.
 pub(crate) struct Counters {
-    ranks: Vec<[u64; Counter::ALL.len()]>,
-    ports: Vec<[u64; Counter::ALL.len()]>,
+    ranks: Vec<[u64; COUNTERS.len()]>,
+    ports: Vec<[u64; COUNTERS.len()]>,
 }
 
 impl Counters {
@@ -185,6 +181,11 @@ mod tests {
     use crate::walk::Walk;
 
     #[test]
+    fn the_place_of_each_in_its_list_is_its_number() {
+        assert!(COUNTERS.iter().enumerate().all(|(place, (counter, ..))| *counter as usize == place));
+    }
+
+    #[test]
     fn a_length_that_no_message_has_is_counted_as_any() {
         let mut job = Job::synthetic(2, 20, 5);
         for (message, bytes) in job.messages.iter_mut().zip([u64::MAX, 1 << 63, (1 << 63) + 1].into_iter().cycle()) {
@@ -202,7 +203,7 @@ mod tests {
         let job = Job::synthetic(4, 2000, 5);
         let threads = Threads::of(&job);
         let mut counters = Counters::of(&job);
-        let mut most = [0; Counter::ALL.len()];
+        let mut most = [0; COUNTERS.len()];
         for step in Walk::new(&job, &threads, 8) {
             for change in counters.step(&job, &step) {
                 let most = &mut most[change.counter.number() as usize];

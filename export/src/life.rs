@@ -62,73 +62,48 @@ pub(crate) enum Phase {
     Connected,
 }
 
-impl Phase {
-    /// Every phase; the place of one is its number in formats.
-    pub(crate) const ALL: [Phase; 16] = [
-        Phase::SendWaits,
-        Phase::SendGoes,
-        Phase::SendEnds,
-        Phase::SendDone,
-        Phase::ReceiveWaits,
-        Phase::MessageWaits,
-        Phase::Matching,
-        Phase::Matched,
-        Phase::ReceiveGoes,
-        Phase::ReceiveEnds,
-        Phase::ReceiveDone,
-        Phase::Put,
-        Phase::Get,
-        Phase::Atomic,
-        Phase::Connecting,
-        Phase::Connected,
-    ];
+/// Every phase by its number: what formats call it, and what it means.
+const PHASES: [(Phase, &str, &str); 16] = [
+    (Phase::SendWaits, "send waits", "from the call of the send until the first bytes leave"),
+    (Phase::SendGoes, "send goes", "from the departure of the first bytes until the adapter has the last"),
+    (Phase::SendEnds, "send ends", "the adapter has the bytes, the request is not complete yet"),
+    (Phase::SendDone, "send done", "the request is complete, the caller has not been notified"),
+    (Phase::ReceiveWaits, "receive waits", "the receive has been called, its message has not arrived"),
+    (Phase::MessageWaits, "message waits", "the message has arrived, no receive has been called"),
+    (Phase::Matching, "matching", "message and receive both exist and are not matched yet"),
+    (Phase::Matched, "matched", "message and receive are matched, no bytes are in place yet"),
+    (Phase::ReceiveGoes, "receive goes", "the bytes arrive in place"),
+    (Phase::ReceiveEnds, "receive ends", "the bytes are in place, the request is not complete yet"),
+    (Phase::ReceiveDone, "receive done", "the request is complete, the caller has not been notified"),
+    (Phase::Put, "put", "an RDMA write of a one-sided operation"),
+    (Phase::Get, "get", "an RDMA read of a one-sided operation"),
+    (Phase::Atomic, "atomic", "an atomic operation on another process's memory"),
+    (Phase::Connecting, "connecting", "a connection is being made"),
+    (Phase::Connected, "connected", "a connection is ready, until it fails"),
+];
 
-    /// Its number, from 0.
+impl Phase {
+    /// How many there are.
+    pub(crate) const COUNT: u32 = PHASES.len() as u32;
+
+    /// Every phase, by its number.
+    pub(crate) fn all() -> impl Iterator<Item = Phase> {
+        PHASES.into_iter().map(|(phase, ..)| phase)
+    }
+
+    /// Its number in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
     /// What formats call it.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Phase::SendWaits => "send waits",
-            Phase::SendGoes => "send goes",
-            Phase::SendEnds => "send ends",
-            Phase::SendDone => "send done",
-            Phase::ReceiveWaits => "receive waits",
-            Phase::MessageWaits => "message waits",
-            Phase::Matching => "matching",
-            Phase::Matched => "matched",
-            Phase::ReceiveGoes => "receive goes",
-            Phase::ReceiveEnds => "receive ends",
-            Phase::ReceiveDone => "receive done",
-            Phase::Put => "put",
-            Phase::Get => "get",
-            Phase::Atomic => "atomic",
-            Phase::Connecting => "connecting",
-            Phase::Connected => "connected",
-        }
+        PHASES[self as usize].1
     }
 
     /// What it means.
     pub(crate) fn description(self) -> &'static str {
-        match self {
-            Phase::SendWaits => "from the call of the send until the first bytes leave",
-            Phase::SendGoes => "from the departure of the first bytes until the adapter has the last",
-            Phase::SendEnds => "the adapter has the bytes, the request is not complete yet",
-            Phase::SendDone | Phase::ReceiveDone => "the request is complete, the caller has not been notified",
-            Phase::ReceiveWaits => "the receive has been called, its message has not arrived",
-            Phase::MessageWaits => "the message has arrived, no receive has been called",
-            Phase::Matching => "message and receive both exist and are not matched yet",
-            Phase::Matched => "message and receive are matched, no bytes are in place yet",
-            Phase::ReceiveGoes => "the bytes arrive in place",
-            Phase::ReceiveEnds => "the bytes are in place, the request is not complete yet",
-            Phase::Put => "an RDMA write of a one-sided operation",
-            Phase::Get => "an RDMA read of a one-sided operation",
-            Phase::Atomic => "an atomic operation on another process's memory",
-            Phase::Connecting => "a connection is being made",
-            Phase::Connected => "a connection is ready, until it fails",
-        }
+        PHASES[self as usize].2
     }
 }
 
@@ -275,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_number_of_a_phase_is_its_place() {
-        for (place, phase) in Phase::ALL.into_iter().enumerate() {
+        for (place, phase) in Phase::all().enumerate() {
             assert_eq!(phase.number() as usize, place);
         }
     }

@@ -5,74 +5,50 @@
 
 use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Queue, Reason};
 
+/// Every protocol by its number in formats, with its name.
+pub(crate) const PROTOCOLS: [(Protocol, &str); 6] = [
+    (Protocol::Inline, "inline"),
+    (Protocol::Copied, "copied"),
+    (Protocol::Read, "read"),
+    (Protocol::Fragments, "fragments"),
+    (Protocol::SharedMemory, "shared memory"),
+    (Protocol::Loopback, "loopback"),
+];
+
 pub(crate) fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Inline => "inline",
-        Protocol::Copied => "copied",
-        Protocol::Read => "read",
-        Protocol::Fragments => "fragments",
-        Protocol::SharedMemory => "shared memory",
-        Protocol::Loopback => "loopback",
-    }
+    PROTOCOLS[protocol as usize].1
 }
+
+/// Every reason by its number in formats, with its name.
+pub(crate) const REASONS: [(Reason, &str); 8] = [
+    (Reason::Size, "size"),
+    (Reason::Synchronous, "synchronous"),
+    (Reason::Gaps, "gaps"),
+    (Reason::NotRegistered, "not registered"),
+    (Reason::HeldBack, "held back"),
+    (Reason::Adapter, "adapter"),
+    (Reason::Loopback, "loopback"),
+    (Reason::SameHost, "same host"),
+];
 
 pub(crate) fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Size => "size",
-        Reason::Synchronous => "synchronous",
-        Reason::Gaps => "gaps",
-        Reason::NotRegistered => "not registered",
-        Reason::HeldBack => "held back",
-        Reason::Adapter => "adapter",
-        Reason::Loopback => "loopback",
-        Reason::SameHost => "same host",
-    }
+    REASONS[reason as usize].1
 }
+
+/// Every kind of incident by its number in formats, with its name.
+pub(crate) const INCIDENTS: [(IncidentKind, &str); 7] = [
+    (IncidentKind::QueuedBegin, "request queued"),
+    (IncidentKind::QueuedEnd, "queued request posted"),
+    (IncidentKind::ReceiverNotReady, "receiver not ready"),
+    (IncidentKind::RegistrationMiss, "memory registered"),
+    (IncidentKind::RegistrationEvict, "memory deregistered"),
+    (IncidentKind::DeviceAsync, "event of the adapter"),
+    (IncidentKind::PortAsync, "event of the port"),
+];
 
 pub(crate) fn incident(kind: IncidentKind) -> &'static str {
-    match kind {
-        IncidentKind::QueuedBegin => "request queued",
-        IncidentKind::QueuedEnd => "queued request posted",
-        IncidentKind::ReceiverNotReady => "receiver not ready",
-        IncidentKind::RegistrationMiss => "memory registered",
-        IncidentKind::RegistrationEvict => "memory deregistered",
-        IncidentKind::DeviceAsync => "event of the adapter",
-        IncidentKind::PortAsync => "event of the port",
-    }
+    INCIDENTS[kind as usize].1
 }
-
-/// Every kind of incident; the place of one is its number in formats.
-pub(crate) const INCIDENTS: [IncidentKind; 7] = [
-    IncidentKind::QueuedBegin,
-    IncidentKind::QueuedEnd,
-    IncidentKind::ReceiverNotReady,
-    IncidentKind::RegistrationMiss,
-    IncidentKind::RegistrationEvict,
-    IncidentKind::DeviceAsync,
-    IncidentKind::PortAsync,
-];
-
-/// Every protocol; the place of one is its number in formats.
-pub(crate) const PROTOCOLS: [Protocol; 6] = [
-    Protocol::Inline,
-    Protocol::Copied,
-    Protocol::Read,
-    Protocol::Fragments,
-    Protocol::SharedMemory,
-    Protocol::Loopback,
-];
-
-/// Every reason; the place of one is its number in formats.
-pub(crate) const REASONS: [Reason; 8] = [
-    Reason::Size,
-    Reason::Synchronous,
-    Reason::Gaps,
-    Reason::NotRegistered,
-    Reason::HeldBack,
-    Reason::Adapter,
-    Reason::Loopback,
-    Reason::SameHost,
-];
 
 pub(crate) fn operation(kind: OperationKind) -> &'static str {
     match kind {
@@ -117,8 +93,8 @@ mod tests {
 
     #[test]
     fn the_place_of_each_in_its_list_is_its_number() {
-        assert!(PROTOCOLS.iter().enumerate().all(|(place, protocol)| *protocol as usize == place));
-        assert!(REASONS.iter().enumerate().all(|(place, reason)| *reason as usize == place));
-        assert!(INCIDENTS.iter().enumerate().all(|(place, incident)| *incident as usize == place));
+        assert!(PROTOCOLS.iter().enumerate().all(|(place, (protocol, _))| *protocol as usize == place));
+        assert!(REASONS.iter().enumerate().all(|(place, (reason, _))| *reason as usize == place));
+        assert!(INCIDENTS.iter().enumerate().all(|(place, (incident, _))| *incident as usize == place));
     }
 }

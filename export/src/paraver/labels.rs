@@ -23,14 +23,14 @@ pub(super) fn labels_of(job: &Job) -> String {
     for (number, name, _) in calls::STATES {
         let _ = writeln!(text, "{number}    {name}");
     }
-    for phase in Phase::ALL {
+    for phase in Phase::all() {
         let _ = writeln!(text, "{}    {}", FIRST_STATE + phase.number(), phase.name());
     }
     text += "\n\nSTATES_COLOR\n";
     for (number, _, (red, green, blue)) in calls::STATES {
         let _ = writeln!(text, "{number}    {{{red},{green},{blue}}}");
     }
-    for phase in Phase::ALL {
+    for phase in Phase::all() {
         let (red, green, blue) = colour(phase);
         let _ = writeln!(text, "{}    {{{red},{green},{blue}}}", FIRST_STATE + phase.number());
     }
@@ -46,15 +46,15 @@ pub(super) fn labels_of(job: &Job) -> String {
         numbered(&mut text, kind, &format!("PERUSE: event of a {side}"), peruse::EVENTS.into_iter());
     }
     numbered(&mut text, peruse::MESSAGE, "PERUSE: number of the message", std::iter::empty());
-    event(&mut text, PROTOCOL, "ibex: protocol of the send", names::PROTOCOLS.map(names::protocol).as_slice());
-    event(&mut text, INCIDENT, "ibex: incident", names::INCIDENTS.map(names::incident).as_slice());
+    event(&mut text, PROTOCOL, "ibex: protocol of the send", &names::PROTOCOLS.map(|(_, name)| name));
+    event(&mut text, INCIDENT, "ibex: incident", &names::INCIDENTS.map(|(_, name)| name));
     event(&mut text, INCIDENT_VALUE, "ibex: requests, bytes or number of the incident", &[]);
-    for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
+    for counter in Counter::of_ranks() {
         event(&mut text, COUNTER + counter.number(), &format!("ibex: {}", counter.name()), &[]);
     }
     let indices: std::collections::BTreeSet<u32> = job.ports.iter().map(|port| port.index).collect();
     for index in indices {
-        for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_of_rank()) {
+        for counter in Counter::of_ports() {
             let name = format!("ibex: port {index}: {}", counter.name());
             event(&mut text, counter_of_port(index, counter), &name, &[]);
         }

@@ -28,6 +28,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use chrono::DateTime;
 use ibex_messages::{Fragment, Job, Time};
 
 use crate::counters::{Change, Counter, Counters, Owner};
@@ -179,23 +180,7 @@ fn header(job: &Job, objects: &Objects, end: u64) -> String {
 
 /// `dd/mm/yy at hh:mm` of nanoseconds since 1970, in UTC.
 fn date(nanoseconds: i64) -> String {
-    let minutes = nanoseconds.div_euclid(60_000_000_000);
-    let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
-    let is_leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let (mut year, mut day) = (1970, days);
-    while day >= 365 + i64::from(is_leap(year)) {
-        day -= 365 + i64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 1;
-    for length in [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < length {
-            break;
-        }
-        day -= length;
-        month += 1;
-    }
-    format!("{:02}/{month:02}/{:02} at {:02}:{:02}", day + 1, year % 100, minute / 60, minute % 60)
+    DateTime::from_timestamp_nanos(nanoseconds).format("%d/%m/%y at %H:%M").to_string()
 }
 
 struct Records<'a> {

@@ -143,11 +143,12 @@ impl<W: Write> Writer<'_, W> {
         let clock_snapshot = Some(ClockSnapshot { clocks, primary: Some(BOOTTIME as i32) });
         self.packet(TracePacket { clock_snapshot, timestamp: Some(0), ..TracePacket::default() })?;
 
-        let incidents = names::INCIDENTS.map(names::incident);
-        let events = Phase::ALL.map(Phase::name).into_iter().chain(ITEMS).chain(incidents);
+        let phases: Vec<&str> = Phase::all().map(Phase::name).collect();
+        let incidents = names::INCIDENTS.map(|(_, name)| name);
         let functions = self.job.functions.iter().map(String::as_str);
+        let events = phases.into_iter().chain(ITEMS).chain(incidents);
         let events = events.chain(QUEUES.map(names::search)).chain([PAUSED, UNNAMED]).chain(functions);
-        let texts = names::PROTOCOLS.map(names::protocol).into_iter().chain(names::REASONS.map(names::reason));
+        let texts = names::PROTOCOLS.map(|(_, name)| name).into_iter().chain(names::REASONS.map(|(_, name)| name));
         let interned_data = Some(InternedData {
             event_names: numbered(events),
             annotation_names: numbered(ANNOTATIONS),
@@ -168,7 +169,7 @@ impl<W: Write> Writer<'_, W> {
             let (place, pid) = (place as u32, pid(place as u32));
             let process = Some(ProcessDescriptor { pid, name: Some(process_name(rank)) });
             self.track(Track::Rank(place), None, TrackDescriptor { process, ..TrackDescriptor::default() })?;
-            for counter in Counter::ALL.into_iter().filter(|counter| counter.is_of_rank()) {
+            for counter in Counter::of_ranks() {
                 self.track(Track::RankCounter(place, counter), Some(Track::Rank(place)), counter_track(counter))?;
             }
         }
@@ -181,7 +182,7 @@ impl<W: Write> Writer<'_, W> {
             let (place, rank) = (place as u32, Track::Rank(port.rank));
             let name = Some(format!("port {}", names::port(port)));
             self.track(Track::Port(place), Some(rank), TrackDescriptor { name, ..TrackDescriptor::default() })?;
-            for counter in Counter::ALL.into_iter().filter(|counter| !counter.is_of_rank()) {
+            for counter in Counter::of_ports() {
                 self.track(Track::PortCounter(place, counter), Some(Track::Port(place)), counter_track(counter))?;
             }
         }
@@ -224,7 +225,7 @@ impl<W: Write> Writer<'_, W> {
 
     fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> io::Result<()> {
         // As `head` numbers them.
-        let queues = Phase::ALL.len() + ITEMS.len() + names::INCIDENTS.len();
+        let queues = Phase::COUNT as usize + ITEMS.len() + names::INCIDENTS.len();
         let (track, name, annotations) = match region {
             Region::Call(place) => {
                 let function = self.job.calls[place as usize].function as usize;
@@ -289,7 +290,7 @@ impl<W: Write> Writer<'_, W> {
     fn incident(&mut self, time: u64, place: u32) -> io::Result<()> {
         let incident = &self.job.incidents[place as usize];
         let track = incident.port.map_or(Track::Rank(incident.rank), Track::Port);
-        let name = Some((Phase::ALL.len() + ITEMS.len() + incident.kind as usize) as u64 + 1);
+        let name = Some((Phase::COUNT as usize + ITEMS.len() + incident.kind as usize) as u64 + 1);
         let mut annotations = vec![number("value", incident.value.cast_signed())];
         annotations.extend(incident.peer.map(|peer| number("to rank", self.rank(peer))));
         self.event(time, track, TrackEvent { kind: Some(INSTANT), name, annotations, ..TrackEvent::default() })
@@ -366,7 +367,7 @@ fn item_name(item: Item) -> u64 {
         Item::Operation(_) => 2,
         Item::Connection(_) | Item::Incident(_) => 3,
     };
-    Phase::ALL.len() as u64 + place + 1
+    u64::from(Phase::COUNT) + place + 1
 }
 
 fn pid(rank: u32) -> Option<i32> {
