@@ -30,84 +30,59 @@ enum Bound {
     Below(f64),
 }
 
+use Bound::{AtLeast, AtMost, Below};
+use Transport::{IbexBtl, Openib, Ucx};
+
 const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
 const SHORT: (u64, u64) = (8, 512);
 const FROM_64_KIB: (u64, u64) = (64 << 10, u64::MAX);
 const BETTER_WRITE_OR_READ: &str = "the better of ib_write_bw and ib_read_bw";
 
 static AGAINST_RAW: [Bar; 4] = [
-    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.15)),
-    Bar::raw(
-        "bandwidth at 1 MiB and above",
-        BETTER_WRITE_OR_READ,
-        "bandwidth",
-        (1 << 20, u64::MAX),
-        Bound::AtLeast(0.95),
-    ),
-    Bar::raw("bandwidth at 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", (64 << 10, 64 << 10), Bound::AtLeast(0.85)),
-    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(0.9)),
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), AtMost(1.15)),
+    Bar::raw("bandwidth at 1 MiB and above", BETTER_WRITE_OR_READ, "bandwidth", (1 << 20, u64::MAX), AtLeast(0.95)),
+    Bar::raw("bandwidth at 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", (64 << 10, 64 << 10), AtLeast(0.85)),
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), AtLeast(0.9)),
 ];
 
 static EMULATED: [Bar; 25] = [
-    Bar::to("instructions per message", Transport::Ucx, "instructions", EVERY_SIZE, Bound::AtMost(0.60)),
-    Bar::to(
-        "instructions per message, nonblocking",
-        Transport::Ucx,
-        "nonblocking_instructions",
-        EVERY_SIZE,
-        Bound::AtMost(0.65),
-    ),
-    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), Bound::AtMost(1.05)),
-    Bar::raw("latency from 4 to 64 KiB", "ib_send_lat", "latency", (4 << 10, 64 << 10), Bound::AtMost(1.15)),
-    Bar::to("latency at every size", Transport::Openib, "latency", EVERY_SIZE, Bound::Below(1.0)),
-    Bar::to("latency at every size", Transport::Ucx, "latency", EVERY_SIZE, Bound::Below(1.0)),
-    Bar::to("latency at every size", Transport::IbexBtl, "latency", EVERY_SIZE, Bound::Below(1.0)),
-    Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, Bound::AtLeast(0.97)),
-    Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), Bound::AtLeast(0.85)),
+    Bar::to("instructions per message", Ucx, "instructions", EVERY_SIZE, AtMost(0.60)),
+    Bar::to("instructions per message, nonblocking", Ucx, "nonblocking_instructions", EVERY_SIZE, AtMost(0.65)),
+    Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), AtMost(1.05)),
+    Bar::raw("latency from 4 to 64 KiB", "ib_send_lat", "latency", (4 << 10, 64 << 10), AtMost(1.15)),
+    Bar::to("latency at every size", Openib, "latency", EVERY_SIZE, Below(1.0)),
+    Bar::to("latency at every size", Ucx, "latency", EVERY_SIZE, Below(1.0)),
+    Bar::to("latency at every size", IbexBtl, "latency", EVERY_SIZE, Below(1.0)),
+    Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, AtLeast(0.97)),
+    Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), AtLeast(0.85)),
     Bar::raw(
         "bidirectional bandwidth from 64 KiB",
         "the same with -b",
         "bidirectional_bandwidth",
         FROM_64_KIB,
-        Bound::AtLeast(0.97),
+        AtLeast(0.97),
     ),
     Bar::raw(
         "bidirectional bandwidth at 16 KiB",
         "the same with -b",
         "bidirectional_bandwidth",
         (16 << 10, 16 << 10),
-        Bound::AtLeast(0.85),
+        AtLeast(0.85),
     ),
-    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), Bound::AtLeast(1.0)),
-    Bar::to("message rate of 8 B, window 64", Transport::Ucx, "message_rate", (8, 8), Bound::AtLeast(1.25)),
-    Bar::to("put of 8 to 512 B", Transport::Openib, "put_latency", SHORT, Bound::AtMost(1.0)),
-    Bar::to("put of 8 to 512 B", Transport::Ucx, "put_latency", SHORT, Bound::AtMost(1.0)),
-    Bar::to("get of 8 to 512 B", Transport::Openib, "get_latency", SHORT, Bound::AtMost(1.0)),
-    Bar::to("get of 8 to 512 B", Transport::Ucx, "get_latency", SHORT, Bound::AtMost(1.0)),
-    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Openib, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
-    Bar::to("puts of 8 to 512 B, 64 in flight", Transport::Ucx, "put_bandwidth", SHORT, Bound::AtLeast(1.0)),
-    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Openib, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
-    Bar::to("gets of 8 to 512 B, 64 in flight", Transport::Ucx, "get_bandwidth", SHORT, Bound::AtLeast(1.0)),
-    Bar::of_btl("BTL: instructions per message", Transport::Openib, "instructions"),
-    Bar::of_btl("BTL: latency at every size", Transport::Openib, "latency"),
-    Bar {
-        what: "adapter: send and receive of 8 B",
-        against: "a flag in shared memory",
-        test: "host_latency",
-        of: Transport::Raw,
-        to: Transport::Memory,
-        sizes: EVERY_SIZE,
-        bound: Bound::AtMost(5.0),
-    },
-    Bar {
-        what: "adapter: RDMA write of 1 MiB",
-        against: "process_vm_writev",
-        test: "host_bandwidth",
-        of: Transport::Raw,
-        to: Transport::Memory,
-        sizes: EVERY_SIZE,
-        bound: Bound::AtLeast(0.8),
-    },
+    Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), AtLeast(1.0)),
+    Bar::to("message rate of 8 B, window 64", Ucx, "message_rate", (8, 8), AtLeast(1.25)),
+    Bar::to("put of 8 to 512 B", Openib, "put_latency", SHORT, AtMost(1.0)),
+    Bar::to("put of 8 to 512 B", Ucx, "put_latency", SHORT, AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Openib, "get_latency", SHORT, AtMost(1.0)),
+    Bar::to("get of 8 to 512 B", Ucx, "get_latency", SHORT, AtMost(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Openib, "put_bandwidth", SHORT, AtLeast(1.0)),
+    Bar::to("puts of 8 to 512 B, 64 in flight", Ucx, "put_bandwidth", SHORT, AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Openib, "get_bandwidth", SHORT, AtLeast(1.0)),
+    Bar::to("gets of 8 to 512 B, 64 in flight", Ucx, "get_bandwidth", SHORT, AtLeast(1.0)),
+    Bar::of_btl("BTL: instructions per message", Openib, "instructions"),
+    Bar::of_btl("BTL: latency at every size", Openib, "latency"),
+    Bar::adapter("adapter: send and receive of 8 B", "a flag in shared memory", "host_latency", AtMost(5.0)),
+    Bar::adapter("adapter: RDMA write of 1 MiB", "process_vm_writev", "host_bandwidth", AtLeast(0.8)),
 ];
 
 /// What a report says of each bar of such a device.
@@ -136,6 +111,11 @@ impl Bar {
     /// ibex's BTL under ob1 takes less than another transport.
     const fn of_btl(what: &'static str, to: Transport, test: &'static str) -> Self {
         Self { what, against: to.name(), test, of: Transport::IbexBtl, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
+    }
+
+    /// The raw adapter beside the memory of the host.
+    const fn adapter(what: &'static str, against: &'static str, test: &'static str, bound: Bound) -> Self {
+        Self { what, against, test, of: Transport::Raw, to: Transport::Memory, sizes: EVERY_SIZE, bound }
     }
 
     fn verdict(&self, report: &Report) -> Verdict {
