@@ -11,6 +11,8 @@ mod device;
 mod study;
 
 use crate::command::{cargo, output, step};
+use crate::environment::Environment;
+use crate::setup::Need;
 use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::{Context, Result};
@@ -55,7 +57,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.study {
         return study::command(&workspace, &device, arguments.wanted.full);
     }
-    setup::ensure_for_bench(&device.to_string())?;
+    setup::ensure(&Environment::here(), Some(&device.to_string()), &[Need::OpenMpi, Need::Device, Need::Bench])?;
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
     let plan = ibex_bench::available_beside_ibex(kind, &wanted)?;
     build(&workspace, &plan)?;

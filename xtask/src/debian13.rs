@@ -11,9 +11,8 @@
 use crate::command::{output, run, step};
 use crate::environment::Environment;
 use crate::workspace::Workspace;
-use crate::{mmdebstrap, setup};
+use crate::{manifest, mmdebstrap, setup};
 use anyhow::{Context, Result, bail, ensure};
-use sha2::{Digest, Sha256};
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -46,7 +45,7 @@ impl Recipe {
     /// The name of the folder for roots made so.
     fn hash(&self) -> String {
         let text = format!("{VERSION} {} {}", self.suite, self.packages.join(","));
-        Sha256::digest(text.as_bytes()).iter().take(8).fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
+        manifest::hash_of(text.as_bytes())[..16].to_owned()
     }
 }
 

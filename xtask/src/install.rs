@@ -20,7 +20,7 @@ use crate::command::step;
 use crate::environment::Environment;
 use crate::manifest::{Manifest, Owner};
 use crate::openmpi::{Choice, OpenMpi};
-use crate::setup;
+use crate::setup::{self, Need};
 use crate::workspace::Workspace;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -122,14 +122,14 @@ fn openmpi(arguments: &InstallArguments) -> Result<OpenMpi> {
     let choose = || OpenMpi::choose(arguments.mpi.as_deref(), &environment);
     let Choice { openmpi, others } = match choose() {
         Ok(choice) => {
-            setup::ensure_for_build(&environment, true)?;
+            setup::ensure(&environment, None, &[])?;
             choice
         }
         Err(error) if arguments.mpi.is_some() || environment.variable("MPICC").is_some() => return Err(error),
         // The system may have one.
         Err(error) => {
             println!("{error:#}");
-            setup::ensure_for_build(&environment, false)?;
+            setup::ensure(&environment, None, &[Need::OpenMpi])?;
             choose()?
         }
     };

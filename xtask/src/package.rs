@@ -8,6 +8,8 @@
 //! Grade: setup. Tests: at the end of this file, and `--try`.
 
 use crate::command::{output, run, step};
+use crate::environment::Environment;
+use crate::setup::Need;
 use crate::workspace::Workspace;
 use crate::{mmdebstrap, series, setup};
 use anyhow::{Context, Result, bail};
@@ -37,7 +39,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     if series::place(arguments.mpi)? == series::Place::Debian13 {
         return series::again_in_debian13(&workspace);
     }
-    setup::ensure_for_packages()?;
+    setup::ensure(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])?;
     let folder = workspace.target().join("packages");
     if !arguments.no_build {
         build(&workspace, &folder)?;

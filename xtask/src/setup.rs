@@ -21,7 +21,8 @@ mod system;
 mod tests;
 
 use manager::Manager;
-use requirements::{Need, REQUIREMENTS, Requirement};
+pub(crate) use requirements::Need;
+use requirements::{REQUIREMENTS, Requirement};
 use system::System;
 pub(crate) use system::is_root;
 
@@ -52,60 +53,20 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that everything is there that building needs; an Open MPI is not looked for where there is one already.
+/// Makes sure that everything is there that building needs, a device if one is named, and whatever else is.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message says what to install.
-pub(crate) fn ensure_for_build(environment: &Environment, has_openmpi: bool) -> Result<()> {
-    ensure_all(environment, None, if has_openmpi { &[] } else { &[Need::OpenMpi] })
-}
-
-/// Makes sure that everything is there that testing on a device needs.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_tests(device: &str) -> Result<()> {
-    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device])
-}
-
-/// Makes sure that everything is there that `cargo xtask test --all` needs on a device, and elsewhere.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_all_tests(device: &str) -> Result<()> {
-    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Test])
-}
-
-/// Makes sure that everything is there that measuring on a device needs.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_bench(device: &str) -> Result<()> {
-    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench])
-}
-
-/// Makes sure that everything is there that the study needs on a device.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_study(device: &str) -> Result<()> {
-    ensure_all(&Environment::here(), Some(device), &[Need::OpenMpi, Need::Device, Need::Bench, Need::Study])
-}
-
-/// Makes sure that everything is there that building and trying Debian packages needs.
-///
-/// # Errors
-/// Those of [`ensure_for_build`].
-pub(crate) fn ensure_for_packages() -> Result<()> {
-    ensure_all(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])
+pub(crate) fn ensure(environment: &Environment, device: Option<&str>, more: &[Need]) -> Result<()> {
+    ensure_all(environment, needed(device, more))
 }
 
 /// Makes sure that everything is there that making a root file system needs.
 ///
 /// # Errors
-/// Those of [`ensure_for_build`].
+/// Those of [`ensure`].
 pub(crate) fn ensure_for_root() -> Result<()> {
-    ensure(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
+    ensure_all(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
 /// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters and on
@@ -115,11 +76,7 @@ pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
     needed.into_iter().map(|thing| thing.name).collect()
 }
 
-fn ensure_all(environment: &Environment, device: Option<&str>, more: &[Need]) -> Result<()> {
-    ensure(environment, needed(device, more))
-}
-
-fn ensure(environment: &Environment, things: Vec<&'static Requirement>) -> Result<()> {
+fn ensure_all(environment: &Environment, things: Vec<&'static Requirement>) -> Result<()> {
     let system = System::of(environment);
     let missing = system.missing(things)?;
     if missing.is_empty() { Ok(()) } else { install(&system, &missing) }

@@ -23,6 +23,8 @@ mod installation;
 mod tally;
 mod without_device;
 
+use crate::environment::Environment;
+use crate::setup::Need;
 use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::Result;
@@ -84,14 +86,15 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 /// Refuses a wrong name before anything is built, and installs what is missing.
 fn make_ready(arguments: &Arguments, runs: &[OnDevice<'_>]) -> Result<()> {
     let needs_all = arguments.all && !arguments.are_of_devices() && arguments.mpi.is_none();
-    let ensure = if needs_all { setup::ensure_for_all_tests } else { setup::ensure_for_tests };
+    let needs: &[Need] =
+        if needs_all { &[Need::OpenMpi, Need::Device, Need::Test] } else { &[Need::OpenMpi, Need::Device] };
     let mut devices: Vec<&str> = runs.iter().map(|run| run.device).collect();
     if devices.is_empty() {
         devices.push(devices::DEVICES[0]);
     }
     for device in devices {
         let _: hw_tests::Device = device.parse()?;
-        ensure(device)?;
+        setup::ensure(&Environment::here(), Some(device), needs)?;
     }
     Ok(())
 }

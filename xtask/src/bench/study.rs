@@ -6,6 +6,8 @@
 
 use super::device::opened;
 use crate::command::step;
+use crate::environment::Environment;
+use crate::setup::Need;
 use crate::workspace::Workspace;
 use crate::{build, setup};
 use anyhow::{Context, Result, bail};
@@ -26,7 +28,8 @@ pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Res
     if *device == Device::SoftRoce {
         bail!("the study runs on emulated adapters, or on an adapter of this machine: --device softhca");
     }
-    setup::ensure_for_study(&device.to_string())?;
+    let needs = [Need::OpenMpi, Need::Device, Need::Bench, Need::Study];
+    setup::ensure(&Environment::here(), Some(&device.to_string()), &needs)?;
     build::library(workspace)?;
     build::library_without_events(workspace)?;
     for folder in ["benches/mpi", "examples"] {

@@ -10,7 +10,7 @@ use super::manager::Manager;
 
 /// What a thing is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(crate) enum Need {
     /// Building, and running on an adapter.
     Build,
     /// Building, where no Open MPI is named or found.
@@ -54,11 +54,21 @@ pub(super) struct Requirement {
     pub(super) why: &'static str,
     pub(super) need: Need,
     pub(super) proof: Proof,
-    /// The packages of dnf, zypper, pacman, spack and conda; empty where none is known.
-    others: [&'static str; 5],
+    /// The packages of dnf, zypper, pacman, spack and conda; `-` where none is known.
+    pub(super) others: &'static str,
 }
 
 impl Requirement {
+    const fn proof(mut self, proof: Proof) -> Self {
+        self.proof = proof;
+        self
+    }
+
+    const fn elsewhere(mut self, others: &'static str) -> Self {
+        self.others = others;
+        self
+    }
+
     /// What it is called there; none: not known to be had from there.
     pub(super) fn package(&self, manager: Manager) -> Option<&'static str> {
         let index = match manager {
@@ -69,17 +79,13 @@ impl Requirement {
             Manager::Spack => 3,
             Manager::Conda => 4,
         };
-        Some(self.others[index]).filter(|name| !name.is_empty())
+        self.others.split(' ').nth(index).filter(|name| *name != "-")
     }
 }
 
-const fn thing(
-    name: &'static str,
-    (need, why): (Need, &'static str),
-    proof: Proof,
-    others: [&'static str; 5],
-) -> Requirement {
-    Requirement { name, why, need, proof, others }
+/// A thing, still to be told how it is seen, and what it is called elsewhere.
+const fn thing(name: &'static str, need: Need, why: &'static str) -> Requirement {
+    Requirement { name, why, need, proof: Program(&[]), others: "- - - - -" }
 }
 
 const fn header(header: &'static str, module: &'static str) -> Proof {
@@ -91,178 +97,92 @@ use Proof::Program;
 
 /// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
 pub(super) static REQUIREMENTS: &[Requirement] = &[
-    thing("gcc", (Build, "compiles the C parts"), Program(&["cc"]), ["gcc", "gcc", "gcc", "gcc", "c-compiler"]),
-    thing(
-        "libc6-dev",
-        (Build, "headers of the C library"),
-        header("stdio.h", ""),
-        ["glibc-devel", "glibc-devel", "glibc", "", "sysroot_linux-64"],
-    ),
-    thing(
-        "pkg-config",
-        (Build, "finds libraries"),
-        Program(&["pkg-config", "pkgconf"]),
-        ["pkgconf-pkg-config", "pkg-config", "pkgconf", "pkgconf", "pkg-config"],
-    ),
-    thing(
-        "libclang-dev",
-        (Build, "reads C headers for the bindings"),
-        Proof::LibClang,
-        ["clang-devel", "clang-devel", "clang", "llvm", "libclang"],
-    ),
-    thing(
-        "libibverbs-dev",
-        (Build, "the verbs library"),
-        header("infiniband/verbs.h", "libibverbs"),
-        ["rdma-core-devel", "rdma-core-devel", "rdma-core", "rdma-core", "rdma-core"],
-    ),
-    thing(
-        "libhwloc-dev",
-        (Build, "distance between an adapter and a process"),
-        header("hwloc.h", "hwloc"),
-        ["hwloc-devel", "hwloc-devel", "hwloc", "hwloc", "libhwloc"],
-    ),
-    thing(
-        "libudev-dev",
-        (Build, "what hwloc names to its linkers"),
-        header("libudev.h", "libudev"),
-        ["systemd-devel", "systemd-devel", "systemd-libs", "systemd", "libudev"],
-    ),
-    thing(
-        "ibverbs-providers",
-        (Build, "user-space drivers of the adapters"),
-        Proof::Drivers,
-        ["libibverbs", "libibverbs", "rdma-core", "rdma-core", "rdma-core"],
-    ),
-    thing(
-        "libopenmpi-dev",
-        (OpenMpi, "Open MPI's headers and compiler wrapper"),
-        Program(&["mpicc"]),
-        ["openmpi-devel", "openmpi4-devel", "openmpi", "openmpi", ""],
-    ),
-    thing(
-        "openmpi-bin",
-        (OpenMpi, "mpirun, ompi_info"),
-        Program(&["ompi_info"]),
-        ["openmpi", "openmpi4", "openmpi", "openmpi", ""],
-    ),
-    thing(
-        "ibverbs-utils",
-        (Device, "ibv_devinfo, to say what a device is"),
-        Program(&["ibv_devinfo"]),
-        ["libibverbs-utils", "libibverbs-utils", "rdma-core", "rdma-core", "rdma-core"],
-    ),
-    thing(
-        "perftest",
-        (Device, "the raw measurements ibex is compared with"),
-        Program(&["ib_send_lat"]),
-        ["perftest", "perftest", "", "", ""],
-    ),
-    thing(
-        "ucx-utils",
-        (Device, "ucx_perftest: another user of verbs, for the emulated adapter"),
-        Program(&["ucx_perftest"]),
-        ["ucx", "ucx-tools", "openucx", "ucx", "ucx"],
-    ),
-    thing(
-        "python3-pyverbs",
-        (Device, "rdma-core's own test suite, for the emulated adapter"),
-        Proof::Python("pyverbs"),
-        ["python3-pyverbs", "python3-pyverbs", "", "", ""],
-    ),
-    thing(
-        "hpcc",
-        (Device, "the HPC Challenge: its answers over ibex and over shared memory are compared, in a test"),
-        Program(&["hpcc"]),
-        ["", "", "", "hpcc", ""],
-    ),
-    thing(
-        "netpipe-openmpi",
-        (Device, "checks messages of all lengths, in a test"),
-        Program(&["NPopenmpi", "NPmpi"]),
-        ["", "", "", "netpipe", ""],
-    ),
-    thing(
-        "otf2-tools",
-        (Device, "reads the exports as OTF2, in tests; brings the library that writes them"),
-        Program(&["otf2-print"]),
-        ["otf2", "", "", "otf2", ""],
-    ),
-    thing(
-        "iproute2",
-        (Device, "sets up network interfaces"),
-        Program(&["ip"]),
-        ["iproute", "iproute2", "iproute2", "iproute2", ""],
-    ),
-    thing(
-        "strace",
-        (Device, "counts the system calls of a message, in a test"),
-        Program(&["strace"]),
-        ["strace", "strace", "strace", "strace", "strace"],
-    ),
-    thing(
-        "g++",
-        (Device, "compiles ibex' headers as C++, in a test"),
-        Program(&["g++"]),
-        ["gcc-c++", "gcc-c++", "gcc", "gcc", "cxx-compiler"],
-    ),
-    thing(
-        "valgrind",
-        (Bench, "counts the instructions of a message"),
-        Program(&["valgrind"]),
-        ["valgrind", "valgrind", "valgrind", "valgrind", "valgrind"],
-    ),
-    thing(
-        "lammps",
-        (Study, "LAMMPS: an application that the study times"),
-        Program(&["lmp"]),
-        ["lammps-openmpi", "", "", "lammps", "lammps"],
-    ),
+    thing("gcc", Build, "compiles the C parts").proof(Program(&["cc"])).elsewhere("gcc gcc gcc gcc c-compiler"),
+    thing("libc6-dev", Build, "headers of the C library")
+        .proof(header("stdio.h", ""))
+        .elsewhere("glibc-devel glibc-devel glibc - sysroot_linux-64"),
+    thing("pkg-config", Build, "finds libraries")
+        .proof(Program(&["pkg-config", "pkgconf"]))
+        .elsewhere("pkgconf-pkg-config pkg-config pkgconf pkgconf pkg-config"),
+    thing("libclang-dev", Build, "reads C headers for the bindings")
+        .proof(Proof::LibClang)
+        .elsewhere("clang-devel clang-devel clang llvm libclang"),
+    thing("libibverbs-dev", Build, "the verbs library")
+        .proof(header("infiniband/verbs.h", "libibverbs"))
+        .elsewhere("rdma-core-devel rdma-core-devel rdma-core rdma-core rdma-core"),
+    thing("libhwloc-dev", Build, "distance between an adapter and a process")
+        .proof(header("hwloc.h", "hwloc"))
+        .elsewhere("hwloc-devel hwloc-devel hwloc hwloc libhwloc"),
+    thing("libudev-dev", Build, "what hwloc names to its linkers")
+        .proof(header("libudev.h", "libudev"))
+        .elsewhere("systemd-devel systemd-devel systemd-libs systemd libudev"),
+    thing("ibverbs-providers", Build, "user-space drivers of the adapters")
+        .proof(Proof::Drivers)
+        .elsewhere("libibverbs libibverbs rdma-core rdma-core rdma-core"),
+    thing("libopenmpi-dev", OpenMpi, "Open MPI's headers and compiler wrapper")
+        .proof(Program(&["mpicc"]))
+        .elsewhere("openmpi-devel openmpi4-devel openmpi openmpi -"),
+    thing("openmpi-bin", OpenMpi, "mpirun, ompi_info")
+        .proof(Program(&["ompi_info"]))
+        .elsewhere("openmpi openmpi4 openmpi openmpi -"),
+    thing("ibverbs-utils", Device, "ibv_devinfo, to say what a device is")
+        .proof(Program(&["ibv_devinfo"]))
+        .elsewhere("libibverbs-utils libibverbs-utils rdma-core rdma-core rdma-core"),
+    thing("perftest", Device, "the raw measurements ibex is compared with")
+        .proof(Program(&["ib_send_lat"]))
+        .elsewhere("perftest perftest - - -"),
+    thing("ucx-utils", Device, "ucx_perftest: another user of verbs, for the emulated adapter")
+        .proof(Program(&["ucx_perftest"]))
+        .elsewhere("ucx ucx-tools openucx ucx ucx"),
+    thing("python3-pyverbs", Device, "rdma-core's own test suite, for the emulated adapter")
+        .proof(Proof::Python("pyverbs"))
+        .elsewhere("python3-pyverbs python3-pyverbs - - -"),
+    thing("hpcc", Device, "the HPC Challenge: its answers over ibex and over shared memory are compared, in a test")
+        .proof(Program(&["hpcc"]))
+        .elsewhere("- - - hpcc -"),
+    thing("netpipe-openmpi", Device, "checks messages of all lengths, in a test")
+        .proof(Program(&["NPopenmpi", "NPmpi"]))
+        .elsewhere("- - - netpipe -"),
+    thing("otf2-tools", Device, "reads the exports as OTF2, in tests; brings the library that writes them")
+        .proof(Program(&["otf2-print"]))
+        .elsewhere("otf2 - - otf2 -"),
+    thing("iproute2", Device, "sets up network interfaces")
+        .proof(Program(&["ip"]))
+        .elsewhere("iproute iproute2 iproute2 iproute2 -"),
+    thing("strace", Device, "counts the system calls of a message, in a test")
+        .proof(Program(&["strace"]))
+        .elsewhere("strace strace strace strace strace"),
+    thing("g++", Device, "compiles ibex' headers as C++, in a test")
+        .proof(Program(&["g++"]))
+        .elsewhere("gcc-c++ gcc-c++ gcc gcc cxx-compiler"),
+    thing("valgrind", Bench, "counts the instructions of a message")
+        .proof(Program(&["valgrind"]))
+        .elsewhere("valgrind valgrind valgrind valgrind valgrind"),
+    thing("lammps", Study, "LAMMPS: an application that the study times")
+        .proof(Program(&["lmp"]))
+        .elsewhere("lammps-openmpi - - lammps lammps"),
     // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
-    thing(
-        "chromium",
-        (Test, "shows the pages of `ibex view`, in a test, and draws their pictures"),
-        Program(&["chromium", "chromium-browser", "google-chrome"]),
-        ["chromium", "chromium", "chromium", "", ""],
-    ),
-    thing("python3-otf2", (Test, "reads the exports as OTF2, in a test"), Proof::Python("otf2"), ["", "", "", "", ""]),
-    thing(
-        "python3-venv",
-        (Test, "holds the Python packages that read exports in tests"),
-        Proof::Python("ensurepip"),
-        ["python3", "python3", "python", "python", "python"],
-    ),
-    thing(
-        "qemu-system-x86",
-        (VirtualMachine, "the virtual machine with soft-RoCE"),
-        Program(&["qemu-system-x86_64"]),
-        ["qemu-system-x86-core", "qemu-x86", "qemu-system-x86", "qemu", ""],
-    ),
-    thing(
-        "busybox-static",
-        (VirtualMachine, "its first program"),
-        Program(&["busybox"]),
-        ["busybox", "busybox-static", "busybox", "", ""],
-    ),
-    thing(
-        "kmod",
-        (VirtualMachine, "lists its kernel modules"),
-        Program(&["modinfo"]),
-        ["kmod", "kmod", "kmod", "kmod", "kmod"],
-    ),
-    thing("debhelper", (Package, "builds Debian packages"), Program(&["dh"]), ["", "", "", "", ""]),
-    thing(
-        "dpkg-dev",
-        (Package, "says what libraries a package depends on"),
-        Program(&["dpkg-shlibdeps"]),
-        ["", "", "", "", ""],
-    ),
-    thing("lowdown", (Package, "makes manual pages of docs/"), Program(&["lowdown"]), ["", "", "", "", ""]),
-    thing("lintian", (Package, "checks packages"), Program(&["lintian"]), ["", "", "", "", ""]),
-    thing(
-        "mmdebstrap",
-        (Root, "makes the root file systems in which Open MPI 5 runs, and packages are tried"),
-        Program(&["mmdebstrap"]),
-        ["mmdebstrap", "", "mmdebstrap", "", ""],
-    ),
+    thing("chromium", Test, "shows the pages of `ibex view`, in a test, and draws their pictures")
+        .proof(Program(&["chromium", "chromium-browser", "google-chrome"]))
+        .elsewhere("chromium chromium chromium - -"),
+    thing("python3-otf2", Test, "reads the exports as OTF2, in a test").proof(Proof::Python("otf2")),
+    thing("python3-venv", Test, "holds the Python packages that read exports in tests")
+        .proof(Proof::Python("ensurepip"))
+        .elsewhere("python3 python3 python python python"),
+    thing("qemu-system-x86", VirtualMachine, "the virtual machine with soft-RoCE")
+        .proof(Program(&["qemu-system-x86_64"]))
+        .elsewhere("qemu-system-x86-core qemu-x86 qemu-system-x86 qemu -"),
+    thing("busybox-static", VirtualMachine, "its first program")
+        .proof(Program(&["busybox"]))
+        .elsewhere("busybox busybox-static busybox - -"),
+    thing("kmod", VirtualMachine, "lists its kernel modules")
+        .proof(Program(&["modinfo"]))
+        .elsewhere("kmod kmod kmod kmod kmod"),
+    thing("debhelper", Package, "builds Debian packages").proof(Program(&["dh"])),
+    thing("dpkg-dev", Package, "says what libraries a package depends on").proof(Program(&["dpkg-shlibdeps"])),
+    thing("lowdown", Package, "makes manual pages of docs/").proof(Program(&["lowdown"])),
+    thing("lintian", Package, "checks packages").proof(Program(&["lintian"])),
+    thing("mmdebstrap", Root, "makes the root file systems in which Open MPI 5 runs, and packages are tried")
+        .proof(Program(&["mmdebstrap"]))
+        .elsewhere("mmdebstrap - mmdebstrap - -"),
 ];

@@ -69,7 +69,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         let environment = with(&Folder::new(), &[]);
         assert!(System::of(&environment).manager.is_none());
         let environment = with(&folder, &[(program, "")]);
-        let error = ensure_for_build(&environment, false).unwrap_err().to_string();
+        let error = ensure(&environment, None, &[Need::OpenMpi]).unwrap_err().to_string();
         assert!(error.contains(command) && error.contains(package), "{program}: {error}");
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
         // Two of Debian's packages are one elsewhere.
@@ -81,10 +81,10 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
 
 #[test]
 fn a_system_without_a_known_manager_is_told_in_words() {
-    let error = ensure_for_build(&with(&Folder::new(), &[]), false).unwrap_err().to_string();
+    let error = ensure(&with(&Folder::new(), &[]), None, &[Need::OpenMpi]).unwrap_err().to_string();
     assert!(error.contains("the verbs library") && error.contains("no package manager"), "{error}");
     assert!(error.contains("Open MPI's headers and compiler wrapper"), "{error}");
-    let error = ensure_for_build(&with(&Folder::new(), &[]), true).unwrap_err().to_string();
+    let error = ensure(&with(&Folder::new(), &[]), None, &[]).unwrap_err().to_string();
     assert!(!error.contains("Open MPI's headers"), "{error}");
 }
 
@@ -102,7 +102,7 @@ fn where_everything_is_there_it_goes_on() {
     let _ = with(&folder, &programs);
     let folders = [folder.path(), clang.path()].map(|folder| folder.to_str().unwrap());
     let environment = Environment::of(&[("PATH", folders[0]), ("LD_LIBRARY_PATH", folders[1])]);
-    ensure_for_build(&environment, false).unwrap();
+    ensure(&environment, None, &[Need::OpenMpi]).unwrap();
     assert!(!System::of(&environment).has(&Proof::Program(&["hpcc"])));
 }
 
@@ -133,5 +133,6 @@ fn each_thing_is_listed_once_and_says_what_it_is_for() {
     for thing in REQUIREMENTS {
         assert!(seen.insert(thing.name), "{} is listed twice", thing.name);
         assert!(!thing.why.is_empty(), "{}", thing.name);
+        assert_eq!(thing.others.split(' ').count(), 5, "{}", thing.name);
     }
 }
