@@ -125,7 +125,7 @@ mod tests {
 
     fn search(thread: u32, begun: i64, ended: i64) -> Search {
         let (queue, begun, ended) = (Queue::Posted, Time::new(begun), Time::new(ended));
-        Search { rank: 0, thread, queue, peer: 0, tag: 0, length: None, begun, ended }
+        Search { rank: 0, thread, queue, peer: 0, tag: 0, length: None, message: None, is_found: None, begun, ended }
     }
 
     /// What is open at the end of each edge: at its time, of its thread.

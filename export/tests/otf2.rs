@@ -108,6 +108,8 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         peer: -1,
         tag,
         length,
+        message: None,
+        is_found: None,
         begun: at(begun),
         ended: at(ended),
     };

@@ -230,8 +230,18 @@ fn with_calls() -> Job {
         call(1, 0, 2, 2000, None),
     ];
     let (begun, ended) = (at(1100), at(1200));
-    job.searches =
-        vec![Search { rank: 0, thread: 0, queue: Queue::Unexpected, peer: 1, tag: 2, length: None, begun, ended }];
+    job.searches = vec![Search {
+        rank: 0,
+        thread: 0,
+        queue: Queue::Unexpected,
+        peer: 1,
+        tag: 2,
+        length: None,
+        message: None,
+        is_found: None,
+        begun,
+        ended,
+    }];
     job.pauses = vec![Pause { rank: 0, from: at(6500), to: Some(at(9000)) }];
     job
 }
@@ -304,7 +314,15 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
     let times = [1, 2, 3].map(|part| begun + (ended - begun) * part / 4);
     for time in times {
         let (rank, message, time) = (job.messages[expected].receiver, expected as u32, Time::new(time));
-        job.fragments.push(Fragment { rank, thread: 0, message, is_received: true, time });
+        job.fragments.push(Fragment {
+            rank,
+            thread: 0,
+            message,
+            is_received: true,
+            time,
+            is_by_adapter: false,
+            part: None,
+        });
     }
     export(&job, Format::Paraver, &scratch.path("job")).expect("written");
     let found = check(&scratch.path(""), "job");

@@ -44,7 +44,18 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
     let call = job.calls[7];
     let (ended, length) = (Time::new(call.begun.nanoseconds() + 10), Some(5));
     let Call { rank, thread, begun, .. } = call;
-    job.searches.push(Search { rank, thread, queue: Queue::Posted, peer: -1, tag: 3, length, begun, ended });
+    job.searches.push(Search {
+        rank,
+        thread,
+        queue: Queue::Posted,
+        peer: -1,
+        tag: 3,
+        length,
+        message: None,
+        is_found: None,
+        begun,
+        ended,
+    });
     job.pauses.push(Pause { rank: 3, from: time, to: Some(Time::new(time.nanoseconds() + 1000)) });
     let out = scratch.path("job.pftrace");
     export(&job, Format::Perfetto, &out).expect("written");

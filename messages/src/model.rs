@@ -25,7 +25,7 @@ pub struct Job {
     pub calls: Vec<Call>,
     /// The names of the functions that were called: `MPI_Wait`.
     pub functions: Vec<String>,
-    /// Fragments of messages after the first, by rank; those of a request ordered by their times.
+    /// Fragments of messages after the first, by rank.
     pub fragments: Vec<Fragment>,
     /// Searches of the matching queues, by rank; none if they are not recorded.
     pub searches: Vec<Search>,
@@ -97,6 +97,10 @@ pub struct Fragment {
     pub is_received: bool,
     /// When.
     pub time: Time,
+    /// Whether the adapter's clock says so, not the host's.
+    pub is_by_adapter: bool,
+    /// Its offset in the message and its bytes, which only events of transfers tell.
+    pub part: Option<(u64, u64)>,
 }
 
 /// A queue of the matching.
@@ -124,6 +128,10 @@ pub struct Search {
     pub tag: i32,
     /// How long the queue is.
     pub length: Option<u32>,
+    /// The message that it is for, or that its receive gets later: an index in [`Job::messages`]. None of a probe.
+    pub message: Option<u32>,
+    /// Whether it finds one; unknown of a probe that leaves the message where it is.
+    pub is_found: Option<bool>,
     /// It begins.
     pub begun: Time,
     /// It ends.

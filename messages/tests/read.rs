@@ -461,6 +461,29 @@ fn fragments_are_of_their_messages() {
     ];
     assert_eq!(found, wanted);
     assert_eq!(job.messages.len(), 3);
+    assert!(job.fragments.iter().all(|of| !of.is_by_adapter && of.part.is_none()));
+}
+
+#[test]
+fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let (to, from) = (envelope(1, 5, 96), envelope(0, 5, 96));
+    processes[0].send(0, &to);
+    let id = processes[1].post(0, &from);
+    let message = processes[1].arrive(30, &from, Some((id, &from)));
+    for (fragment, offset) in [(610, 32), (620, 64)] {
+        processes[1].raise("comm_req_xfer_continue", fragment + 5, &[id, 96, 0, 5, 1, 0]);
+        processes[1].raise("xfer_continue", fragment, &[id, message, offset, 32, 96, 0, 0, 5, 1, 0]);
+    }
+    let job = simulated::read("places", &processes, &whole(2));
+    let found: Vec<_> = job
+        .fragments
+        .iter()
+        .map(|of| (of.rank, of.message, of.is_received, time(Some(of.time)), of.is_by_adapter, of.part))
+        .collect();
+    let wanted = [(1, 0, true, Some(610), true, Some((32, 32))), (1, 0, true, Some(620), true, Some((64, 32)))];
+    assert_eq!(found, wanted);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod simulated;
 
 use ibex_messages::{Queue, Time};
-use simulated::{Process, RECV, START, WHOLE};
+use simulated::{Process, RECV, START, WHOLE, envelope};
 
 #[test]
 fn a_search_lasts_from_its_begin_to_its_end_and_says_what_for() {
@@ -32,5 +32,43 @@ fn a_search_lasts_from_its_begin_to_its_end_and_says_what_for() {
         .map(|of| (of.thread, of.queue, of.peer, of.tag, of.length, time(of.begun), time(of.ended)))
         .collect();
     let wanted = [(1, Queue::Posted, -1, 9, Some(7), 120, 130), (0, Queue::Unexpected, -1, 9, Some(5), 110, 150)];
+    assert_eq!(found, wanted);
+    assert!(job.searches.iter().all(|of| (of.message, of.is_found) == (None, None)), "nothing says what for");
+}
+
+#[test]
+fn a_search_is_of_the_message_that_it_is_for_and_what_follows_says_whether_it_was_found() {
+    let mut processes = vec![Process::default(); 2];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
+    let search = |process: &mut Process, now: i64| {
+        let id = process.name();
+        for name in ["comm_search_unex_q_begin", "comm_search_unex_q_end"] {
+            process.raise(name, now, &[id, 64, 0, 5, 1, 0, 1, 1]);
+        }
+    };
+    // The first message meets its receive, the second waits for it, and is looked for by a probe before.
+    processes[0].send(0, &to);
+    processes[0].send(100, &to);
+    let receiver = &mut processes[1];
+    let id = receiver.post(10, &from);
+    receiver.arrive(20, &from, Some((id, &from)));
+    let message = receiver.arrive(120, &from, None);
+    search(receiver, 200);
+    receiver.take(300, &from, (message, &from));
+    let at = receiver.events.iter().rposition(|(name, ..)| *name == "comm_req_activate").expect("of the receive");
+    let taken = receiver.events.split_off(at + 1);
+    search(receiver, 300);
+    receiver.events.extend(taken);
+    let job = simulated::read("searched", &processes, &[WHOLE, WHOLE]);
+    let found: Vec<_> =
+        job.searches.iter().map(|of| (of.begun.nanoseconds() - START, of.queue, of.message, of.is_found)).collect();
+    let wanted = [
+        (10, Queue::Unexpected, Some(0), Some(false)),
+        (20, Queue::Posted, Some(0), Some(true)),
+        (120, Queue::Posted, Some(1), Some(false)),
+        (200, Queue::Unexpected, None, None),
+        (300, Queue::Unexpected, Some(1), Some(true)),
+    ];
     assert_eq!(found, wanted);
 }

@@ -157,6 +157,9 @@ static FRAGMENTS: &[Column] = &[
     number!("thread", |job, row| some(job.fragments[row].thread)),
     text!("side", |job, row| word(Some(if job.fragments[row].is_received { "receive" } else { "send" }))),
     time!("time", |job, row| moment(Some(job.fragments[row].time))),
+    text!("clock", |job, row| word(Some(if job.fragments[row].is_by_adapter { "adapter" } else { "host" }))),
+    number!("offset", |job, row| job.fragments[row].part.map_or(Cell::None, |(offset, _)| large(offset))),
+    number!("bytes", |job, row| job.fragments[row].part.map_or(Cell::None, |(_, bytes)| large(bytes))),
 ];
 
 static SEARCHES: &[Column] = &[
@@ -166,6 +169,12 @@ static SEARCHES: &[Column] = &[
     number!("peer", |job, row| some(job.searches[row].peer)),
     number!("tag", |job, row| some(job.searches[row].tag)),
     number!("length", |job, row| maybe(job.searches[row].length)),
+    number!("message", |job, row| maybe(job.searches[row].message)),
+    Column {
+        name: "is_found",
+        kind: Kind::Truth,
+        cell: |job, row| job.searches[row].is_found.map_or(Cell::None, Cell::Truth),
+    },
     time!("begun", |job, row| moment(Some(job.searches[row].begun))),
     time!("ended", |job, row| moment(Some(job.searches[row].ended))),
 ];

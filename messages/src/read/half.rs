@@ -41,6 +41,8 @@ pub(crate) struct Continued {
     pub(crate) is_received: bool,
     pub(crate) thread: u32,
     pub(crate) time: crate::Time,
+    pub(crate) is_by_adapter: bool,
+    pub(crate) part: Option<(u64, u64)>,
 }
 
 /// A receiver's half.

@@ -89,7 +89,8 @@ impl Matching {
         match step {
             Step::Continue => {
                 let (request, is_received) = (seen.value(matching::ID), seen.value(matching::OPERATION) != 0);
-                self.fragments.extend(time.map(|time| Continued { request, is_received, thread, time }));
+                let of = |time| Continued { request, is_received, thread, time, is_by_adapter: false, part: None };
+                self.fragments.extend(time.map(of));
             }
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);

@@ -22,11 +22,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ibex_trace::{Folder, Reader, Timeline};
 
-use crate::model::{Fragment, Job, Loss, Message, Rank};
+use crate::model::{Fragment, Job, Loss, Message, Queue, Rank, Search};
 use crate::read::communicators::{Communicators, Worlds};
 use crate::read::groups::{Group, MOST_RANKS};
 use crate::read::half::Continued;
 use crate::read::pass::Process;
+use crate::read::searches::Searched;
 use crate::time::Time;
 
 impl Job {
@@ -55,11 +56,11 @@ impl Job {
         job.faults.extend(paused);
         let mut communicators = Communicators::find(&processes, &worlds);
         job.faults.append(&mut communicators.faults);
-        let fragments: Vec<_> = processes.iter_mut().map(|process| std::mem::take(&mut process.fragments)).collect();
+        let parts = processes.iter_mut().zip(&places).map(|(process, rank)| Parts::take(*rank, process)).collect();
         join::join(&mut job, processes, &places, &communicators);
         job.communicators = communicators.all;
         job.messages.sort_by_cached_key(|message| message.moments().min());
-        job.fragments = named(&job, places.iter().copied().zip(fragments));
+        name_parts(&mut job, parts);
         job
     }
 }
@@ -291,7 +292,6 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
             crate::Call { rank, function, ..call }
         };
         job.calls.extend(process.calls.drain(..).map(named));
-        job.searches.extend(process.searches.drain(..).map(|search| crate::Search { rank, ..search }));
         job.pauses.extend(process.pauses.drain(..).map(|pause| crate::Pause { rank, ..pause }));
         let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
         let received = process.received.iter_mut().map(|received| &mut received.side.call);
@@ -326,30 +326,71 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
     }
 }
 
-/// The fragments of all processes with the messages that they are of, by rank. Those of messages that are left out are, too.
-fn named(job: &Job, all: impl Iterator<Item = (u32, Vec<Continued>)>) -> Vec<Fragment> {
-    let mut all: Vec<_> = all.filter(|(_, of)| !of.is_empty()).collect();
-    all.sort_by_key(|(rank, _)| *rank);
-    let key = |rank: u32, of: &Continued| (rank, of.is_received, of.request);
-    let mut messages: HashMap<_, Option<u32>> =
-        all.iter().flat_map(|(rank, of)| of.iter().map(|of| (key(*rank, of), None))).collect();
-    if messages.is_empty() {
-        return Vec::new();
+/// What a process numbers, in a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Number {
+    Send(u32, u64),
+    Receive(u32, u64),
+    Message(u32, u64),
+}
+
+/// What a process tells of parts of messages.
+struct Parts {
+    rank: u32,
+    fragments: Vec<Continued>,
+    searches: Vec<Searched>,
+}
+
+impl Parts {
+    fn take(rank: u32, process: &mut Process) -> Parts {
+        let (fragments, searches) = (std::mem::take(&mut process.fragments), std::mem::take(&mut process.searches));
+        Parts { rank, fragments, searches }
     }
-    for (place, message) in (0..).zip(&job.messages) {
-        let sent = message.send.map(|side| (message.sender, false, side.request));
-        let received = message.receive.map(|side| (message.receiver, true, side.request));
-        for key in [sent, received].into_iter().flatten() {
-            messages.entry(key).and_modify(|known| *known = Some(place));
+
+    fn of_fragment(&self, of: &Continued) -> Number {
+        if of.is_received { Number::Receive(self.rank, of.request) } else { Number::Send(self.rank, of.request) }
+    }
+
+    fn of_search(&self, of: &Searched) -> Number {
+        match of.search.queue {
+            Queue::Posted => Number::Message(self.rank, of.of),
+            Queue::Unexpected => Number::Receive(self.rank, of.of),
         }
     }
-    let fragment = |(rank, of): (u32, Continued)| {
-        let Continued { is_received, thread, time, .. } = of;
-        let message = messages.get(&key(rank, &of)).copied().flatten()?;
-        Some(Fragment { rank, thread, message, is_received, time })
-    };
-    let all = all.into_iter().flat_map(|(rank, of)| of.into_iter().map(move |of| (rank, of)));
-    all.filter_map(fragment).collect()
+}
+
+/// Fragments and searches, by rank, with the messages that they are of. Fragments of messages that are left out are, too.
+fn name_parts(job: &mut Job, mut all: Vec<Parts>) {
+    all.sort_by_key(|parts| parts.rank);
+    let mut messages: HashMap<Number, Option<u32>> = HashMap::new();
+    for parts in &all {
+        messages.extend(parts.fragments.iter().map(|of| (parts.of_fragment(of), None)));
+        let searches = parts.searches.iter().filter(|of| of.of != 0);
+        messages.extend(searches.map(|of| (parts.of_search(of), None)));
+    }
+    for (place, message) in (0..).zip(&job.messages) {
+        let sent = message.send.map(|side| Number::Send(message.sender, side.request));
+        let received = message.receive.map(|side| {
+            let rank = message.receiver;
+            [Number::Receive(rank, side.request), Number::Message(rank, side.message)]
+        });
+        for number in sent.into_iter().chain(received.into_iter().flatten()) {
+            if let Some(known) = messages.get_mut(&number) {
+                *known = Some(place);
+            }
+        }
+    }
+    let message = |number| messages.get(&number).copied().flatten();
+    for parts in &all {
+        let rank = parts.rank;
+        job.fragments.extend(parts.fragments.iter().filter_map(|of| {
+            let Continued { is_received, thread, time, is_by_adapter, part, .. } = *of;
+            let message = message(parts.of_fragment(of))?;
+            Some(Fragment { rank, thread, message, is_received, time, is_by_adapter, part })
+        }));
+        let search = |of: &Searched| Search { rank, message: message(parts.of_search(of)), ..of.search };
+        job.searches.extend(parts.searches.iter().map(search));
+    }
 }
 
 /// The indexes in the job of those functions of a process that it has called.

@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use ibex_trace::{Error, Reader};
+use ibex_trace::{Error, Reader, Source};
 
-use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port, Search};
+use crate::model::{Call, Connection, Incident, IncidentKind, Loss, Operation, OperationKind, Pause, Port};
 use crate::read::calls::Calls;
 use crate::read::groups::Groups;
 use crate::read::half::{Continued, Received, Sent};
 use crate::read::matching::Matching;
-use crate::read::searches::Searches;
+use crate::read::searches::{Searched, Searches};
 use crate::read::transfers::Transfers;
 use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, control, other};
 use crate::time::Time;
@@ -36,7 +36,7 @@ pub(crate) struct Process {
     /// Whether these are all.
     pub(crate) has_calls: bool,
     pub(crate) fragments: Vec<Continued>,
-    pub(crate) searches: Vec<Search>,
+    pub(crate) searches: Vec<Searched>,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
@@ -69,6 +69,10 @@ struct Pass {
     transfers: Transfers,
     calls: Calls,
     searches: Searches,
+    /// Whether there are any.
+    searched: bool,
+    /// Of each source, whether it is an adapter's.
+    adapters: Vec<bool>,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
     /// Operations that have ended, and have not begun: the adapter's clock may be a little behind the host's.
@@ -86,6 +90,8 @@ impl Process {
             transfers: Transfers::default(),
             calls: Calls::new(reader.head()),
             searches: Searches::default(),
+            searched: searched(reader, &vocabulary),
+            adapters: reader.head().sources.iter().map(is_adapter).collect(),
             operations: HashMap::new(),
             early: HashMap::new(),
             connections: HashMap::new(),
@@ -124,6 +130,9 @@ impl Pass {
         match seen.kind {
             Kind::Matching(step) => {
                 let call = self.calls.of(step, seen, thread);
+                if self.searched {
+                    self.searches.see(step, seen, thread);
+                }
                 self.matching.see(step, seen, time, thread, call);
             }
             Kind::SearchBegin(queue) => self.searches.begin(queue, seen, time, thread),
@@ -131,7 +140,10 @@ impl Pass {
             Kind::Protocol => self.matching.see_protocol(seen, thread),
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
-            Kind::Transfer(transfer) => self.transfers.see(transfer, seen, time),
+            Kind::Transfer(transfer) => {
+                let is_by_adapter = self.adapters.get(seen.source()).copied().unwrap_or_default();
+                self.transfers.see(transfer, seen, time, (thread, is_by_adapter));
+            }
             // A part of a message, which its transfer tells.
             Kind::Started(_) | Kind::Complete(_) if seen.value(other::REQUEST) != 0 => {}
             Kind::Started(which) => self.operation_begins(which, seen, time),
@@ -291,7 +303,9 @@ impl Pass {
                 "{name}: {torn} matches of a receive and a message are inconsistent; these messages may lack their receives."
             ));
         }
-        process.fragments = std::mem::take(&mut self.matching.fragments);
+        // Those of the transfers say more of the same fragments.
+        let (told, more) = (&mut self.matching.fragments, &mut self.transfers.fragments);
+        process.fragments = std::mem::take(if more.is_empty() { told } else { more });
         let (sends, received, unknown) = self.matching.halves(&self.calls);
         if unknown > 0 {
             process
@@ -326,9 +340,19 @@ fn operation(which: Which, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
     Operation { rank: 0, peer, kind, bytes, begun, completed: None, status: 0 }
 }
 
+/// Whether a process has searches of queues.
+fn searched(reader: &Reader, vocabulary: &Vocabulary) -> bool {
+    let is_search = |event_type| matches!(vocabulary.kind(event_type), Some(Kind::SearchBegin(_)));
+    reader.counts().iter().enumerate().any(|(event_type, counts)| counts.events > 0 && is_search(event_type))
+}
+
+fn is_adapter(source: &Source) -> bool {
+    !source.name.starts_with("host:")
+}
+
 /// The ports among the sources of a file, in their order: `DEVICE:PORT`, and at the end of the description the GID.
 fn ports(reader: &Reader) -> Vec<Port> {
-    let sources = reader.head().sources.iter().filter(|source| !source.name.starts_with("host:"));
+    let sources = reader.head().sources.iter().filter(|source| is_adapter(source));
     let named = sources.filter_map(|source| {
         let (device, number) = source.name.rsplit_once(':')?;
         let gid = source.description.rsplit_once("GID ").map_or("", |(_, gid)| gid);

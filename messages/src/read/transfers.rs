@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When messages came, by the events of their transfers, which the adapter stamps where it can.
+//! When messages and their fragments came, by the events of their transfers, which the adapter stamps where it can.
 //!
 //! The events of the matching say what becomes of a message, by the host's clock; those of its transfer have the same
 //! number. Below another PML it is not known which message a transfer belongs to. Called by `pass.rs`. Path: pending, once
 //! per event. Threads: one. Tests: below.
 
-use crate::read::half::Received;
+use crate::read::half::{Continued, Received};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Transfer, transfer};
 use crate::time::Time;
@@ -26,31 +26,43 @@ pub(crate) struct Transfers {
     /// Places in `came`, from 1, by the number of the message.
     places: Slots,
     came: Vec<Came>,
+    /// The fragments that go on with a message.
+    pub(crate) fragments: Vec<Continued>,
     /// Whether there were any below another PML.
     pub(crate) below_another: bool,
 }
 
 impl Transfers {
-    /// Sees an event.
-    pub(crate) fn see(&mut self, kind: Transfer, seen: &Seen<'_>, time: Option<Time>) {
-        if seen.unsigned(transfer::CONTEXT) == UNKNOWN {
-            self.below_another = true;
-        } else if kind == Transfer::Arrived || seen.value(transfer::DIRECTION) != 0 {
-            self.came(kind, seen.value(transfer::MESSAGE), time);
+    /// Sees an event of a thread, which the adapter has stamped or the host.
+    pub(crate) fn see(
+        &mut self,
+        kind: Transfer,
+        seen: &Seen<'_>,
+        time: Option<Time>,
+        (thread, is_by_adapter): (u32, bool),
+    ) {
+        let (message, is_received) = (seen.value(transfer::MESSAGE), seen.value(transfer::DIRECTION) != 0);
+        match kind {
+            _ if seen.unsigned(transfer::CONTEXT) == UNKNOWN => self.below_another = true,
+            Transfer::Arrived => self.came(message).arrived = time,
+            Transfer::End if is_received => self.came(message).ended = time,
+            Transfer::End => {}
+            Transfer::Continue => {
+                let request = seen.value(transfer::REQUEST);
+                let part = Some((seen.value(transfer::OFFSET), seen.value(transfer::BYTES)));
+                let of = |time| Continued { request, is_received, thread, time, is_by_adapter, part };
+                self.fragments.extend(time.map(of));
+            }
         }
     }
 
-    fn came(&mut self, kind: Transfer, message: u64, time: Option<Time>) {
+    fn came(&mut self, message: u64) -> &mut Came {
         let place = self.places.of(message);
         if *place == 0 {
             self.came.push(Came::default());
             *place = self.came.len() as u32;
         }
-        let came = &mut self.came[*place as usize - 1];
-        match kind {
-            Transfer::Arrived => came.arrived = time,
-            Transfer::End => came.ended = time,
-        }
+        &mut self.came[*place as usize - 1]
     }
 
     /// Corrects the times at which messages arrived, and at which their last bytes came, where these came after the match.
@@ -88,10 +100,8 @@ mod tests {
         let mut transfers = Transfers::default();
         // The second came whole: all of it when it arrived.
         for (message, arrived, ended) in [(2, 40, 88), (4, 45, 45), (6, 46, 0), (10, 1, 0)] {
-            transfers.came(Transfer::Arrived, message, Some(Time::new(arrived)));
-            if ended > 0 {
-                transfers.came(Transfer::End, message, Some(Time::new(ended)));
-            }
+            let ended = (ended > 0).then(|| Time::new(ended));
+            *transfers.came(message) = Came { arrived: Some(Time::new(arrived)), ended };
         }
         transfers.time(&mut all);
         let times = all.map(|known| [known.side.arrived, known.side.ended].map(|time| time.map(Time::nanoseconds)));

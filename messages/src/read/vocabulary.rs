@@ -57,6 +57,7 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Transfer {
     Arrived,
+    Continue,
     End,
 }
 
@@ -131,6 +132,9 @@ pub(crate) mod transfer {
     pub(crate) const MESSAGE: usize = 0;
     pub(crate) const CONTEXT: usize = 1;
     pub(crate) const DIRECTION: usize = 2;
+    pub(crate) const REQUEST: usize = 3;
+    pub(crate) const OFFSET: usize = 4;
+    pub(crate) const BYTES: usize = 5;
 }
 
 /// Of operations, connections and what is rare.
@@ -161,7 +165,7 @@ pub(crate) mod control {
 const MATCHING: &[&str] = &["id", "bytes", "peer", "tag", "operation", "context", "posted", "unexpected"];
 const PROTOCOL: &[&str] = &["id", "message", "bytes", "protocol", "reason", "port", "queue_pair", "rails"];
 const CREATED: &[&str] = &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"];
-const TRANSFER: &[&str] = &["message", "context", "direction"];
+const TRANSFER: &[&str] = &["message", "context", "direction", "request", "offset", "bytes"];
 const OTHER: &[&str] =
     &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event", "request"];
 const CALL: &[&str] = &["call", "number"];
@@ -189,6 +193,7 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("communicator_created", Kind::Created, CREATED),
     ("communicator_freed", Kind::Freed, CREATED),
     ("msg_arrived", Kind::Transfer(Transfer::Arrived), TRANSFER),
+    ("xfer_continue", Kind::Transfer(Transfer::Continue), TRANSFER),
     ("xfer_end", Kind::Transfer(Transfer::End), TRANSFER),
     ("put_started", Kind::Started(Which::Put), OTHER),
     ("put_complete", Kind::Complete(Which::Put), OTHER),
@@ -287,6 +292,11 @@ impl Seen<'_> {
     /// Whether the type has an element.
     pub(crate) fn has(&self, element: usize) -> bool {
         self.places[element] != NONE
+    }
+
+    /// The number of the source that stamped it.
+    pub(crate) fn source(&self) -> usize {
+        self.event.source.into()
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) const MATCHING: [&str; 17] = [
     "comm_search_unex_q_begin",
     "comm_search_unex_q_end",
 ];
-const TRANSFER: [&str; 2] = ["xfer_begin", "xfer_end"];
+const TRANSFER: [&str; 3] = ["xfer_begin", "xfer_continue", "xfer_end"];
 const OPERATIONS: [&str; 2] = ["get_started", "get_complete"];
 
 /// The elements of a type.
@@ -41,7 +41,7 @@ fn elements(name: &str) -> &'static [&'static str] {
             &["context", "kind", "rank", "size", "side", "first", "count", "process", "stride", "job"]
         }
         "communicator_freed" => &["context"],
-        "xfer_begin" | "xfer_end" => {
+        "xfer_begin" | "xfer_continue" | "xfer_end" => {
             &["request", "message", "offset", "bytes", "total", "context", "source", "tag", "direction", "peer"]
         }
         "get_complete" => &["operation", "local", "remote", "bytes", "peer", "status", "request"],
@@ -299,8 +299,13 @@ fn write_of(
     let head = head_of(types, rank, ranks);
     let layouts = head.layouts();
     let mut writer = Writer::create(folder, &head, Options { block: how.block, ..Options::default() }).expect("made");
-    let sample = |at: i64| ClockSample { clock: Clock::Source(0), shown: at.cast_unsigned(), before: at, after: at };
-    writer.clock(sample(START - 1000));
+    let compare = |writer: &mut Writer<std::fs::File>, at: i64| {
+        for source in [0, 1] {
+            let (clock, shown) = (Clock::Source(source), at.cast_unsigned());
+            writer.clock(ClockSample { clock, shown, before: at, after: at });
+        }
+    };
+    compare(&mut writer, START - 1000);
     let mut records: Vec<Record> = Vec::new();
     for (name, thread, time, numbers) in &process.events {
         let number = types.iter().position(|known| known == name).expect("known");
@@ -309,13 +314,15 @@ fn write_of(
             *value = number.cast_unsigned();
         }
         records.clear();
-        records.extend_from_slice(layouts[number].pack(0, time.cast_unsigned(), &values).records());
+        // A fragment has the adapter's stamp.
+        let source = u8::from(*name == "xfer_continue");
+        records.extend_from_slice(layouts[number].pack(source, time.cast_unsigned(), &values).records());
         writer.write(*thread, &records).expect("written");
     }
     if let Some((name, count)) = how.lost {
         writer.lost(types.iter().position(|known| *known == name).expect("known") as u8, count);
     }
-    writer.clock(sample(START + 1_000_000_000));
+    compare(&mut writer, START + 1_000_000_000);
     if how.is_finished {
         writer.finish().expect("finished");
     } else {
