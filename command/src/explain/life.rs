@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of one message: each known time, and the duration to the next.
+//! The life of one message: each known time and the duration to the next, and its parts.
 //!
 //! Grade: setup. Tests: below.
 
@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use ibex_messages::{Job, Message, Protocol, Reason, Time};
 use serde::Serialize;
 
+use super::parts::Parts;
 use super::text::{bytes, duration, name, table, word};
 use super::unknown::Unknown;
 
@@ -47,6 +48,8 @@ pub(super) struct Life {
     send_request: Option<u64>,
     receive_request: Option<u64>,
     moments: Vec<Moment>,
+    #[serde(flatten)]
+    parts: Parts,
     one_way_delay_nanoseconds: Option<i64>,
     /// Error bound of the delay, in both directions.
     delay_error_nanoseconds: Option<i64>,
@@ -66,13 +69,12 @@ struct Moment {
 
 impl Life {
     pub(super) fn of(job: &Job, wanted: Wanted) -> Result<Life> {
-        let place = job.ranks.iter().position(|rank| (rank.world, rank.rank) == (wanted.world, wanted.rank));
-        let Some(place) = place else { bail!("the trace has no rank {}", wanted.rank) };
-        let mut sent: Vec<&Message> = job.messages.iter().filter(|of| of.sender as usize == place).collect();
+        let rank = job.ranks.iter().position(|rank| (rank.world, rank.rank) == (wanted.world, wanted.rank));
+        let Some(rank) = rank else { bail!("the trace has no rank {}", wanted.rank) };
+        let mut sent: Vec<_> = job.messages.iter().enumerate().filter(|(_, of)| of.sender as usize == rank).collect();
         // In the order of their sends; messages without a known sender's side by their first known time.
-        let begun = |of: &&Message| of.send.and_then(|send| send.activated.or(send.begun)).or(of.first());
-        sent.sort_by_key(begun);
-        let Some(message) = sent.get(wanted.number - 1) else {
+        sent.sort_by_key(|(_, of)| begin(of).or(of.first()));
+        let Some((place, message)) = sent.get(wanted.number - 1).copied() else {
             bail!("rank {} has sent {} messages", wanted.rank, sent.len());
         };
         let error = |rank: u32| job.ranks.get(rank as usize).and_then(|rank| rank.clock_error);
@@ -99,11 +101,17 @@ impl Life {
             send_request: message.send.map(|send| send.request),
             receive_request: message.receive.map(|receive| receive.request),
             moments: moments(job, message),
+            parts: Parts::of(job, place, begin(message).or(message.first())),
             one_way_delay_nanoseconds: delay,
             delay_error_nanoseconds: delay.and(both).map(|(one, other)| one.saturating_add(other)),
             unknown: Unknown::of(job),
         })
     }
+}
+
+/// When the send is called, or the first bytes leave.
+fn begin(message: &Message) -> Option<Time> {
+    message.send.and_then(|send| send.activated.or(send.begun))
 }
 
 fn moments(job: &Job, message: &Message) -> Vec<Moment> {
@@ -128,7 +136,7 @@ fn moments(job: &Job, message: &Message) -> Vec<Moment> {
         add(message.receiver, "its caller is notified", side.notified);
     }
     all.sort_by_key(|(time, ..)| *time);
-    let first = message.send.and_then(|send| send.activated.or(send.begun)).or(all.first().map(|of| of.0));
+    let first = begin(message).or(all.first().map(|of| of.0));
     let mut last = all.first().map(|of| of.0);
     let moment = |(time, rank, what): (Time, u32, &'static str)| {
         let step = last.map_or(0, |last| time.since(last));
@@ -161,6 +169,7 @@ impl fmt::Display for Life {
             vec![of.rank.clone(), times.0, times.1, of.what.to_owned()]
         });
         writeln!(f, "\n{}", table(&["rank", "since the send", "step", "what"], &[1, 2], rows))?;
+        write!(f, "{}", self.parts)?;
         match (self.one_way_delay_nanoseconds, self.delay_error_nanoseconds) {
             (Some(delay), Some(error)) => writeln!(f, "\nOne-way delay: {} ±{}", duration(delay), duration(error))?,
             (Some(delay), None) => {

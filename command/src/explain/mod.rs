@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace.
 //!
-//! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, the [`life`] of one message, or the
-//! [`waits`]. Each ends with what is [`unknown`]; [`text`] formats ranks, tables and numbers. For a process instead of a folder
+//! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, with the time in MPI [`calls`], the
+//! [`life`] of one message with its [`parts`], or the [`waits`]. Each ends with what is [`unknown`]; [`text`] formats ranks, tables and numbers. For a process instead of a folder
 //! ([`live`]) it uses the trace that the process records, or its counts ([`counted`]). Grade: setup. Tests: in the files.
 
+mod calls;
 mod counted;
 mod life;
 mod live;
+mod parts;
 mod receipt;
 mod text;
 mod unknown;
@@ -136,10 +138,11 @@ mod tests {
         let life = life::Life::of(&job, life::wanted("2:1").expect("a message")).expect("there");
         let text = life.to_string();
         assert!(
-            text.contains("the message arrives") && text.contains("One-way delay") && text.contains("±300 ns"),
+            ["the message arrives", "One-way delay", "±300 ns", "MPI_Send"].iter().all(|words| text.contains(words)),
             "{text}"
         );
         assert!(life::Life::of(&job, life::wanted("2:500").expect("a message")).is_err());
-        assert!(receipt::Receipt::of(&job).to_string().contains("mlx5_0:1"));
+        let text = receipt::Receipt::of(&job).to_string();
+        assert!(text.contains("mlx5_0:1") && text.contains("MPI_Recv"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size.
+//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size, and what ranks did beside.
 //!
 //! Size classes are powers of two. A trace has no retries of adapters; `ibex doctor` watches their counters. Grade:
 //! setup. Tests: below.
@@ -10,6 +10,7 @@ use std::fmt;
 use ibex_messages::{IncidentKind, Job, Message, Protocol, Reason, WaitKind};
 use serde::Serialize;
 
+use super::calls::{self, Called};
 use super::text::{bytes, duration, name, table, word};
 use super::unknown::Unknown;
 
@@ -21,6 +22,7 @@ pub(super) struct Receipt {
     span_nanoseconds: Option<i64>,
     pairs: Vec<Alike>,
     ranks: Vec<Rest>,
+    calls: Vec<Called>,
     #[serde(flatten)]
     unknown: Unknown,
 }
@@ -82,6 +84,7 @@ impl Receipt {
             span_nanoseconds: job.span.map(|(first, last)| last.since(first)),
             pairs: pairs.into_values().collect(),
             ranks: ranks(job),
+            calls: calls::by_function(job),
             unknown: Unknown::of(job),
         }
     }
@@ -227,6 +230,9 @@ impl fmt::Display for Receipt {
             ]
         });
         writeln!(f, "{}", table(&names, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11], rows))?;
+        if !self.calls.is_empty() {
+            writeln!(f, "\n{}", calls::shown(&self.calls))?;
+        }
         write!(f, "{}", self.unknown)
     }
 }
