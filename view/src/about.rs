@@ -7,6 +7,7 @@ use crate::columns::CHUNK;
 use crate::lanes::{Lane, Lanes};
 use crate::levels::{DETAILS, Level};
 use crate::rows::Row;
+use crate::spans::Spans;
 use ibex_messages::{Communicator, Job, Port, Rank};
 use serde::Serialize;
 
@@ -29,6 +30,10 @@ pub(crate) struct About<'a> {
     operations: usize,
     connections: usize,
     incidents: usize,
+    calls: usize,
+    searches: usize,
+    fragments: usize,
+    functions: &'a [String],
     levels: Vec<Level>,
     notices: Vec<String>,
 }
@@ -43,7 +48,8 @@ struct Known<'a> {
 }
 
 impl About<'_> {
-    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], levels: Vec<Level>) -> About<'a> {
+    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, levels: Vec<Level>) -> About<'a> {
+        let [calls, searches, fragments] = spans.counts();
         let known = |communicator: &'a Communicator| Known {
             context: communicator.context,
             name: &communicator.name,
@@ -65,6 +71,10 @@ impl About<'_> {
             operations: job.operations.len(),
             connections: job.connections.len(),
             incidents: job.incidents.len(),
+            calls,
+            searches,
+            fragments,
+            functions: &job.functions,
             levels,
             notices: notices(job, rows.len()),
         }

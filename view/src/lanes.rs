@@ -23,7 +23,7 @@ pub(crate) struct Lanes {
     by_thread: HashMap<(u32, u32), u32>,
 }
 
-/// A thread from its first call to the end of its last message.
+/// A thread from its first moment to its last.
 struct Life {
     number: u32,
     from: Time,
@@ -61,17 +61,19 @@ impl Lanes {
 
     /// The sender's and the receiver's.
     pub(crate) fn of_message(&self, message: &Message) -> (u32, u32) {
-        let of = |rank, thread: Option<u32>| {
-            let known = thread.and_then(|thread| self.by_thread.get(&(rank, thread)).copied());
-            known.unwrap_or_else(|| self.of_rank(rank))
-        };
-        let sender = of(message.sender, message.send.map(|side| side.thread));
-        let receiver = of(message.receiver, message.receive.map(|side| side.thread));
+        let sender = self.of_thread(message.sender, message.send.map(|side| side.thread));
+        let receiver = self.of_thread(message.receiver, message.receive.map(|side| side.thread));
         (sender, receiver)
+    }
+
+    /// Of a thread of a rank; where it is not known, the rank's first.
+    pub(crate) fn of_thread(&self, rank: u32, thread: Option<u32>) -> u32 {
+        let known = thread.and_then(|thread| self.by_thread.get(&(rank, thread)).copied());
+        known.unwrap_or_else(|| self.of_rank(rank))
     }
 }
 
-/// Of each rank, the threads that sent or received, in the order in which they began to.
+/// Of each rank, the threads that sent, received, waited or searched, in the order in which they began to.
 fn lives(job: &Job) -> Vec<Vec<Life>> {
     let mut known: HashMap<(u32, u32), (Time, Time)> = HashMap::new();
     let mut grow = |rank, thread, times: &[Option<Time>]| {
@@ -90,6 +92,12 @@ fn lives(job: &Job) -> Vec<Vec<Life>> {
             let times = [side.activated, side.posted, side.matched, side.ended, side.completed, side.notified];
             grow(message.receiver, side.thread, &times);
         }
+    }
+    for call in &job.calls {
+        grow(call.rank, call.thread, &[Some(call.begun), call.ended]);
+    }
+    for search in &job.searches {
+        grow(search.rank, search.thread, &[Some(search.begun), Some(search.ended)]);
     }
     let mut lives: Vec<Vec<Life>> = job.ranks.iter().map(|_| Vec::new()).collect();
     for ((rank, number), (from, to)) in known {

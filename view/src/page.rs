@@ -6,6 +6,7 @@
 
 use crate::about::About;
 use crate::lanes::Lanes;
+use crate::spans::Spans;
 use crate::{block, columns, levels, rare, rows};
 use ibex_messages::{Job, Time};
 use std::collections::BTreeSet;
@@ -17,18 +18,20 @@ const FRAME: &str = include_str!("page/frame.html");
 const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
 
 /// In order of dependency; all share one scope.
-const SCRIPTS: [(&str, &str); 21] = [
+const SCRIPTS: [(&str, &str); 23] = [
     ("words.js", include_str!("page/words.js")),
     ("colours.js", include_str!("page/colours.js")),
     ("block.js", include_str!("page/block.js")),
     ("messages.js", include_str!("page/messages.js")),
     ("life.js", include_str!("page/life.js")),
+    ("spans.js", include_str!("page/spans.js")),
     ("filter.js", include_str!("page/filter.js")),
     ("state.js", include_str!("page/state.js")),
     ("rows.js", include_str!("page/rows.js")),
     ("bands.js", include_str!("page/bands.js")),
     ("arrows.js", include_str!("page/arrows.js")),
     ("phases.js", include_str!("page/phases.js")),
+    ("calls.js", include_str!("page/calls.js")),
     ("marks.js", include_str!("page/marks.js")),
     ("timeline.js", include_str!("page/timeline.js")),
     ("overview.js", include_str!("page/overview.js")),
@@ -49,6 +52,7 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let lanes = Lanes::of(job);
     let mut rows = rows::rows(job, &lanes);
     levels::give_details(&mut rows);
+    let spans = Spans::of(job, &lanes, &rows);
     let levels = levels::levels(job, &rows, lanes.all.len());
     let start = job.span.map_or(Time::new(0), |span| span.0);
     let write_level =
@@ -59,7 +63,7 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     for (number, level) in levels.iter().enumerate().skip(1) {
         write_level(number, level, &mut finer)?;
     }
-    let about = serde_json::to_string(&About::of(job, &lanes, &rows, levels))?;
+    let about = serde_json::to_string(&About::of(job, &lanes, &rows, &spans, levels))?;
     out.write_all(head(job).as_bytes())?;
     // `</script>` in a name would end the element.
     writeln!(out, "<script type=\"application/json\" id=\"about\">{}</script>", about.replace('<', "\\u003c"))?;
@@ -71,6 +75,7 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "}})();\n</script>")?;
     columns::write_messages(job, &rows, start, out)?;
     rare::write(job, &lanes, start, out)?;
+    spans.write(job, start, out)?;
     out.write_all(&finer)?;
     columns::write_lives(job, &rows, out)?;
     // Marks the end, so that the script can tell a truncated file.

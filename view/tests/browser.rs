@@ -2,7 +2,9 @@
 //! Pages in a browser: headless Chromium opens them at an address and returns the page's description of itself (the
 //! element `self`), and draws pictures, which stay in the target folder's `tmp`.
 
-use ibex_messages::{Connection, Incident, IncidentKind, Job, Loss, Message, Protocol, Time};
+use ibex_messages::{
+    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Protocol, Queue, Search, Time,
+};
 use ibex_view::picture::Browser;
 use serde_json::Value;
 use std::fs;
@@ -171,6 +173,97 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
         assert!(text.contains(words), "{words} is not in the page");
     }
     page.draw("faults", "");
+}
+
+/// A job whose ranks are in short calls all the time, and a message with many fragments and a search.
+fn with_calls() -> (Job, usize) {
+    let mut job = Job::synthetic(4, 400, 3);
+    let (start, last) = job.span.unwrap();
+    let step = last.since(start) / 20_000;
+    let at = |after: i64| Time::new(start.nanoseconds() + after);
+    let call = |rank, number: i64| {
+        let (begun, ended) = (at(number * step), Some(at(number * step + step / 2)));
+        Call { rank, thread: 0, function: 1, begun, ended }
+    };
+    job.calls = (0..4).flat_map(|rank| (0..20_000).map(move |number| call(rank, number))).collect();
+    let longest =
+        |place: &usize| job.messages[*place].receive.map(|side| side.ended.unwrap().since(side.begun.unwrap()));
+    let chosen = (0..400).max_by_key(longest).unwrap();
+    let (rank, side) = (job.messages[chosen].receiver, job.messages[chosen].receive.unwrap());
+    let (begun, length) = (side.begun.unwrap().nanoseconds(), longest(&chosen).unwrap());
+    let fragment = |number: u64| Fragment {
+        rank,
+        thread: 0,
+        message: chosen as u32,
+        is_received: true,
+        time: Time::new(begun + length * number as i64 / 50_001),
+        is_by_adapter: true,
+        part: Some((number * 64, 64)),
+    };
+    job.fragments = (1..=50_000).map(fragment).collect();
+    job.searches = vec![Search {
+        rank,
+        thread: 0,
+        queue: Queue::Posted,
+        peer: 2,
+        tag: 5,
+        length: Some(12),
+        message: Some(chosen as u32),
+        is_found: Some(true),
+        begun: at(10 * step),
+        ended: at(10 * step + step / 4),
+    }];
+    (job, chosen)
+}
+
+#[test]
+fn calls_searches_and_fragments_are_drawn_no_more_than_pixels_can_show() {
+    let (job, chosen) = with_calls();
+    let page = Page::of("calls", &job);
+    let number = |shown: &Value, name: &str| shown[name].as_u64().unwrap();
+    let whole = page.shows("");
+    assert!((1000..12_000).contains(&number(&whole, "calls")), "{whole} of 80000 calls");
+    assert_eq!(number(&whole, "searches"), 1);
+
+    let step = job.calls[1].begun.since(job.calls[0].begun);
+    let part = page.shows(&format!("t={}..{}", 100 * step - 1, 103 * step - 1));
+    assert_eq!((number(&part, "calls"), number(&part, "searches")), (12, 0));
+
+    let text = page.drawn_text(&format!("m={chosen}"));
+    let shown = said(&text);
+    assert!((100..1600).contains(&number(&shown, "fragments")), "{shown}");
+    for words in ["and 49\u{202f}800 more", "search of the posted receive queue of length 12", "at 128, 64", ": found"]
+    {
+        assert!(text.contains(words), "{words} is not in the page");
+    }
+    page.draw("calls", "t=0..300us");
+    page.draw("fragments", &format!("m={chosen}"));
+}
+
+#[test]
+fn the_pointer_tells_of_a_call_and_of_the_search_in_it() {
+    let (job, _) = with_calls();
+    let mut bytes = Vec::new();
+    ibex_view::page(&job, &mut bytes).unwrap();
+    // At the lower edge of each row, in the middle of the view.
+    let script = r#"<script>setInterval(() => {
+        const [line, tip] = ["line", "tip"].map((id) => document.getElementById(id));
+        if (!JSON.parse(document.getElementById("self").textContent || "{}").ready || document.getElementById("seen")) return;
+        const { left, top } = line.getBoundingClientRect();
+        const told = [0, 1, 2, 3].map((row) => {
+            const y = 22 + ((line.clientHeight - 22) * (row + 1)) / 4 - 3;
+            line.dispatchEvent(new PointerEvent("pointermove", { clientX: left + 132 + (line.clientWidth - 132) / 2, clientY: top + y }));
+            return tip.hidden ? "nothing" : tip.textContent;
+        });
+        document.body.insertAdjacentHTML("beforeend", `<p id="seen">${told.join("; ")}</p>`);
+    }, 50);</script></body>"#;
+    let text = String::from_utf8(bytes).unwrap().replace("</body>", script);
+    let page = Page::from_bytes("pointed", text.as_bytes());
+    let step = job.calls[1].begun.since(job.calls[0].begun);
+    let shown = page.drawn_text(&format!("t={}..{}", 10 * step - step / 4, 10 * step + step / 2));
+    let seen = shown.rsplit_once("id=\"seen\">").expect("it has seen").1.split_once("</p>").unwrap().0;
+    assert_eq!(seen.matches("MPI_Recv").count(), 4, "{seen}");
+    assert_eq!(seen.matches("search of the posted receive queue of length 12").count(), 1, "{seen}");
 }
 
 #[test]

@@ -119,12 +119,12 @@ function drawBands({ pen, width, height, scale }, bands, xOf) {
   const dots = new Uint32Array(data.data.buffer);
   const colours = bands.classes.map((place) => pixels[state.colour][place]);
   const most = Math.sqrt(highest(bands));
-  const rowHeight = Math.max(1, Math.round(rows.height * scale - (rows.height > 8 ? 2 * scale : 1)));
-  const isLow = rows.height < LOW;
+  const rowHeight = Math.max(1, Math.round(rows.room * scale - (rows.room > 8 ? 2 * scale : 1)));
+  const isLow = rows.room < LOW;
   const edge = (bin) => Math.round((xOf(bands.begin + bin * bands.step) - GUTTER) * scale);
   const edges = Array.from({ length: bands.bins + 1 }, (_, bin) => Math.min(Math.max(edge(bin), 0), wide));
   for (let row = 0; row < rows.all.length; row += 1) {
-    const floor = Math.round((topOfRow(row) - AXIS + rows.height) * scale) - 1;
+    const floor = Math.round((topOfRow(row) - AXIS + rows.room) * scale) - 1;
     if (floor < 0 || floor - rowHeight > high) continue;
     for (let bin = 0; bin < bands.bins; bin += 1) {
       const cell = row * bands.bins + bin;

@@ -10,7 +10,7 @@ function readColours() {
   ink.protocol = PROTOCOLS.map((_, place) => of(`protocol-${place}`));
   ink.wait = WAITS.map((_, place) => of(`wait-${place}`));
   for (const phase of ["prepare", "wait", "finish", "untold"]) ink.phase[phase] = of(`phase-${phase}`);
-  for (const name of ["paper", "panel", "line", "grid", "row", "text", "soft", "faint", "accent", "chosen", "mark", "bar"]) ink[name] = of(name);
+  for (const name of ["paper", "panel", "line", "grid", "row", "text", "soft", "faint", "accent", "chosen", "mark", "bar", "calls", "searches"]) ink[name] = of(name);
   pixels.protocol = ink.protocol.map(pixel);
   pixels.wait = ink.wait.map(pixel);
 }

@@ -62,6 +62,7 @@ function drawSummary() {
   const errors = about.ranks.map((rank) => rank.clock_error);
   const clock = errors.length < 2 || errors.includes(null) ? "" : `clocks agree to ±${duration(Math.max(...errors))}`;
   const more = [
+    about.calls > 0 && counted(about.calls, "MPI call"),
     about.operations > 0 && counted(about.operations, "one-sided operation"),
     about.connections > 0 && counted(about.connections, "connection"),
     about.incidents > 0 && counted(about.incidents, "incident"),
@@ -91,6 +92,7 @@ const HELP = `<h2>Keys on the time line</h2><div><table>
   <tr><td><code>wait:late-sender</code></td><td>longest wait</td></tr><tr><td><code>took:&gt;20us</code></td><td>call to completion</td></tr>
   <tr><td><code>waited:&gt;1ms</code></td><td>longest wait</td></tr></table></div>
   <h2>Marks</h2><p>▼ receiver not ready · ■ memory registered or deregistered · ❙ a request had to queue · ◆ connection made · ✖ connection failed · ● event of adapter or port</p>
+  <h2>Calls of MPI</h2><p>Bars below the messages of a row, fainter where calls are shorter than a pixel; in them the searches of queues. Lines across the bar of a message are its fragments.</p>
   <p class="quiet">The address of this page, after #, stores the current view. <button type="button" id="close-keys">Close</button></p>`;
 
 function toggleHelp() {

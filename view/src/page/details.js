@@ -25,7 +25,8 @@ function drawDetails() {
       <button type="button" data-go="next" title="The next message (n)">Next ›</button><button type="button" data-go="pair">Its pair</button></div>
     ${lifePicture(place, life)}
     <dl>${facts(place, life).map(([name, value]) => `<dt>${name}</dt><dd>${value}</dd>`).join("")}</dl>
-    ${times(life, SEND_NAMES, `Rank ${nameOf(sender)} sends`)}${times(life, RECEIVE_NAMES, `Rank ${nameOf(receiver)} receives`)}`;
+    ${times(life, SEND_NAMES, `Rank ${nameOf(sender)} sends`)}${fragmentTable(place, 0, life.begun)}
+    ${times(life, RECEIVE_NAMES, `Rank ${nameOf(receiver)} receives`)}${fragmentTable(place, 1, life.put)}${searchTable(place)}`;
 }
 
 /// The message in one sentence.
@@ -53,6 +54,7 @@ function facts(place, life) {
     ["Queue pair", life.queuePair ? `${life.queuePair} (0x${life.queuePair.toString(16)})` : "none, or not recorded"],
     ["One-way delay", delayWords(place, life)],
     ["Hosts", plain(`${hostOf(rankOf(m.sender[place]))} → ${hostOf(rankOf(m.receiver[place]))}`)],
+    ["MPI calls", `${callsOf(m.sender[place], life.activated, life.notified)} → ${callsOf(m.receiver[place], life.requested, life.told)}`],
     ["Requests", `${life.request ?? "?"} and ${life.receiveRequest ?? "?"}`],
   ];
 }

@@ -61,7 +61,8 @@ function stretchRows(factor, y = line.clientHeight / 2) {
 
 function messageAt(x, y) {
   if (x < GUTTER || y < AXIS) return undefined;
-  return barAt(x, y, drawn.bars, drawn.xOf)?.place ?? arrowAt(x, y, drawn.places, drawn.xOf, drawn.anchors);
+  const call = callAt(x, y);
+  return call ? searchedAt(call) : barAt(x, y, drawn.bars, drawn.xOf)?.place ?? arrowAt(x, y, drawn.places, drawn.xOf, drawn.anchors);
 }
 
 function choose(event) {
@@ -84,12 +85,17 @@ function hideTip() {
 function point({ offsetX: x, offsetY: y }) {
   const tip = element("tip");
   const mark = markAt(x, y, drawn.marks);
-  const place = mark ? undefined : messageAt(x, y);
+  const call = mark ? undefined : callAt(x, y);
+  const place = mark || call ? undefined : messageAt(x, y);
   const row = x < GUTTER ? rowAt(y) : undefined;
   if (mark) tip.innerHTML = `<b>${plain(moment(mark.members[0].time, 1))}</b>${plain(wordsOf(mark))}`;
-  else if (place !== undefined) tip.innerHTML = brief(place);
+  else if (call) tip.innerHTML = callWords(call);
+  else if (place !== undefined) {
+    const bar = barAt(x, y, drawn.bars, drawn.xOf);
+    tip.innerHTML = brief(place) + (bar ? fragmentAt(x, bar) : "");
+  }
   else if (row) tip.innerHTML = aboutRank(row.rank);
-  tip.hidden = !mark && place === undefined && !row;
+  tip.hidden = !mark && !call && place === undefined && !row;
   line.style.cursor = place === undefined ? "" : "pointer";
   if (tip.hidden) return;
   const [right, low] = [x + 16 + tip.offsetWidth > line.clientWidth, y + 16 + tip.offsetHeight > line.clientHeight];

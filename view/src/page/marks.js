@@ -99,7 +99,7 @@ function drawOperations({ pen, width }, xOf) {
     if ((end.get(each.lane) ?? -1) > x2 - 0.5) continue;
     end.set(each.lane, x2);
     pen.fillStyle = each.status === 0 ? ink.soft : ink.mark;
-    pen.fillRect(x1, topOf(each.lane) + rows.height - 3, Math.max(x2 - x1, 1), 2);
+    pen.fillRect(x1, topOf(each.lane) + rows.room - 3, Math.max(x2 - x1, 1), 2);
   }
 }
 

@@ -37,12 +37,12 @@ function layBars(bars) {
       ends[tier] = bar.to;
       bar.tier = tier;
     }
-    const room = rows.height - Math.min(6, rows.height * 0.2);
+    const room = rows.room - Math.min(6, rows.room * 0.2);
     const tall = Math.min(Math.max(room / ends.length, 2.2), 17);
-    const top = topOfRow(row) + Math.max((rows.height - tall * ends.length) / 2, 1);
+    const top = topOfRow(row) + Math.max((rows.room - tall * ends.length) / 2, 1);
     for (const bar of members) {
       bar.height = Math.max(tall - (tall > 6 ? 3 : 0.6), 1.6);
-      bar.top = Math.min(top + bar.tier * tall, topOfRow(row) + rows.height - bar.height - 1);
+      bar.top = Math.min(top + bar.tier * tall, topOfRow(row) + rows.room - bar.height - 1);
       const anchor = anchors.get(bar.place) ?? {};
       anchor[bar.side] = bar.top + bar.height / 2;
       anchors.set(bar.place, anchor);
@@ -74,6 +74,7 @@ function drawBars({ pen, width }, bars, xOf) {
       const [left, right] = [inside(xOf(from)), inside(xOf(to))];
       if (right > left) drawPhase(pen, kind, colourOf(kind, bar.place), left, bar.top, Math.max(right - left, 0.8), bar.height, strength);
     }
+    drawFragments({ pen }, bar);
     if (bar.place === state.chosen) {
       pen.lineWidth = 2;
       pen.strokeStyle = ink.chosen;

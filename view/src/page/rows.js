@@ -10,8 +10,9 @@ const LETTERS = 12;
 const lanesOf = about.ranks.map(() => []);
 about.lanes.forEach(({ rank }, lane) => lanesOf[rank].push(lane));
 
-/// `all`: `{ rank, lanes }` of each row; `of`: the row of a lane, -1 where it has none.
-const rows = { all: [], of: new Int32Array(about.lanes.length), height: 20, area: 100 };
+/// `all`: `{ rank, lanes }` of each row; `of`: the row of a lane, -1 where it has none; `room`: how much of its height is for
+/// messages, and `calls` how much below it for calls of MPI.
+const rows = { all: [], of: new Int32Array(about.lanes.length), height: 20, room: 20, calls: 0, area: 100 };
 
 /// Lays them out in a drawing of a height.
 function layRows(height) {
@@ -25,6 +26,8 @@ function layRows(height) {
   rows.area = Math.max(height - AXIS, 20);
   const fitting = rows.area / Math.max(rows.all.length, 1);
   rows.height = Math.max(Math.min(fitting, 260) * state.stretch, LOWEST);
+  rows.calls = about.calls + about.searches > 0 ? Math.min(Math.round(rows.height / 4), 14) : 0;
+  rows.room = rows.height - rows.calls;
   const most = Math.max(0, rows.height * rows.all.length - rows.area);
   state.above = Math.min(Math.max(state.above, 0), most);
 }
@@ -44,7 +47,7 @@ const topOfRow = (row) => AXIS + row * rows.height - state.above;
 
 /// The upper end of a lane's row; NaN where it has none.
 const topOf = (lane) => (rows.of[lane] < 0 ? NaN : topOfRow(rows.of[lane]));
-const middleOf = (lane) => topOf(lane) + rows.height / 2;
+const middleOf = (lane) => topOf(lane) + rows.room / 2;
 
 /// The row at a height, or nothing.
 function rowAt(y) {

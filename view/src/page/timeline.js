@@ -1,8 +1,8 @@
-// The time line: combines rows, bands, arrows, bars and marks into one drawing.
+// The time line: combines rows, calls, bands, arrows, bars and marks into one drawing.
 
 const line = element("line");
 /// The current content of the drawing, for the pointer and for the description.
-const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
+const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], calls: 0, searches: 0, fragments: 0, xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
 
 let isAsked = false;
 /// Draws once before the browser's next frame.
@@ -32,9 +32,10 @@ function drawTimeline() {
   const { from, to } = state;
   layRows(height);
   const xOf = (time) => GUTTER + ((time - from) * wide) / (to - from);
-  Object.assign(drawn, { xOf, width, timeAt: (x) => from + ((x - GUTTER) * (to - from)) / wide, bars: [], anchors: undefined });
+  Object.assign(drawn, { xOf, width, timeAt: (x) => from + ((x - GUTTER) * (to - from)) / wide, bars: [], anchors: undefined, calls: 0, searches: 0, fragments: 0 });
   drawStripes(sheet);
   drawGrid(sheet, xOf);
+  drawCalls(sheet);
   const places = isReadUpTo(to) ? inSight(from, to) : undefined;
   if (places) drawEach(sheet, places, xOf);
   else drawMany(sheet, xOf);

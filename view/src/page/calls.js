@@ -1,0 +1,137 @@
+// Calls of MPI at the lower edge of their rows, the searches of queues in them, and fragments on the bars of messages.
+
+const QUEUES = ["posted receive queue", "unexpected message queue"];
+
+const functionOf = (call) => about.functions[spans.calls.function[call]] ?? "MPI call";
+
+function drawCalls({ pen, height }) {
+  if (rows.calls === 0) return;
+  // Low rows are many.
+  const grain = rows.calls < 4 ? 3 : 1;
+  const tall = rows.calls - (rows.calls > 4 ? 1 : 0);
+  const draw = (kind, lane, top, high, after) => eachSpan(kind, lane, grain, (x1, x2, at, share) => {
+    // A line between neighbours.
+    const wide = x2 - x1 - (x2 - x1 > 4 ? 1 : 0);
+    pen.globalAlpha = 0.15 + 0.85 * share;
+    pen.fillStyle = ink[kind];
+    pen.fillRect(x1, top, wide, high);
+    pen.globalAlpha = 1;
+    after?.(x1, wide, at);
+    drawn[kind] += 1;
+  });
+  pen.textAlign = "left";
+  rows.all.forEach(({ lanes }, row) => {
+    const top = topOfRow(row) + rows.room;
+    if (top > height || top + rows.calls < AXIS) return;
+    for (const lane of lanes) {
+      draw("calls", lane, top, tall, tall < 11 ? undefined : (x, wide, at) => {
+        if (wide < 30 || pen.measureText(functionOf(at)).width > wide - 8) return;
+        pen.fillStyle = ink.text;
+        pen.fillText(functionOf(at), x + 4, top + tall / 2);
+      });
+      draw("searches", lane, top + tall * 0.75, tall * 0.25);
+    }
+  });
+}
+
+/// The call and the search under a point, if there is one of them.
+function callAt(x, y) {
+  const row = rowAt(y);
+  if (x < GUTTER || !row || (y - AXIS + state.above) % rows.height < rows.room) return undefined;
+  const [time, margin] = [drawn.timeAt(x), drawn.timeAt(x + 1) - drawn.timeAt(x)];
+  for (const lane of row.lanes) {
+    const [call, search] = ["calls", "searches"].map((kind) => spanAt(kind, lane, time, margin));
+    if (call !== undefined || search !== undefined) return { call, search };
+  }
+  return undefined;
+}
+
+/// Both in words.
+function callWords({ call, search }) {
+  const { begun, ended } = spans.calls;
+  const lines = [];
+  if (call !== undefined) lines.push(`<b>${plain(functionOf(call))}, ${duration(ended[call] - begun[call])}</b>from ${moment(begun[call], 1)}`);
+  if (search !== undefined) lines.push(searchWords(search));
+  return lines.join("<br>");
+}
+
+function searchWords(search) {
+  const s = spans.searches;
+  const peer = s.peer[search] < 0 ? "any rank" : `rank ${s.peer[search]} of the communicator`;
+  const length = s.length[search] < 0 ? "" : ` of length ${count(s.length[search])}`;
+  const found = s.isFound[search] < 0 ? " by a probe" : s.isFound[search] > 0 ? ": found" : ": not found";
+  const took = duration(s.ended[search] - s.begun[search]);
+  return `search of the ${QUEUES[s.queue[search]]}${length}, for ${peer}, tag ${s.tag[search] === -1 ? "any" : s.tag[search]}${found}, ${took}`;
+}
+
+/// The message that is searched for at a point.
+function searchedAt(at) {
+  const message = at.search === undefined ? -1 : spans.searches.message[at.search];
+  return message < 0 ? undefined : message;
+}
+
+/// The calls that a side of a message begins in, and in which it is told of the end.
+function callsOf(lane, begin, end) {
+  const call = (time) => (time === undefined ? undefined : spanAt("calls", lane, time));
+  const [first, last] = [call(begin), call(end)];
+  const missing = about.ranks[rankOf(lane)].has_calls ? "one that cannot wait" : "not recorded";
+  const names = [begin === undefined ? "unknown" : first === undefined ? missing : functionOf(first)];
+  if (last !== undefined && last !== first) names.push(`told in ${functionOf(last)}`);
+  return plain(names.join(", "));
+}
+
+/// Of a message's side: 0 is the sender's.
+const keyOf = (place, side) => 2 * place + side;
+
+/// Fragments after the first, as lines across the bar of their side.
+function drawFragments({ pen }, { place, side, top, height }) {
+  pen.fillStyle = ink.chosen;
+  eachSpan("fragments", keyOf(place, side === "came" ? 1 : 0), 2, (x) => {
+    pen.fillRect(x, top, 1, height);
+    drawn.fragments += 1;
+  });
+}
+
+/// The fragment of a bar near a point, in words.
+function fragmentAt(x, { place, side }) {
+  const key = keyOf(place, side === "came" ? 1 : 0);
+  const at = spanAt("fragments", key, drawn.timeAt(x), drawn.timeAt(x + 3) - drawn.timeAt(x));
+  if (at === undefined) return "";
+  const { key: keys, begun } = spans.fragments;
+  const step = keys[at - 1] === key ? `, ${duration(begun[at] - begun[at - 1])} after the one before` : "";
+  return `<br>fragment ${partWords(at)}${step}, by the ${clockOf(at)}'s clock`;
+}
+
+const clockOf = (fragment) => (spans.fragments.isByAdapter[fragment] > 0 ? "adapter" : "host");
+const partWords = (fragment) => {
+  const { offset, bytes: length } = spans.fragments;
+  return offset[fragment] < 0 ? "of an unknown part" : `at ${count(offset[fragment])}, ${bytes(length[fragment])}`;
+};
+
+/// More are left out of the list.
+const MOST_LISTED = 200;
+
+/// The fragments of a side as a table, each since the first bytes and since the one before.
+function fragmentTable(place, side, first) {
+  const key = keyOf(place, side);
+  const [begin, end] = [spanFrom("fragments", key, -Infinity), spanFrom("fragments", key, Infinity)];
+  if (begin === end) return "";
+  const { begun } = spans.fragments;
+  const lines = [];
+  for (let at = begin; at < Math.min(end, begin + MOST_LISTED); at += 1) {
+    const before = at > begin ? begun[at - 1] : first ?? begun[at];
+    lines.push(`<tr><td>${duration(begun[at] - (first ?? begun[begin]))}</td><td>${partWords(at)} (${clockOf(at)})</td><td>+${duration(begun[at] - before)}</td></tr>`);
+  }
+  const more = end - begin > MOST_LISTED ? `<p>and ${count(end - begin - MOST_LISTED)} more.</p>` : "";
+  return `<h3>Fragments, since the first bytes</h3><table class="times">${lines.join("")}</table>${more}`;
+}
+
+/// The searches for a message, since its first moment.
+function searchTable(place) {
+  const { message, begun } = spans.searches;
+  const lines = [];
+  for (let at = 0; at < spans.searches.key.length; at += 1) {
+    if (message[at] === place) lines.push(`<tr><td>${duration(begun[at] - messages.first[place])}</td><td>${searchWords(at)}</td></tr>`);
+  }
+  return lines.length > 0 ? `<h3>Searches</h3><table class="times">${lines.join("")}</table>` : "";
+}
