@@ -49,7 +49,7 @@ struct Known<'a> {
 
 impl About<'_> {
     pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, levels: Vec<Level>) -> About<'a> {
-        let [calls, searches, fragments] = spans.counts();
+        let [calls, searches, fragments, operations] = spans.counts();
         let known = |communicator: &'a Communicator| Known {
             context: communicator.context,
             name: &communicator.name,
@@ -68,7 +68,7 @@ impl About<'_> {
             bytes: rows.iter().map(|row| job.messages[row.place].bytes).fold(0, u64::saturating_add),
             chunk: CHUNK,
             details: DETAILS,
-            operations: job.operations.len(),
+            operations,
             connections: job.connections.len(),
             incidents: job.incidents.len(),
             calls,

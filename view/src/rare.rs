@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections, incidents and one-sided operations, which the page shows as marks.
+//! Connections and incidents, which the page shows as marks.
 //!
 //! One block for each kind, ordered by time. `page/marks.js` draws them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::lanes::Lanes;
-use ibex_messages::{Connection, Job, Operation, Time};
+use ibex_messages::{Connection, Job, Time};
 use std::io::{self, Write};
 
-/// Writes the blocks `incidents`, `connections` and `operations`.
+/// Writes the blocks `incidents` and `connections`.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn write(job: &Job, lanes: &Lanes, start: Time, out: &mut dyn Write) -> io::Result<()> {
     block::write("incidents", &incidents(job, lanes, start), out)?;
-    block::write("connections", &connections(job, lanes, start), out)?;
-    block::write("operations", &operations(job, lanes, start), out)
+    block::write("connections", &connections(job, lanes, start), out)
 }
 
 fn incidents(job: &Job, lanes: &Lanes, start: Time) -> [Column; 6] {
@@ -52,31 +51,11 @@ fn connections(job: &Job, lanes: &Lanes, start: Time) -> [Column; 9] {
     columns
 }
 
-fn operations(job: &Job, lanes: &Lanes, start: Time) -> [Column; 7] {
-    let mut columns: [Column; 7] = Default::default();
-    let moments = |operation: &Operation| operation.begun.or(operation.completed);
-    let mut all: Vec<_> = job.operations.iter().filter(|operation| moments(operation).is_some()).collect();
-    all.sort_by_key(|operation| moments(operation));
-    let mut before = start;
-    for operation in all {
-        let begun = moments(operation).unwrap_or(before);
-        columns[0].push_signed(begun.since(before));
-        columns[1].push_distance(operation.completed.map(|completed| completed.since(begun)));
-        columns[2].push(u64::from(lanes.of_rank(operation.rank)));
-        columns[3].push(u64::from(operation.peer));
-        columns[4].push(operation.kind as u64);
-        columns[5].push(operation.bytes);
-        columns[6].push(u64::from(operation.status));
-        before = begun;
-    }
-    columns
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::reading;
-    use ibex_messages::{Incident, IncidentKind, OperationKind};
+    use ibex_messages::{Incident, IncidentKind};
 
     #[test]
     fn each_is_written_by_time() {
@@ -84,23 +63,11 @@ mod tests {
         let at = |nanoseconds: i64| Time::new(1000 + nanoseconds);
         let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: None, port: None, value: 3 };
         job.incidents = vec![incident(9, IncidentKind::ReceiverNotReady), incident(4, IncidentKind::QueuedBegin)];
-        let operation = |begun| Operation {
-            rank: 0,
-            peer: 1,
-            kind: OperationKind::Get,
-            bytes: 64,
-            begun,
-            completed: Some(at(50)),
-            status: 0,
-        };
-        job.operations = vec![operation(Some(at(20))), operation(None), operation(Some(at(10)))];
         let mut page = Vec::new();
         write(&job, &Lanes::of(&job), at(0), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
         let incidents = reading::columns(&page, "incidents");
         assert_eq!((&incidents[0], &incidents[2]), (&vec![8, 18], &vec![0, 2]));
-        let operations = reading::columns(&page, "operations");
-        assert_eq!((&operations[0], &operations[1]), (&vec![20, 20, 60], &vec![81, 61, 1]));
         assert!(reading::columns(&page, "connections")[0].is_empty());
     }
 }

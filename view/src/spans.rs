@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stretches of time that the page draws beside messages: calls of MPI and searches of queues by lane, fragments by
-//! message and side.
+//! Stretches of time that the page draws beside messages: calls of MPI, searches of queues and one-sided operations by lane,
+//! fragments by message and side.
 //!
 //! Each kind is ordered by its key, the lane or the side, and then by time, in chunks of [`CHUNK`]; those of a key do not
 //! overlap. So the page finds what belongs on a pixel without a look at the rest. `page/spans.js` has the other half.
@@ -27,6 +27,7 @@ pub(crate) struct Spans {
     calls: Vec<Span>,
     searches: Vec<Span>,
     fragments: Vec<Span>,
+    operations: Vec<Span>,
     /// The row of each message that has one.
     rows: Vec<Option<u32>>,
 }
@@ -57,16 +58,28 @@ impl Spans {
             let key = 2 * u64::from(row) + u64::from(of.is_received);
             Some(Span { key, begun: of.time, ended: of.time, place })
         });
-        let (calls, searches, fragments) = (in_order(calls), in_order(searches), in_order(fragments));
-        Spans { calls, searches, fragments, rows: row_of }
+        // Of those that overlap the page draws all that they cover.
+        let operations = job.operations.iter().enumerate().filter_map(|(place, of)| {
+            let begun = of.begun.or(of.completed)?;
+            let key = u64::from(lanes.of_rank(of.rank));
+            Some(Span { key, begun, ended: of.completed.unwrap_or(begun), place })
+        });
+        Spans {
+            calls: in_order(calls),
+            searches: in_order(searches),
+            fragments: in_order(fragments),
+            operations: in_order(operations),
+            rows: row_of,
+        }
     }
 
-    /// How many calls, searches and fragments there are.
-    pub(crate) fn counts(&self) -> [usize; 3] {
-        [&self.calls, &self.searches, &self.fragments].map(Vec::len)
+    /// How many calls, searches, fragments and operations there are.
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        [&self.calls, &self.searches, &self.fragments, &self.operations].map(Vec::len)
     }
 
-    /// Writes them as blocks `calls-0`, `calls-1`, .., `searches-0`, .., `fragments-0`, ..; -1 is what is not known.
+    /// Writes them as blocks `calls-0`, `calls-1`, .., `searches-0`, .., `fragments-0`, .., `operations-0`, ..; -1 is what
+    /// is not known.
     ///
     /// # Errors
     /// Those of `out`.
@@ -90,7 +103,9 @@ impl Spans {
                 of.part.map_or((-1, -1), |(offset, bytes)| (offset.cast_signed(), bytes.cast_signed()));
             [offset, bytes, i64::from(of.is_by_adapter)]
         };
-        write("fragments", &self.fragments, fragment, start, out)
+        write("fragments", &self.fragments, fragment, start, out)?;
+        let status = |place: usize| [i64::from(job.operations[place].status)];
+        write("operations", &self.operations, status, start, out)
     }
 }
 
@@ -140,7 +155,7 @@ mod tests {
     use super::*;
     use crate::block::reading::{columns, signed};
     use crate::rows::rows;
-    use ibex_messages::{Call, Fragment, Queue, Search};
+    use ibex_messages::{Call, Fragment, Operation, OperationKind, Queue, Search};
 
     /// Key, begin, end and values of each, as the page reads them.
     fn found(page: &str, name: &str) -> Vec<(u64, i64, i64, Vec<i64>)> {
@@ -156,7 +171,7 @@ mod tests {
         (0..columns[0].len()).map(row).collect()
     }
 
-    fn text(job: &Job) -> (String, [usize; 3]) {
+    fn text(job: &Job) -> (String, [usize; 4]) {
         let lanes = Lanes::of(job);
         let spans = Spans::of(job, &lanes, &rows(job, &lanes));
         let mut page = Vec::new();
@@ -208,7 +223,7 @@ mod tests {
         job.fragments =
             vec![fragment(1, true, 90, Some((64, 32))), fragment(1, true, 60, None), fragment(0, false, 70, None)];
         let (page, counts) = text(&job);
-        assert_eq!(counts, [3, 1, 3]);
+        assert_eq!(counts, [3, 1, 3, 0]);
         let calls = [(0, 200, 400, vec![-1]), (0, 500, 5000, vec![1]), (1, 100, 300, vec![0])];
         assert_eq!(found(&page, "calls-0"), calls);
         assert_eq!(found(&page, "searches-0"), [(1, 110, 120, vec![1, 1, -1, -1, 7, 2])]);
@@ -217,10 +232,31 @@ mod tests {
     }
 
     #[test]
+    fn operations_cover_what_they_covered_where_they_overlap_and_one_without_a_begin_is_a_moment() {
+        let mut job = Job::synthetic(2, 3, 1);
+        let start = job.span.unwrap().0;
+        let at = |after: i64| Time::new(start.nanoseconds() + after);
+        let operation = |begun: Option<i64>, completed| Operation {
+            rank: 1,
+            peer: 0,
+            kind: OperationKind::Get,
+            bytes: 64,
+            begun: begun.map(at),
+            completed: Some(at(completed)),
+            status: 12,
+        };
+        job.operations = vec![operation(Some(20), 50), operation(None, 70), operation(Some(10), 40)];
+        let (page, counts) = text(&job);
+        assert_eq!(counts, [job.calls.len(), 0, 0, 3]);
+        let wanted = [(1, 10, 40, vec![12]), (1, 40, 50, vec![12]), (1, 70, 70, vec![12])];
+        assert_eq!(found(&page, "operations-0"), wanted);
+    }
+
+    #[test]
     fn stretches_of_a_lane_do_not_overlap_and_none_is_lost_between_chunks() {
         let job = Job::synthetic(2, CHUNK, 5);
         let (page, counts) = text(&job);
-        assert_eq!(counts, [2 * CHUNK, 0, 0]);
+        assert_eq!(counts, [2 * CHUNK, 0, 0, 0]);
         let first = found(&page, "calls-0");
         assert!(first.windows(2).all(|two| two[0].0 < two[1].0 || two[0].2 <= two[1].1));
         assert_eq!(first.len() + columns(&page, "calls-1")[0].len(), 2 * CHUNK);

@@ -3,7 +3,8 @@
 //! element `self`), and draws pictures, which stay in the target folder's `tmp`.
 
 use ibex_messages::{
-    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Protocol, Queue, Search, Time,
+    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Queue,
+    Search, Time,
 };
 use ibex_view::picture::Browser;
 use serde_json::Value;
@@ -201,6 +202,16 @@ fn with_calls() -> (Job, usize) {
         part: Some((number * 64, 64)),
     };
     job.fragments = (1..=50_000).map(fragment).collect();
+    let put = |number: i64| Operation {
+        rank: 1,
+        peer: 0,
+        kind: OperationKind::Put,
+        bytes: 8,
+        begun: Some(at(number)),
+        completed: Some(at(number + 1000)),
+        status: 0,
+    };
+    job.operations = (0..10_000).map(put).collect();
     job.searches = vec![Search {
         rank,
         thread: 0,
@@ -224,6 +235,7 @@ fn calls_searches_and_fragments_are_drawn_no_more_than_pixels_can_show() {
     let whole = page.shows("");
     assert!((1000..12_000).contains(&number(&whole, "calls")), "{whole} of 80000 calls");
     assert_eq!(number(&whole, "searches"), 1);
+    assert!((10..3000).contains(&number(&whole, "operations")), "{whole} of 10000 puts");
 
     let step = job.calls[1].begun.since(job.calls[0].begun);
     let part = page.shows(&format!("t={}..{}", 100 * step - 1, 103 * step - 1));

@@ -20,10 +20,10 @@ const stamp = (name) => { timing[name] ??= Math.round(performance.now()); };
 /// A description of the view for programs, such as tests with a headless browser.
 function describe() {
   stamp("first");
-  const { mode, places, bars, marks, calls, searches, fragments, draws, cost } = drawn;
+  const { mode, places, bars, marks, calls, searches, fragments, operations, draws, cost } = drawn;
   element("self").textContent = JSON.stringify({
     ready: timing.done !== undefined && (state.chosen === undefined || details.textContent !== ""), problems, mode, total: TOTAL,
-    arrows: places.length, bars: bars.length, marks: marks.length, calls, searches, fragments, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.all.length,
+    arrows: places.length, bars: bars.length, marks: marks.length, calls, searches, fragments, operations, shown: gathered?.count, bytes: gathered?.bytes, rows: rows.all.length,
     passing: filter.count, size: [line.clientWidth, line.clientHeight, line.width, line.height, innerWidth, innerHeight], error: filter.error, from: state.from, to: state.to, chosen: state.chosen, slowest: gathered?.slowest.slice(0, 5),
     draws, cost: Math.round(cost ?? 0), timing,
   });

@@ -1,7 +1,7 @@
 // Marks: incidents and connections, each kind with its own form, at the upper edge of their rows. Overlapping marks
 // merge into a larger one. One-sided operations are thin lines at the lower edge.
 
-const rare = { incidents: [], connections: [], operations: [] };
+const rare = { incidents: [], connections: [] };
 
 async function readRare() {
   const [time, lane, kind, peer, port, value] = (await columnsOf("incidents")).map((column) => all(column));
@@ -16,15 +16,6 @@ async function readRare() {
     rare.connections.push({
       form: hasFailed ? "failed" : "connection", time: distance(first[at]), end: distance(hasFailed ? failed[at] : established[at]),
       lane: row[at], peer: other[at], port: via[at] - 1, pair: pair[at], remote: remote[at], status: status[at],
-    });
-  }
-  let before = 0;
-  const [begun, took, on, target, what, size, result] = (await columnsOf("operations")).map((column) => all(column));
-  for (let at = 0; at < begun.length; at += 1) {
-    before += signed(begun[at]);
-    const length = distance(took[at]);
-    rare.operations.push({
-      time: before, end: before + (Number.isNaN(length) ? 0 : length), lane: on[at], peer: target[at], kind: what[at], bytes: size[at], status: result[at],
     });
   }
 }
@@ -88,19 +79,12 @@ function drawForm(pen, form, x, y) {
 }
 
 /// One-sided operations: a line from begin to end, at the lower edge of the initiator's row.
-function drawOperations({ pen, width }, xOf) {
-  if (rare.operations.length === 0) return;
-  pen.fillStyle = ink.soft;
-  const end = new Map();
-  for (const each of rare.operations) {
-    if (each.time > state.to || each.end < state.from || rows.of[each.lane] < 0) continue;
-    const [x1, x2] = [Math.max(xOf(each.time), GUTTER), Math.min(xOf(each.end), width)];
-    // Skip what would be drawn on the same pixels.
-    if ((end.get(each.lane) ?? -1) > x2 - 0.5) continue;
-    end.set(each.lane, x2);
-    pen.fillStyle = each.status === 0 ? ink.soft : ink.mark;
-    pen.fillRect(x1, topOf(each.lane) + rows.room - 3, Math.max(x2 - x1, 1), 2);
-  }
+function drawOperations({ pen }) {
+  rows.all.forEach(({ lanes: [lane] }, row) => eachSpan("operations", lane, 1, (x1, x2, at) => {
+    pen.fillStyle = spans.operations.status[at] === 0 ? ink.soft : ink.mark;
+    pen.fillRect(x1, topOfRow(row) + rows.room - 3, x2 - x1, 2);
+    drawn.operations += 1;
+  }));
 }
 
 const markAt = (x, y, marks) => marks.find((mark) => Math.hypot(mark.x - x, mark.y - y) < 7);

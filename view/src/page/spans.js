@@ -1,9 +1,10 @@
-// Stretches of time beside the messages: calls of MPI and searches of queues by lane, fragments by message and side. In
-// columns, ordered by these keys and then by time. What is drawn is found from pixel to pixel, however many there are.
+// Stretches of time beside the messages: calls of MPI, searches of queues and one-sided operations by lane, fragments by
+// message and side. In columns, ordered by these keys and then by time. What is drawn is found from pixel to pixel, however many there are.
 
 /// By kind, the columns beside key, begin and end.
 const FIELDS = {
   calls: ["function"], searches: ["queue", "isFound", "length", "peer", "tag", "message"], fragments: ["offset", "bytes", "isByAdapter"],
+  operations: ["status"],
 };
 /// By kind; none until all of it is read.
 const spans = Object.fromEntries(Object.keys(FIELDS).map((kind) => [kind, { key: [] }]));

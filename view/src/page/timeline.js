@@ -2,7 +2,7 @@
 
 const line = element("line");
 /// The current content of the drawing, for the pointer and for the description.
-const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], calls: 0, searches: 0, fragments: 0, xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
+const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], calls: 0, searches: 0, fragments: 0, operations: 0, xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
 
 let isAsked = false;
 /// Draws once before the browser's next frame.
@@ -32,7 +32,7 @@ function drawTimeline() {
   const { from, to } = state;
   layRows(height);
   const xOf = (time) => GUTTER + ((time - from) * wide) / (to - from);
-  Object.assign(drawn, { xOf, width, timeAt: (x) => from + ((x - GUTTER) * (to - from)) / wide, bars: [], anchors: undefined, calls: 0, searches: 0, fragments: 0 });
+  Object.assign(drawn, { xOf, width, timeAt: (x) => from + ((x - GUTTER) * (to - from)) / wide, bars: [], anchors: undefined, calls: 0, searches: 0, fragments: 0, operations: 0 });
   drawStripes(sheet);
   drawGrid(sheet, xOf);
   drawCalls(sheet);
@@ -40,7 +40,7 @@ function drawTimeline() {
   if (places) drawEach(sheet, places, xOf);
   else drawMany(sheet, xOf);
   if (state.chosen !== undefined && state.chosen < messages.loaded) drawChosen(sheet, state.chosen, xOf, drawn.anchors);
-  drawOperations(sheet, xOf);
+  drawOperations(sheet);
   drawn.marks = marksOf(xOf, width);
   drawMarks(sheet, drawn.marks);
   drawAxis(sheet, xOf);

@@ -22,7 +22,6 @@ const INCIDENTS = [
   "request queued", "request posted from the queue", "receiver not ready", "memory registered", "memory deregistered",
   "adapter event", "port event",
 ];
-const OPERATIONS = ["put", "get", "atomic"];
 
 /// A word in a search, without spaces.
 const dashed = (word) => word.replaceAll(" ", "-");
