@@ -22,13 +22,10 @@
 // shared memory when both ranks are on one node, and the transport would not be measured.
 //
 // Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
+#include "bench.h"
 #include <getopt.h>
-#include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     MAX_SIZES = 64,
@@ -84,48 +81,13 @@ struct row {
 };
 typedef double (*run)(const struct row *, long iterations); // both ranks; gives seconds, right on rank 0 only
 
-static int rank;
 static unsigned char *send_buffer, *receive_buffer, *window_memory;
 static MPI_Win window = MPI_WIN_NULL;
 static double *laps;          // seconds of each iteration of a latency run
 static MPI_Request *requests; // of as many sends as the largest window has, and as many receives
 static MPI_Comm *others;      // OTHERS, where they are needed
 
-// ---- errors ---------------------------------------------------------------------------------------------------------
-
-static void must(int code, const char *call, int line) {
-    if (code == MPI_SUCCESS)
-        return;
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    fprintf(stderr, "ibex_mpi_bench:%d: rank %d: %.100s: %s\n", line, rank, call, text);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-#define MPI_OK(call) must((call), #call, __LINE__)
-
-static void *allocate(size_t bytes) {
-    void *memory = NULL;
-    if (posix_memalign(&memory, 4096, bytes ? bytes : 1) != 0) {
-        fprintf(stderr, "ibex_mpi_bench: rank %d: no memory for %zu bytes\n", rank, bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    memset(memory, 0, bytes ? bytes : 1);
-    return memory;
-}
-
 // ---- the timed loops ------------------------------------------------------------------------------------------------
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double quantile(const double *sorted, int count, double at) {
-    double place = at * (count - 1);
-    int below = (int)place, above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
-}
 
 // What all iterations would take if each took as long as the typical one.
 static double typical(long iterations) {

@@ -13,14 +13,11 @@
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, operations of all
 // threads a second, `spread` their interquartile range. Before, data is put, got back and compared.
+#include "bench.h"
 #include <getopt.h>
-#include <mpi.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     MOST_THREADS = 64,
@@ -50,32 +47,10 @@ static struct {
     double seconds_per_row;
 } options = {{1, 2, 4, 8, 16}, {8, 512, 8192, 65536}, 5, 4, 0.1};
 
-static int rank;
 static unsigned char *own, *memory; // of rank 0: a place for each thread; the window's, as large
 static MPI_Win window;
 static pthread_barrier_t turn, issued, complete;
 static bool is_over;
-
-static void must(int code, const char *call, int line) {
-    if (code == MPI_SUCCESS)
-        return;
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    fprintf(stderr, "ibex_rma_threads:%d: rank %d: %.100s: %s\n", line, rank, call, text);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-#define MPI_OK(call) must((call), #call, __LINE__)
-
-static void *allocate(size_t bytes) {
-    void *allocated = NULL;
-    if (posix_memalign(&allocated, 4096, bytes) != 0) {
-        fprintf(stderr, "ibex_rma_threads: rank %d: no memory for %zu bytes\n", rank, bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    memset(allocated, 0, bytes);
-    return allocated;
-}
 
 // ---- what is timed --------------------------------------------------------------------------------------------------
 
@@ -149,17 +124,6 @@ static void check(void) {
                     expected_byte(i), own[i]);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double quantile(const double *sorted, int count, double at) {
-    double place = at * (count - 1);
-    int below = (int)place, above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
 }
 
 static void measure(void) {

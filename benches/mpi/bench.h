@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What the programs of this folder that measure have in common: calls that must succeed, memory, and the quantiles of what
+// was measured. Header only, so that each program is one compilation: mpicc -O2 -o NAME NAME.c
+#ifndef IBEX_BENCH_H
+#define IBEX_BENCH_H
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank; // of MPI_COMM_WORLD, as soon as the program knows it
+
+static inline void bench_must(int code, const char *call, const char *file, int line) {
+    if (code == MPI_SUCCESS)
+        return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    fprintf(stderr, "%s:%d: rank %d: %.100s: %s\n", file, line, rank, call, text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+#define MPI_OK(call) bench_must((call), #call, __FILE__, __LINE__)
+
+// Memory at a page of its own, all zero; of no bytes, too.
+static inline void *allocate(size_t bytes) {
+    void *memory = NULL;
+    bytes = bytes ? bytes : 1;
+    if (posix_memalign(&memory, 4096, bytes) != 0) {
+        fprintf(stderr, "rank %d: no memory for %zu bytes\n", rank, bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+// For qsort().
+static inline int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static inline double quantile(const double *sorted, int count, double at) {
+    double place = at * (count - 1);
+    int below = (int)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+}
+
+#endif
