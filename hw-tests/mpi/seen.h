@@ -8,51 +8,11 @@
 #define IBEX_HW_TESTS_SEEN_H
 
 #include "check.h"
+#include "elements.h"
 
 #include <pthread.h>
 
 enum { MOST_THREADS = 4 };
-
-// Elements of ibex_xfer_*, as docs/events.md lays them out.
-struct transfer {
-    uint64_t request, message, offset, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t direction, peer, port, thread;
-};
-
-// Of ibex_msg_arrived.
-struct arrival {
-    uint64_t message, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t peer, port, thread;
-};
-
-// Of ibex_put_*, get_*.
-struct operation {
-    uint64_t operation, local, remote, bytes;
-    uint32_t peer, status;
-    // Of get_complete alone, behind what it shares with put_complete.
-    uint64_t request;
-};
-
-// Of ibex_atomic_*.
-struct atomic {
-    uint64_t operation, local, remote, bytes;
-    uint32_t kind, peer, status;
-};
-
-// Of ibex_flush_*.
-struct flush {
-    uint64_t operation;
-    uint32_t peer, port;
-};
-
-// Of ibex_connection_established.
-struct connection {
-    uint32_t peer, port, queue_pair, remote_queue_pair;
-};
 
 enum kind {
     BEGIN, CONTINUE, END, ARRIVED, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, CONNECTED,

@@ -2,7 +2,8 @@
 //
 // What has arrived is shown soon: at the latest by the next call of MPI that makes progress after the one that received it, by the
 // adapter's stamp, and the arrival of a message has the elements of the message. 2 ranks.
-#include "../mpi/check.h"
+#include "../mpi/elements.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { ROUNDS = 60, LONGEST = 1 << 20, NEVER = 9999 };
@@ -11,21 +12,8 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static MPI_Comm comm;
 
-// Elements of ibex_msg_arrived, and the first of those of ibex_xfer_end (docs/events.md).
-struct arrived {
-    uint64_t message, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t peer, port, thread;
-};
-struct transfer {
-    uint64_t request, message, offset, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t direction, peer, port, thread;
-};
 union element {
-    struct arrived arrived;
+    struct arrival arrived;
     struct transfer transfer;
     unsigned char bytes[128];
 };
@@ -53,16 +41,6 @@ static void on_end(MPI_T_event_instance instance, MPI_T_event_registration regis
     }
 }
 
-static MPI_T_event_registration listen(const char *name, MPI_T_event_cb_function *callback) {
-    MPI_T_event_registration registration;
-    int index = -1;
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, callback));
-    return registration;
-}
-
 // One call of MPI's that makes progress, and receives nothing.
 static void make_progress(void) {
     int flag;
@@ -84,7 +62,8 @@ static void check_message(int bytes, int tag) {
 static void arrivals_are_shown_by_the_next_call(void) {
     static unsigned char buffer[LONGEST];
     check_case("what has arrived is shown by the next call that makes progress");
-    MPI_T_event_registration one = listen("ibex_msg_arrived", on_arrived), other = listen("ibex_xfer_end", on_end);
+    MPI_T_event_registration one = listen_to("ibex_msg_arrived", &comm, on_arrived, NULL),
+                             other = listen_to("ibex_xfer_end", &comm, on_end, NULL);
     for (int round = 0; round < ROUNDS; round++) {
         int bytes = lengths[round % LENGTHS];
         // Rank 0 begins every other time; the other's answer is its next message.
@@ -97,8 +76,8 @@ static void arrivals_are_shown_by_the_next_call(void) {
             arrivals = ends = 0;
         }
     }
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(one, NULL, NULL));
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(other, NULL, NULL));
+    listen_no_more(one);
+    listen_no_more(other);
     check_end_case();
 }
 

@@ -6,7 +6,8 @@
 //
 // usage: mpi_t_communicators [spawn]
 //   spawn  2 more processes, which start as `mpi_t_communicators child`
-#include "../mpi/check.h"
+#include "../mpi/elements.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { MOST = 1 << 14, MOST_MEMBERS = 64, CONTEXTS = 1 << 12 };
@@ -18,13 +19,6 @@ struct created {
     uint32_t size, side, first, count, process;
     int32_t stride;
     uint32_t job;
-};
-
-struct matching {
-    uint64_t id, bytes, buffer;
-    int32_t peer, tag;
-    uint32_t operation, context, posted, unexpected;
-    int32_t count;
 };
 
 // A process as the events name it.
@@ -89,16 +83,6 @@ static void on_activate(MPI_T_event_instance instance, MPI_T_event_registration 
 }
 
 static uint32_t last_context = CONTEXTS;
-
-static MPI_T_event_registration listen_to(const char *name, MPI_T_event_cb_function *function, void *user) {
-    MPI_T_event_registration registration;
-    int index = -1;
-    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, user, function));
-    return registration;
-}
 
 static struct process me;
 
@@ -263,9 +247,9 @@ int main(int argc, char **argv) {
     MPI_Comm parent;
     bool is_child = argc > 1 && strcmp(argv[1], "child") == 0, spawns = argc > 1 && strcmp(argv[1], "spawn") == 0;
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    listen_to("ibex_communicator_created", on_created, NULL);
-    listen_to("ibex_communicator_freed", on_freed, NULL);
-    listen_to("ibex_comm_req_activate", on_activate, &last_context);
+    listen_to("ibex_communicator_created", NULL, on_created, NULL);
+    listen_to("ibex_communicator_freed", NULL, on_freed, NULL);
+    listen_to("ibex_comm_req_activate", NULL, on_activate, &last_context);
     check_start(&argc, &argv, is_child ? 2 : 4);
     the_first_two();
     MPI_OK(MPI_Comm_get_parent(&parent));

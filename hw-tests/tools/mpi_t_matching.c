@@ -8,7 +8,8 @@
 // An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
 // unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete, N notified, F freed; of a message
 // a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
-#include "../mpi/check.h"
+#include "../mpi/elements.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { EVENTS = 19, MOST = 1 << 16, LONG = 1 << 20, TAG = 7, ELEMENTS = 10, ELEMENT_TAG = 4 };
@@ -23,18 +24,11 @@ static const char *const names[EVENTS] = {
 };
 
 // The elements, as docs/events.md lays them out.
-struct event {
-    uint64_t id, bytes, buffer;
-    int32_t peer, tag;
-    uint32_t operation, context, posted, unexpected;
-    int32_t count;
-};
-
 struct told {
     char letter;
     int level;
     MPI_Count time;
-    struct event event;
+    struct matching event;
 };
 
 static struct tool {
@@ -84,29 +78,24 @@ static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safe
 }
 
 // A registration for an event of a communicator; of all where it is null. Of a former name as well.
-static MPI_T_event_registration registered(int event, MPI_Comm *of, MPI_Info info) {
+static MPI_T_event_registration registered_for(int event, MPI_Comm *of, MPI_Info info) {
     static const char *const prefixes[] = {"ibex_", "btl_ibex_"};
-    MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     char name[64];
-    int index = -1;
     snprintf(name, sizeof name, "%s%s", prefixes[event % 2], names[event]);
-    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, of, info, &registration));
-    return registration;
+    return registered(name, of, info);
 }
 
-static void listen_to(struct tool *who, MPI_Comm *of, MPI_Info info, int level) {
+static void listen_to_all(struct tool *who, MPI_Comm *of, MPI_Info info, int level) {
     for (int i = 0; i < EVENTS; i++) {
         given[who == &everywhere][i] = (struct given){who, i};
-        who->registrations[i] = registered(i, of, info);
+        who->registrations[i] = registered_for(i, of, info);
         check_int("handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(who->registrations[i], on_dropped));
-        check_int("callback", MPI_SUCCESS,
-                  MPI_T_event_register_callback(who->registrations[i], level, MPI_INFO_NULL, &given[who == &everywhere][i], on_event));
+        call_back(who->registrations[i], level, on_event, &given[who == &everywhere][i]);
     }
     who->count = who->dropped = who->freed = 0;
 }
 
-static void listen_no_more(struct tool *who) {
+static void listen_to_none(struct tool *who) {
     for (int i = 0; i < EVENTS; i++)
         check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(who->registrations[i], who, on_freed));
     check_int("all are freed", EVENTS, who->freed);
@@ -139,7 +128,7 @@ static void elements(const void *buffer, int items, int bytes, int peer, int tag
     uint64_t request = 0, message = 0;
     for (int i = 0; i < tool.count; i++) {
         const struct told *told = &tool.told[i];
-        const struct event *event = &told->event;
+        const struct matching *event = &told->event;
         bool of_message = strchr("airm[]", told->letter) != NULL, of_search = strchr("[]()", told->letter) != NULL;
         uint64_t *id = of_message ? &message : &request;
         bool waits = !is_late && strchr("Pa[]", told->letter) != NULL, unexpected = is_late && strchr("iA(", told->letter) != NULL;
@@ -358,7 +347,7 @@ static void waiting_in_a_buffer(void) {
     MPI_Request request;
     MPI_Info info = buffered("64");
     check_case("events that wait in a buffer have the times at which they happened");
-    listen_to(&tool, &comm, info, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    listen_to_all(&tool, &comm, info, MPI_T_CB_REQUIRE_THREAD_SAFE);
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
     meet();
@@ -368,7 +357,7 @@ static void waiting_in_a_buffer(void) {
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
     expect(&tool, "by their times", sending_on, early);
-    listen_no_more(&tool);
+    listen_to_none(&tool);
     MPI_OK(MPI_Info_free(&info));
     check_end_case();
 }
@@ -378,7 +367,7 @@ static void a_buffer_that_is_full(void) {
     MPI_Request requests[MESSAGES];
     MPI_Info info = buffered("4");
     check_case("what a buffer has no room for is counted and told");
-    listen_to(&tool, &comm, info, MPI_T_CB_REQUIRE_NONE);
+    listen_to_all(&tool, &comm, info, MPI_T_CB_REQUIRE_NONE);
     meet();
     // Nothing that the program waits for meanwhile.
     for (int i = 0; i < MESSAGES && check.rank == 1; i++)
@@ -393,7 +382,7 @@ static void a_buffer_that_is_full(void) {
     for (int i = 0; i < MESSAGES && check.rank == 0; i++)
         MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &requests[i]));
     MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
-    listen_no_more(&tool);
+    listen_to_none(&tool);
     int told = tool.count + tool.dropped;
     check_int("all is told or counted", MESSAGES * (int)strlen(check.rank == 0 ? sending_on : early), told);
     MPI_OK(MPI_Info_free(&info));
@@ -422,9 +411,8 @@ static void callbacks_that_may_do_anything(void) {
     enum { NOTIFY = 7 };
     MPI_Request request;
     check_case("callbacks that may do anything are called at the end of a call of the program's");
-    MPI_T_event_registration registration = registered(NOTIFY, &comm, MPI_INFO_NULL);
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, on_event_communicating));
+    MPI_T_event_registration registration = registered_for(NOTIFY, &comm, MPI_INFO_NULL);
+    call_back(registration, MPI_T_CB_REQUIRE_NONE, on_event_communicating, NULL);
     meet();
     exchange(comm);
     check_int("at the end of a blocking call", 1, anything.events);
@@ -436,7 +424,7 @@ static void callbacks_that_may_do_anything(void) {
     check_int("nothing yet", 1, anything.events);
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_int("at the end of a wait", 2, anything.events);
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     check_int("no more at its end", 2, anything.events);
     check_end_case();
 }
@@ -462,9 +450,8 @@ static void registrations_that_free_themselves(void) {
     int number, tag;
     check_case("a registration frees itself in its callback");
     who->count = who->freed = 0;
-    MPI_T_event_registration registration = registered(ACTIVATE, &comm, MPI_INFO_NULL);
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, who, on_event_freeing));
+    MPI_T_event_registration registration = registered_for(ACTIVATE, &comm, MPI_INFO_NULL);
+    call_back(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_freeing, who);
     exchange(comm);
     exchange(comm);
     check_int("one event", 1, who->count);
@@ -478,7 +465,7 @@ static void a_communicator_that_goes(void) {
     MPI_Comm going;
     check_case("a registration outlives its communicator, and hears nothing of the next");
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &going));
-    listen_to(&tool, &going, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    listen_to_all(&tool, &going, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     exchange(going);
     check_true("its own", tool.count >= 5);
     MPI_OK(MPI_Comm_free(&going));
@@ -487,21 +474,21 @@ static void a_communicator_that_goes(void) {
     exchange(going);
     check_int("nothing", 0, tool.count);
     MPI_OK(MPI_Comm_free(&going));
-    listen_no_more(&tool);
+    listen_to_none(&tool);
     check_end_case();
 }
 
 int main(int argc, char **argv) {
     int provided;
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    listen_to(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    listen_to_all(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     // Whom it will reach is connected before anything is compared.
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     check_true("what was registered before MPI_Init is told", everywhere.count > 0);
-    listen_to(&tool, &comm, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
+    listen_to_all(&tool, &comm, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     for (int items = 0; items <= LONG / 4; items = items == 0 ? 2 : items == 2 ? 1000 : items == 1000 ? LONG / 4 : LONG) {
         early_receiver(items, 0, TAG);
         late_receiver(items);
@@ -510,8 +497,8 @@ int main(int argc, char **argv) {
     late_wait();
     cancelled_and_freed();
     two_tools();
-    listen_no_more(&everywhere);
-    listen_no_more(&tool);
+    listen_to_none(&everywhere);
+    listen_to_none(&tool);
     waiting_in_a_buffer();
     a_buffer_that_is_full();
     callbacks_that_may_do_anything();

@@ -2,7 +2,7 @@
 //
 // The events of an ordered source are told in the order in which they happened, whichever registrations they are for:
 // as they happen, from buffers, and where the tool calls. One tool listens to every type. 2 ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { ROUNDS = 20, MOST_TYPES = 128, MOST_SOURCES = 256, LONGEST = 100000, NEVER = 9999 };
@@ -45,8 +45,7 @@ static void listen(const char *buffered, MPI_T_cb_safety level) {
     for (int type = 0; type < types; type++) {
         // On any communicator: below another PML it is not known which.
         check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(type, NULL, info, &registrations[type]));
-        check_int("callback", MPI_SUCCESS,
-                  MPI_T_event_register_callback(registrations[type], level, MPI_INFO_NULL, NULL, on_event));
+        call_back(registrations[type], level, on_event, NULL);
         check_int("dropped", MPI_SUCCESS, MPI_T_event_set_dropped_handler(registrations[type], on_dropped));
     }
     MPI_OK(MPI_Info_free(&info));
@@ -85,7 +84,7 @@ static void in_order(const char *name, MPI_Comm comm, MPI_Win window, const char
     exchange(comm, window);
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
     for (int type = 0; type < types; type++)
-        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registrations[type], NULL, NULL));
+        listen_no_more(registrations[type]);
     for (int source = 0; source < MOST_SOURCES; source++) {
         char name[128] = "", description[256] = "";
         int name_length = sizeof name, description_length = sizeof description;

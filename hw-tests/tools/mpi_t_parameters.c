@@ -3,6 +3,7 @@
 // Parameters that a tool writes as control variables: the eager limit before MPI_Init and while MPI runs, by how many reads messages take;
 // and which cannot be written any more. Without a tool that listens to events, and with one. 2 ranks, of which rank 0 alone writes.
 #include "../mpi/counts.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { LIMIT = 2000, BELOW = 1500, BEYOND = 4000, TAG = 7 };
@@ -119,14 +120,9 @@ static void what_else_can_be_written(void) {
     check_end_case();
 }
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety;
-    ++*(int *)user;
-}
-
 int main(int argc, char **argv) {
     MPI_T_event_registration registration;
-    int provided, index, code, events = 0;
+    int provided, code, events = 0;
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     code = rank && strcmp(rank, "0") == 0 ? write_parameter(eager_limit, LIMIT) : MPI_SUCCESS;
@@ -134,13 +130,10 @@ int main(int argc, char **argv) {
     counts_open(&gets, 1);
     before_init(code);
     while_mpi_runs("");
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("ibex_comm_req_complete", &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, &events, on_event));
+    registration = listen_to("ibex_comm_req_complete", NULL, count_event, &events);
     while_mpi_runs(", while a tool listens");
     check_true("it has heard of messages", events > 0);
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     what_else_can_be_written();
     counts_close();
     MPI_OK(MPI_T_finalize());

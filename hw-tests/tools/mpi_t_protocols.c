@@ -10,7 +10,8 @@
 //   unregistered  where memory cannot be registered from some moment on
 //   rails         long messages by two ports
 // no-inline: the adapter takes nothing inside a work request
-#include "../mpi/check.h"
+#include "../mpi/elements.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum protocol { INLINE, COPIED, READ, PIECES, SHARED, ONESELF };
@@ -23,17 +24,6 @@ static const uint32_t NO_PORT = 4294967295u;
 struct protocol_event {
     uint64_t id, message, bytes;
     uint32_t context, protocol, reason, port, queue_pair, rails;
-};
-
-struct matching_event {
-    uint64_t id, bytes, buffer;
-    int32_t peer, tag;
-    uint32_t operation, context, posted, unexpected;
-    int32_t count;
-};
-
-struct connected_event {
-    uint32_t peer, port, queue_pair, remote_queue_pair;
 };
 
 // What is listened to, by the letter that an event gets: of a request activated, its protocol, complete; a message that has arrived.
@@ -76,7 +66,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         check_true("rails", is_nowhere ? protocol->rails == 0 : protocol->rails >= 1);
         check_true("a number", protocol->id != 0 && protocol->id != protocol->message);
     } else {
-        struct matching_event matching;
+        struct matching matching;
         check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &matching));
         event.id = matching.id, event.context = matching.context, event.tag = matching.tag;
     }
@@ -86,25 +76,16 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
 
 static void on_connected(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)registration, (void)safety, (void)user;
-    struct connected_event connected;
+    struct connection connected;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &connected));
     if (connected.peer < 2 && connected.port < 8)
         queue_pair_to[connected.peer][connected.port] = connected.queue_pair;
 }
 
-static void listen_to(const char *name, MPI_T_event_cb_function *function, void *user) {
-    MPI_T_event_registration registration;
-    int index = -1;
-    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, user, function));
-}
-
 static void listen_to_all(void) {
     for (int i = 0; i < EVENTS; i++)
-        listen_to(names[i], on_event, (void *)&letters[i]);
-    listen_to("ibex_connection_established", on_connected, NULL);
+        listen_to(names[i], NULL, on_event, (void *)&letters[i]);
+    listen_to("ibex_connection_established", NULL, on_connected, NULL);
 }
 
 static void meet(void) {

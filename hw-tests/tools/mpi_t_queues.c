@@ -3,7 +3,7 @@
 // The lengths of a communicator's queues, as performance variables that are bound to it: the example of MPI's standard, which finds receives
 // that are called while many messages are unexpected (14.3.7), and the other variables of the PML. Without a tool that listens to events, and
 // with one. Rank 0 sends to rank 1. 2 ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { MESSAGES = 10, TAG = 7, LONG = 1 << 20, THRESHOLD = 5 };
@@ -280,14 +280,9 @@ static void the_least_memory_is_told(const char *how) {
     check_end_case();
 }
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety;
-    ++*(int *)user;
-}
-
 int main(int argc, char **argv) {
     MPI_T_event_registration registration;
-    int index, events = 0;
+    int events = 0;
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
@@ -297,17 +292,14 @@ int main(int argc, char **argv) {
     each_variable("", true);
     a_watermark_is_reset("");
     the_least_memory_is_told("");
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("ibex_comm_msg_arrived", &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &events, on_event));
+    registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, "ibex_comm_msg_arrived", &comm, count_event, &events);
     meet();
     long_queues(", while another listens to events");
     each_variable(", while another listens to events", false);
     a_watermark_is_reset(", while another listens to events");
     the_least_memory_is_told(", while another listens to events");
     check_true("it has heard of messages", check.rank == 0 || events >= MESSAGES);
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     MPI_OK(PMPI_T_pvar_handle_free(session, &handle));
     MPI_OK(PMPI_T_pvar_session_free(&session));
     MPI_OK(MPI_T_finalize());

@@ -2,7 +2,7 @@
 //
 // Callbacks that may do anything (MPI_T_CB_REQUIRE_NONE): they get all of a thousand messages, at the end of a call of the tool's or
 // by ibex_events_flush, and may call MPI; not in a thread that may not. 2 ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 #include <pthread.h>
 
@@ -39,15 +39,10 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration registration, i
     heard.dropped += (int)count;
 }
 
-static MPI_T_event_registration listen_to(MPI_Comm comm) {
-    MPI_T_event_registration registration;
-    int index;
+static MPI_T_event_registration listen(MPI_Comm comm) {
     memset(&heard, 0, sizeof heard);
     heard.comm = MPI_COMM_NULL;
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_end", &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, NULL, on_event));
+    MPI_T_event_registration registration = listen_at(MPI_T_CB_REQUIRE_NONE, "btl_ibex_xfer_end", &comm, on_event, NULL);
     check_int("handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(registration, on_dropped));
     // The other rank's first message may not come before.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -66,7 +61,7 @@ static void exchange(MPI_Comm comm, int messages) {
 static void all_are_seen(MPI_Comm comm) {
     int number;
     check_case("callbacks_that_may_do_anything_get_a_thousand_events_where_the_tool_calls");
-    MPI_T_event_registration registration = listen_to(comm);
+    MPI_T_event_registration registration = listen(comm);
     exchange(comm, MESSAGES);
     check_int("none within MPI", 0, heard.events);
     // What an adapter's port still holds may come with the next call.
@@ -76,7 +71,7 @@ static void all_are_seen(MPI_Comm comm) {
     check_int("all of them", MESSAGES, heard.events);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     exchange(comm, MESSAGES);
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     check_int("at its end", 2 * MESSAGES, heard.events);
     check_int("lost", 0, heard.dropped);
     check_end_case();
@@ -84,13 +79,13 @@ static void all_are_seen(MPI_Comm comm) {
 
 static void callbacks_communicate(MPI_Comm comm, MPI_Comm own) {
     check_case("such_a_callback_may_communicate");
-    MPI_T_event_registration registration = listen_to(comm);
+    MPI_T_event_registration registration = listen(comm);
     heard.comm = own;
     exchange(comm, MESSAGES);
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
     check_int("all of them", MESSAGES, heard.events);
     check_int("sums of both ranks", 2 * 100 * (10 * 11 / 2), heard.sums);
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     check_int("lost", 0, heard.dropped);
     check_end_case();
 }
@@ -116,7 +111,7 @@ static void *frees(void *registration) {
 static void not_in_threads_that_may_not(MPI_Comm comm) {
     pthread_t thread;
     check_case("and_is_not_called_in_a_thread_that_may_not_call_mpi");
-    MPI_T_event_registration registration = listen_to(comm);
+    MPI_T_event_registration registration = listen(comm);
     exchange(comm, MESSAGES);
     pthread_create(&thread, NULL, calls, NULL);
     pthread_join(thread, NULL);
@@ -124,14 +119,14 @@ static void not_in_threads_that_may_not(MPI_Comm comm) {
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
     check_int("all of them", MESSAGES, heard.events);
     check_true("here", pthread_equal(heard.thread, pthread_self()));
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     check_end_case();
 }
 
 static void nor_where_such_a_thread_frees_it(MPI_Comm comm) {
     pthread_t thread;
     check_case("nor_where_such_a_thread_frees_it");
-    MPI_T_event_registration registration = listen_to(comm);
+    MPI_T_event_registration registration = listen(comm);
     exchange(comm, MESSAGES);
     pthread_create(&thread, NULL, frees, &registration);
     pthread_join(thread, NULL);

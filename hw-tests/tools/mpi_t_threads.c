@@ -3,7 +3,7 @@
 // MPI_T events where several threads communicate while others register and free: a callback that is not fit for threads runs
 // in one at a time and gets all, what it misses is counted, and nothing of a registration is called after its free
 // function, which is called once. 2 ranks, MPI_THREAD_MULTIPLE.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 #include <pthread.h>
 
@@ -36,16 +36,13 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration registration, i
 }
 
 static void start(struct listener *listener, const char *events) {
-    int index;
     MPI_Info info;
     MPI_OK(MPI_Info_create(&info));
     MPI_OK(MPI_Info_set(info, "ibex_buffer_events", events));
-    MPI_OK(MPI_T_event_get_index("btl_ibex_xfer_begin", &index));
-    MPI_OK(MPI_T_event_handle_alloc(index, &comm, info, &listener->registration));
+    listener->registration = registered("btl_ibex_xfer_begin", &comm, info);
     MPI_OK(MPI_Info_free(&info));
     MPI_OK(MPI_T_event_set_dropped_handler(listener->registration, on_dropped));
-    MPI_OK(MPI_T_event_register_callback(listener->registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, listener,
-                                         on_event));
+    call_back(listener->registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, on_event, listener);
 }
 
 // One of very many that come and go.

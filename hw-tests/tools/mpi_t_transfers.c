@@ -3,7 +3,8 @@
 // Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; the steps have the
 // numbers that the events of the same request and message have (ibex_comm_*), and between them all bytes of it, each once. With the
 // argument `stamped` what a completion has brought is on the source of a port, of which events come in order. 2 ranks.
-#include "../mpi/check.h"
+#include "../mpi/elements.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
 enum { MESSAGES = 40, LONG = 60000, LONGEST = 3 << 20, READ_SIZE = 1 << 20, NAMES = 9, SENT = 0, RECEIVED = 1, SIDES = 2 };
@@ -17,33 +18,10 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static MPI_Comm comm;
 static bool is_stamped;
 
-// The first elements of the types (docs/events.md).
-struct transfer {
-    uint64_t request, message, offset, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t direction, peer, port, thread;
-};
-struct arrived {
-    uint64_t message, bytes, total;
-    uint32_t context;
-    int32_t source, tag;
-    uint32_t peer, port, thread;
-};
-struct matching {
-    uint64_t id, bytes, buffer;
-    int32_t peer, tag, operation;
-    uint32_t context;
-};
-struct read {
-    uint64_t operation, local, remote, bytes;
-    uint32_t peer, status;
-    uint64_t request;
-};
 union element {
     struct transfer transfer;
-    struct read read;
-    struct arrived arrived;
+    struct operation read;
+    struct arrival arrived;
     struct matching matching;
     unsigned char bytes[128];
 };
@@ -58,7 +36,7 @@ static bool is_of_port[256];
 
 // The reads of messages: under way, and done, by receive.
 enum { READS = 4096 };
-static struct read under_way[READS];
+static struct operation under_way[READS];
 static int reads_under_way, reads_done;
 static struct { uint64_t request, bytes; } was_read[MESSAGES];
 
@@ -69,7 +47,7 @@ static void check_by(bool is_by_port, uint32_t port, uint32_t thread) {
 }
 
 // A read is posted by this process, and done by its adapter: the same one, once.
-static void on_read(const struct read *read, bool is_complete, bool is_by_port) {
+static void on_read(const struct operation *read, bool is_complete, bool is_by_port) {
     check_true("a read of a message", read->request != 0);
     check_int("it is the host that posts, and the adapter that completes", is_complete && is_stamped, is_by_port);
     check_int("process that is read from", 1 - check.rank, read->peer);
@@ -83,7 +61,7 @@ static void on_read(const struct read *read, bool is_complete, bool is_by_port) 
             under_way[reads_under_way++] = *read;
         return;
     }
-    const struct read *posted = &under_way[place];
+    const struct operation *posted = &under_way[place];
     check_int("status", 0, read->status);
     check_true("of the same memory", posted->local == read->local && posted->remote == read->remote && posted->bytes == read->bytes);
     under_way[place] = under_way[--reads_under_way];
@@ -158,13 +136,8 @@ static MPI_T_event_registration registrations[NAMES];
 
 static void listen(void) {
     int sources;
-    for (int i = 0; i < NAMES; i++) {
-        int index = -1;
-        check_int(names[i], MPI_SUCCESS, MPI_T_event_get_index(names[i], &index));
-        check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registrations[i]));
-        check_int("callback", MPI_SUCCESS,
-                  MPI_T_event_register_callback(registrations[i], MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, &kinds[i], on_event));
-    }
+    for (int i = 0; i < NAMES; i++)
+        registrations[i] = listen_to(names[i], &comm, on_event, &kinds[i]);
     check_int("sources", MPI_SUCCESS, MPI_T_source_get_num(&sources));
     for (int source = 0; source < sources && source < 256; source++) {
         char name[128] = "";
@@ -242,7 +215,7 @@ int main(int argc, char **argv) {
     }
     check_end_case();
     for (int i = 0; i < NAMES; i++)
-        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registrations[i], NULL, NULL));
+        listen_no_more(registrations[i]);
     check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();

@@ -3,7 +3,8 @@
 // Two tools at once, one by PERUSE and one by MPI_T: both see every message of a communicator, by MPI_T in the order of each source
 // (peruse_order.c judges that of PERUSE); neither is touched by what the other does, when windows are closed, handles freed, or the
 // other's interface is finalized. 2 or more ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
+#include "peruse_handle.h"
 #include <ibex_mpi_t.h>
 #include <peruse.h>
 
@@ -20,6 +21,7 @@ static MPI_Count last[64];
 
 static struct tool peruse, mpi_t;
 static int tag_element = -1;
+static const char *const xfer_end = "btl_ibex_xfer_end";
 
 static void note(struct tool *tool, int tag) {
     if (tool->count < MOST && tag >= 0)
@@ -71,22 +73,21 @@ static void check_tool(const char *what, struct tool *tool, int messages) {
     tool->count = 0;
 }
 
-// The index of the event, and the place of the element `tag`: the last of its kind (docs/events.md).
-static int event_with_tag(void) {
+// Finds the place of the element `tag`: the last of its kind (docs/events.md).
+static void find_tag(void) {
     enum { ROOM = 32 };
     int index = -1, elements = ROOM;
     MPI_Datatype types[ROOM];
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_xfer_end", &index));
+    check_int("index", MPI_SUCCESS, MPI_T_event_get_index(xfer_end, &index));
     check_int("info", MPI_SUCCESS,
               MPI_T_event_get_info(index, NULL, NULL, NULL, types, NULL, &elements, NULL, NULL, NULL, NULL, NULL));
     for (int i = 0; i < elements; i++)
         if (types[i] == MPI_INT)
             tag_element = i;
-    return index;
 }
 
 int main(int argc, char **argv) {
-    MPI_T_event_registration registration, second;
+    MPI_T_event_registration registration;
     peruse_event_h handle, other;
     MPI_Comm comm;
     int provided;
@@ -95,12 +96,9 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
     check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    int index = event_with_tag();
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &mpi_t, on_mpi_t));
-    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse, &handle));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    find_tag();
+    registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, xfer_end, &comm, on_mpi_t, &mpi_t);
+    handle = opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse);
 
     exchange(comm);
     exchange(MPI_COMM_WORLD);
@@ -113,20 +111,15 @@ int main(int argc, char **argv) {
     check_tool("MPI_T beside a closed window", &mpi_t, MESSAGES);
 
     check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
-    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+    listen_no_more(registration);
     exchange(comm);
     check_tool("PERUSE beside one that is freed", &peruse, MESSAGES);
     check_tool("MPI_T, freed", &mpi_t, 0);
 
     // Two of each.
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &second));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, MPI_INFO_NULL, &mpi_t, on_mpi_t));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(second, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, MPI_INFO_NULL, &mpi_t, on_mpi_t));
-    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse, &other));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(other));
+    registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, xfer_end, &comm, on_mpi_t, &mpi_t);
+    listen_at(MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, xfer_end, &comm, on_mpi_t, &mpi_t);
+    other = opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &peruse);
     exchange(comm);
     check_tool("two by PERUSE", &peruse, 2 * MESSAGES);
     check_tool("two by MPI_T", &mpi_t, 2 * MESSAGES);

@@ -11,7 +11,7 @@
 //        peruse_examples receives        9.1.4: for each peer, how many receives are posted and messages unexpected, and how many at once
 //        peruse_examples ending ANSWER   a callback returns ANSWER at the tenth message from its peer: unless that is MPI_SUCCESS the
 //                                        job ends there, and "went on" is not printed
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { MESSAGES = 100, NUMBERS = 160, ROUNDS = 50, AT_ONCE = 6 };
@@ -20,17 +20,6 @@ static int event_of(peruse_event_h handle) {
     int event = PERUSE_EVENT_INVALID;
     PERUSE_Event_get(handle, &event);
     return event;
-}
-
-static void begin(int event, peruse_comm_callback_f *callback, void *parameter, peruse_event_h *handle) {
-    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, MPI_COMM_WORLD, callback, parameter, handle));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(*handle));
-}
-
-static void end(peruse_event_h *handle) {
-    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(*handle));
-    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(handle));
-    check_true("a released handle is null", *handle == PERUSE_EVENT_HANDLE_NULL);
 }
 
 // Rank 0 receives what rank 1 sends; the first `early` messages may come before their receives are posted, the others not.
@@ -152,16 +141,16 @@ static void between(MPI_Comm apart) {
     if (!unexpected)
         check_true("transfers are supported", choose(&measure, "PERUSE_COMM_REQ_XFER_BEGIN", "PERUSE_COMM_REQ_XFER_END"));
     if (check.rank == 0) {
-        begin(measure.begin, on_either, &measure, &first);
-        begin(measure.end, on_either, &measure, &last);
+        first = opened(measure.begin, MPI_COMM_WORLD, on_either, &measure);
+        last = opened(measure.end, MPI_COMM_WORLD, on_either, &measure);
     }
     // Nothing comes before there is who measures it.
     MPI_OK(MPI_Barrier(apart));
     receive_many(MESSAGES / 2 + 1);
     if (check.rank != 0)
         return;
-    end(&first);
-    end(&last);
+    released(first);
+    released(last);
     printf("%s: %d measured, mean %.9f s, most %.9f s\n", unexpected ? "in the unexpected queue" : "in transfer", measure.finished,
            measure.total / (measure.finished ? measure.finished : 1), measure.most);
     if (!unexpected) {
@@ -210,7 +199,7 @@ static void searches(MPI_Comm apart) {
     MPI_OK(MPI_Barrier(apart));
     receive_many(MESSAGES / 4 + 1);
     for (int i = 0; i < registered; i++)
-        end(&handles[i]);
+        released(handles[i]);
     if (check.rank == 0)
         printf("searching the posted queue %.9f s, the unexpected queue %.9f s\n", total[0], total[1]);
 }
@@ -262,7 +251,7 @@ static void receives(void) {
     for (int i = 0; i < AT_ONCE; i++) {
         supported[i] = PERUSE_Query_event(queued[i], &queue_events[i]) == PERUSE_SUCCESS;
         if (supported[i])
-            begin(queue_events[i], on_queue, NULL, &handles[i]);
+            handles[i] = opened(queue_events[i], MPI_COMM_WORLD, on_queue, NULL);
         else
             check_int(queued[i], PERUSE_ERR_EVENT,
                       PERUSE_Event_comm_register(queue_events[i], MPI_COMM_WORLD, on_queue, NULL, &handles[i]));
@@ -276,7 +265,7 @@ static void receives(void) {
     }
     for (int i = 0; i < AT_ONCE; i++)
         if (supported[i])
-            end(&handles[i]);
+            released(handles[i]);
     for (int kind = 0; kind < AT_ONCE / 2; kind++) {
         if (!supported[2 * kind]) {
             if (check.rank == 0)
@@ -308,7 +297,7 @@ static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *sp
 static void ending(int answer) {
     peruse_event_h handle;
     if (check.rank == 1)
-        begin(PERUSE_COMM_REQ_XFER_END, on_message, &answer, &handle);
+        handle = opened(PERUSE_COMM_REQ_XFER_END, MPI_COMM_WORLD, on_message, &answer);
     for (int i = 0; i < 100; i++) {
         int number = i;
         MPI_OK(MPI_Bcast(&number, 1, MPI_INT, 0, MPI_COMM_WORLD));

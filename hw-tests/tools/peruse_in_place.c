@@ -3,7 +3,7 @@
 // What is in the user's buffer when a callback of PERUSE is told of a receive's transfer: nothing of what is about to be put there
 // at its begin, one fragment more with each that follows, all at its end. Whole messages, with gaps here, there, and on both sides,
 // and to oneself. 2 ranks.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { MOST = 100000, MOST_FRAGMENTS = 512, KINDS = 3, TAG = 5 };
@@ -116,8 +116,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < KINDS; i++) {
         int event;
         check_int("query", PERUSE_SUCCESS, PERUSE_Query_event(names[i], &event));
-        check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, comm, callbacks[i], NULL, &handles[i]));
-        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[i]));
+        handles[i] = opened(event, comm, callbacks[i], NULL);
     }
     message("whole", 0, 1, 1);
     message("with gaps at the sender", 0, 2, 1);
@@ -125,10 +124,8 @@ int main(int argc, char **argv) {
     message("with gaps on both sides", 0, 2, 2);
     message("whole, to oneself", 1, 1, 1);
     message("with gaps, to oneself", 1, 2, 2);
-    for (int i = 0; i < KINDS; i++) {
-        check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[i]));
-        check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handles[i]));
-    }
+    for (int i = 0; i < KINDS; i++)
+        released(handles[i]);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();
 }

@@ -2,7 +2,7 @@
 //
 // What PERUSE's callbacks are told of one-sided operations, whoever does the matching: that each put, get and atomic is started and
 // completed, with one id and the same fields. Which callback is called when windows open and close and callbacks are replaced. 2 ranks.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { BYTES = 20000, OPERATIONS = 256, KINDS = 6, PUTS = 4 };
@@ -12,18 +12,6 @@ static const int operation_of[KINDS / 2] = {PERUSE_PUT, PERUSE_GET, PERUSE_ACC};
 
 static MPI_Comm comm;
 static MPI_Win window;
-
-static peruse_event_h opened(int event, peruse_comm_callback_f *callback, void *parameter) {
-    peruse_event_h handle = PERUSE_EVENT_HANDLE_NULL;
-    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, comm, callback, parameter, &handle));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
-    return handle;
-}
-
-static void released(peruse_event_h handle) {
-    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
-    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
-}
 
 // ---- operations -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +66,7 @@ static void each_is_started_and_completed(void) {
     int of_program = 0, atomics = 0, target = 1 - check.rank;
     check_case("puts, gets and atomics are started and completed");
     for (int i = 0; i < KINDS; i++)
-        handles[i] = opened(kinds[i], on_operation, NULL);
+        handles[i] = opened(kinds[i], comm, on_operation, NULL);
     MPI_OK(MPI_Put(put, BYTES, MPI_BYTE, target, 8, BYTES, MPI_BYTE, window));
     MPI_OK(MPI_Get(got, BYTES, MPI_BYTE, target, 8 + BYTES, BYTES, MPI_BYTE, window));
     MPI_OK(MPI_Fetch_and_op(&added, &found, MPI_LONG_LONG, target, 0, MPI_SUM, window));
@@ -125,9 +113,9 @@ static void called(const char *what, int of_first, int of_second, int of_third) 
 
 static void windows_are_independent(void) {
     check_case("windows are independent, and callbacks the last that were set");
-    peruse_event_h one = opened(PERUSE_IBEX_PUT_STARTED, on_first, &first);
+    peruse_event_h one = opened(PERUSE_IBEX_PUT_STARTED, comm, on_first, &first);
     called("one", PUTS, 0, 0);
-    peruse_event_h other = opened(PERUSE_IBEX_PUT_STARTED, on_first, &third);
+    peruse_event_h other = opened(PERUSE_IBEX_PUT_STARTED, comm, on_first, &third);
     called("two of one callback", PUTS, 0, PUTS);
     check_int("refused", PERUSE_ERR_EVENT_HANDLE, PERUSE_Event_comm_callback_set(one, on_second, NULL));
     called("one that is active cannot be replaced", PUTS, 0, PUTS);

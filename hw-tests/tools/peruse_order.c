@@ -3,7 +3,8 @@
 // PERUSE has no timestamps: its callbacks are called as things happen, each message of a blocking exchange from its begin to its end
 // before the next one begins, also while a tool by MPI_T has the same events by the adapter's clock, in the order of each source. A
 // message arrives before there is a receive for it. 2 ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
+#include "peruse_handle.h"
 #include <ibex_mpi_t.h>
 #include <peruse.h>
 
@@ -35,18 +36,6 @@ static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spe
     return MPI_SUCCESS;
 }
 
-static peruse_event_h opened(int event, char *what) {
-    peruse_event_h handle = PERUSE_EVENT_HANDLE_NULL;
-    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, comm, on_peruse, what, &handle));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
-    return handle;
-}
-
-static void released(peruse_event_h handle) {
-    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
-    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
-}
-
 // By MPI_T: how many, and the last timestamp of each source.
 static int shown;
 static MPI_Count last[64];
@@ -60,16 +49,6 @@ static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration reg
     check_true("in the order of the source's clock", timestamp >= last[source % 64]);
     last[source % 64] = timestamp;
     shown++;
-}
-
-static MPI_T_event_registration listen(const char *name) {
-    MPI_T_event_registration registration;
-    int index = -1;
-    check_int("index", MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, &comm, MPI_INFO_NULL, &registration));
-    check_int("callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_mpi_t));
-    return registration;
 }
 
 static unsigned char buffer[LONGEST];
@@ -95,18 +74,18 @@ static void check_order(void) {
 
 static void events_are_called_as_they_happen(void) {
     char begin = BEGIN, end = END;
-    peruse_event_h handles[KINDS] = {opened(PERUSE_COMM_REQ_XFER_BEGIN, &begin), opened(PERUSE_COMM_REQ_XFER_END, &end)};
+    peruse_event_h handles[KINDS] = {opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin), opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end)};
     check_case("callbacks of PERUSE are called as things happen");
     exchange();
     check_order();
     check_end_case();
 
     check_case("beside a tool by MPI_T, which has the order of the sources");
-    MPI_T_event_registration registrations[KINDS] = {listen("ibex_xfer_begin"), listen("ibex_xfer_end")};
+    MPI_T_event_registration registrations[KINDS] = {listen_to("ibex_xfer_begin", &comm, on_mpi_t, NULL), listen_to("ibex_xfer_end", &comm, on_mpi_t, NULL)};
     exchange();
     check_order();
     for (int i = 0; i < KINDS; i++)
-        check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registrations[i], NULL, NULL));
+        listen_no_more(registrations[i]);
     check_int("events by MPI_T", 2 * MESSAGES, shown);
     for (int i = 0; i < KINDS; i++)
         released(handles[i]);
@@ -118,8 +97,8 @@ static void messages_arrive_before_there_is_a_receive(void) {
     char begin = BEGIN, end = END, arrived = ARRIVED;
     MPI_Request request = MPI_REQUEST_NULL;
     check_case("a message arrives before there is a receive for it");
-    peruse_event_h handles[] = {opened(PERUSE_COMM_MSG_ARRIVED, &arrived), opened(PERUSE_COMM_REQ_XFER_BEGIN, &begin),
-                                opened(PERUSE_COMM_REQ_XFER_END, &end)};
+    peruse_event_h handles[] = {opened(PERUSE_COMM_MSG_ARRIVED, comm, on_peruse, &arrived), opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin),
+                                opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end)};
     for (int tag = 0; tag < LENGTHS; tag++) {
         called = 0;
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));

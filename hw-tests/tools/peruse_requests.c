@@ -7,7 +7,7 @@
 // An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
 // unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete, N notified, F freed; of a message
 // a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { EVENTS = PERUSE_IBEX_REQ_FREE, MOST = 4096, LONG = 1 << 20, BLOCKS = 1 << 15, TAG = 7 };
@@ -36,17 +36,13 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
 }
 
 static void listen_to(MPI_Comm of) {
-    for (int i = 0; i < EVENTS; i++) {
-        check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(i + 1, of, on_event, told, &handles[i]));
-        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handles[i]));
-    }
+    for (int i = 0; i < EVENTS; i++)
+        handles[i] = opened(i + 1, of, on_event, told);
 }
 
 static void listen_no_more(void) {
-    for (int i = 0; i < EVENTS; i++) {
-        check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[i]));
-        check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handles[i]));
-    }
+    for (int i = 0; i < EVENTS; i++)
+        released(handles[i]);
 }
 
 static bool is_request(char letter) {

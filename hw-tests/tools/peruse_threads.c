@@ -5,7 +5,7 @@
 // is released; a number that all callbacks count under PERUSE's lock is exact, and the lock is refused to a callback of the thread that
 // has it. Communicators are freed while another thread opens and closes the windows of their handles. Skipped where the MPI refuses
 // threads. 2 or more ranks.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 #include <pthread.h>
 
@@ -45,13 +45,9 @@ static void *with_handles_of_its_own(void *argument) {
     memset(out, 1, BYTES);
     for (int round = 0; round < rounds; round++) {
         struct given *given = check_alloc(sizeof *given);
-        peruse_event_h begin, end;
         *given = (struct given){.comm = comm, .valid = VALID};
-        check_int("register", PERUSE_SUCCESS,
-                  PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, given, &begin));
-        check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_END, comm, on_event, given, &end));
-        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(begin));
-        check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(end));
+        peruse_event_h begin = opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, given);
+        peruse_event_h end = opened(PERUSE_COMM_REQ_XFER_END, comm, on_event, given);
         // Nobody sends to a rank whose windows are not open.
         MPI_OK(MPI_Barrier(comm));
         for (int i = 0; i < MESSAGES; i++)
@@ -203,11 +199,8 @@ static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *sp
 // What a tool must not do: call MPI with the lock. Its callbacks are told, and nothing stands still.
 static void a_thread_that_has_the_lock(void) {
     unsigned char out = 1, in = 0;
-    peruse_event_h handle;
     check_case("the lock is not grantable to a callback of the thread that has it");
-    check_int("register", PERUSE_SUCCESS,
-              PERUSE_Event_comm_register(PERUSE_COMM_REQ_XFER_BEGIN, comms[0], on_message, NULL, &handle));
-    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    peruse_event_h handle = opened(PERUSE_COMM_REQ_XFER_BEGIN, comms[0], on_message, NULL);
     MPI_OK(MPI_Barrier(comms[0]));
     // What has happened is shown now.
     check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));

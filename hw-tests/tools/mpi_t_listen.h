@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Registrations for events by MPI_T, which must succeed: of a name, for a communicator, or for all of them where it is null.
+#ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
+#define IBEX_HW_TESTS_MPI_T_LISTEN_H
+
+#include "../mpi/check.h"
+#include <ibex_mpi_t.h>
+
+// One without a callback yet.
+static inline MPI_T_event_registration registered(const char *name, MPI_Comm *of, MPI_Info info) {
+    MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
+    int index = -1;
+    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
+    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, of, info, &registration));
+    return registration;
+}
+
+static inline void call_back(MPI_T_event_registration registration, MPI_T_cb_safety level, MPI_T_event_cb_function *function,
+                             void *user) {
+    check_int("callback", MPI_SUCCESS, MPI_T_event_register_callback(registration, level, MPI_INFO_NULL, user, function));
+}
+
+static inline MPI_T_event_registration listen_at(MPI_T_cb_safety level, const char *name, MPI_Comm *of,
+                                                 MPI_T_event_cb_function *function, void *user) {
+    MPI_T_event_registration registration = registered(name, of, MPI_INFO_NULL);
+    call_back(registration, level, function, user);
+    return registration;
+}
+
+// With a callback that may be called by several threads at once.
+static inline MPI_T_event_registration listen_to(const char *name, MPI_Comm *of, MPI_T_event_cb_function *function, void *user) {
+    return listen_at(MPI_T_CB_REQUIRE_THREAD_SAFE, name, of, function, user);
+}
+
+// A callback that counts its events in an `int`.
+static inline void count_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
+                               void *count) {
+    (void)instance, (void)registration, (void)safety;
+    ++*(int *)count;
+}
+
+static inline void listen_no_more(MPI_T_event_registration registration) {
+    check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
+}
+
+#endif

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Event handles of PERUSE, which must be made and released: each with its window open meanwhile.
+#ifndef IBEX_HW_TESTS_PERUSE_HANDLE_H
+#define IBEX_HW_TESTS_PERUSE_HANDLE_H
+
+#include "../mpi/check.h"
+#include <peruse.h>
+
+static inline peruse_event_h opened(int event, MPI_Comm comm, peruse_comm_callback_f *callback, void *parameter) {
+    peruse_event_h handle = PERUSE_EVENT_HANDLE_NULL;
+    check_int("register", PERUSE_SUCCESS, PERUSE_Event_comm_register(event, comm, callback, parameter, &handle));
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    return handle;
+}
+
+static inline void released(peruse_event_h handle) {
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+    check_true("a released handle is null", handle == PERUSE_EVENT_HANDLE_NULL);
+}
+
+#endif
