@@ -151,12 +151,15 @@ impl Row {
     /// Returns the permitted count nearest to `given`, which may be at most `most`, with the refusal; `None` if `given`
     /// is permitted.
     #[must_use]
+    #[inline]
     pub fn nearest(&self, given: u64, most: u64) -> Option<(u64, OutOfBounds)> {
         let Kind::Count { default, min, max } = self.kind else { return None };
         let max = max.min(most).max(min);
+        if (min..=max).contains(&given) {
+            return None;
+        }
         let row = Row { kind: Kind::Count { default: default.clamp(min, max), min, max }, ..*self };
-        let refusal = row.check(&Value::Count(given)).err()?;
-        Some((given.clamp(min, max), refusal))
+        Some((given.clamp(min, max), OutOfBounds::value(&row, &Value::Count(given))))
     }
 }
 
