@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 
 use super::clock::{HostTimestamp, host_timestamp};
 use super::deliver;
-use super::event_type::Safety;
+use super::event_type::{Safety, TypeId};
 use super::free::finish_freed_in;
 use super::instance::{EventInstance, GROUP_MAX};
 use super::interest_mask::{self, InterestMask, interest};
@@ -44,9 +44,15 @@ impl EventGroup {
     /// Adds an event, the third at most. Calls `make` only if its type has a listener.
     #[inline]
     pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
-        if self.interest.has(P::TYPE) {
-            let instance =
-                EventInstance { event_type: P::TYPE, source: SourceId(0), timestamp: 0, words: make().words() };
+        self.add_as(P::TYPE, make);
+    }
+
+    /// The same of another type with the same elements.
+    #[inline]
+    pub fn add_as<P: Payload>(&mut self, event_type: TypeId, make: impl FnOnce() -> P) {
+        debug_assert_eq!(event_type.row().displacements, P::TYPE.row().displacements, "the same elements");
+        if self.interest.has(event_type) {
+            let instance = EventInstance { event_type, source: SourceId(0), timestamp: 0, words: make().words() };
             debug_assert!(self.instances.len() < GROUP_MAX, "there is room");
             let _ = self.instances.try_push(instance);
         }

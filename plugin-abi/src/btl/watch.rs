@@ -8,8 +8,8 @@
 //! (operations).
 
 use engine::events::{
-    self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, PutComplete,
-    PutStarted, SourceId, XferBegin, XferEnd,
+    self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, Payload,
+    PutComplete, PutStarted, SourceId, XferBegin, XferEnd,
 };
 use engine::peer::PeerName;
 use engine::transport::Failed;
@@ -108,30 +108,14 @@ pub(crate) fn arrived(peer: u32, port: u8, bytes: u64, stamp: Stamp) {
 fn transfer(is_received: bool, bytes: u64, (peer, port): (u32, u8)) -> EventGroup {
     let (request, message, total, direction) = (0, number(), bytes, u32::from(is_received));
     let ((context, source, tag), port, thread) = (UNKNOWN, u32::from(port), events::this_thread());
-    macro_rules! step {
-        ($type:ident, $offset:expr, $bytes:expr) => {
-            $type {
-                request,
-                message,
-                offset: $offset,
-                bytes: $bytes,
-                total,
-                context,
-                source,
-                tag,
-                direction,
-                peer,
-                port,
-                thread,
-            }
-        };
-    }
+    let begin =
+        XferBegin { request, message, offset: 0, bytes, total, context, source, tag, direction, peer, port, thread };
     let mut together = EventGroup::new(events::interest());
     if is_received {
         together.add(|| MsgArrived { message, bytes, total, context, source, tag, peer, port, thread });
     }
-    together.add(|| step!(XferBegin, 0, bytes));
-    together.add(|| step!(XferEnd, total, 0));
+    together.add(|| begin);
+    together.add_as(XferEnd::TYPE, || XferBegin { offset: total, bytes: 0, ..begin });
     together
 }
 

@@ -31,11 +31,10 @@ use crate::runtime::guard::{self, fence};
 use crate::runtime::token::Face;
 
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::listeners::Completed;
 use crate::runtime::poller;
 use crate::runtime::token::RecordKind;
 use crate::runtime::token::Tag;
-use crate::runtime::watch::SAFETY;
+use crate::runtime::watch::{Completed, SAFETY};
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {

@@ -238,7 +238,7 @@ unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut 
         if let Some(step) = transfers::step(event)
             && listeners.wants(Event::Transfer)
         {
-            transfers::tell_at_once(listeners, id, spec, step);
+            transfers::tell_at_once(id, spec, step);
         }
     }
 }

@@ -12,7 +12,7 @@ use engine::protocol::stream::Merging;
 use engine::transport::{EndpointId, Immediate};
 
 use super::link::Link;
-use crate::runtime::listeners::Completed;
+use crate::runtime::watch::Completed;
 
 /// A peer that several ports may reach.
 pub(crate) struct Peer {

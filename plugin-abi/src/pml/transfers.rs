@@ -2,21 +2,23 @@
 //! Raises the engine's transfer events (`ibex_xfer_begin` and the like): each step with its bytes and, if a completion
 //! reported it, the adapter's timestamp.
 //!
-//! While a tool is registered for any of them, [`super::watch`] raises them together with PERUSE's events, with the
-//! same numbers of requests and messages. The timestamp is that of the completion that the PML is handling
-//! ([`completed`]); a step that is a post has the host's time. Grade: pending, while a tool listens. Threads: the one
-//! that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
+//! While a tool is registered for any of them, on whatever communicator (`runtime/watch.rs`), the sites of PERUSE's events
+//! ([`super::watch`]) give the engine these at the same moments, with the same numbers of requests and messages; on the
+//! source of the port whose completion has brought them, or of the thread. What the adapter says comes with the completion that is
+//! being dealt with ([`completed`]); a step that is a post has none, and the host's time. Grade: pending, while a tool
+//! listens. Threads: who has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use engine::events::SourceId;
+use engine::events::{self, EventGroup, MsgArrived, Payload, SourceId, TypeId, XferBegin, XferContinue, XferEnd};
 use engine::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::request::{Request, Role};
 use super::watch::RECEIVE;
-use crate::runtime::listeners::{Completed, Event, Listeners, Spec, Step, TransferSpec};
+use crate::runtime::listeners::{Event, Spec};
+use crate::runtime::watch::{self, Completed};
 
 /// Bytes of a message that a step of its transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,14 +89,25 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
     }
 }
 
-/// Raises the event of a step of a transfer, whose request has a number for tools.
+/// The port that has brought a step, as the events say it.
+fn port(by: Option<Completed>) -> u32 {
+    by.map_or(u32::MAX, |by| by.port.into())
+}
+
+/// Gives the engine a step, of a type with the elements of [`XferBegin`]; `told` lacks what stands here.
+fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
+    let mut group = EventGroup::new(events::interest());
+    group.add_as(step, || XferBegin { port: port(by), thread: events::this_thread(), ..told });
+    watch::stage(group, by);
+}
+
+/// A step of a request's transfer, which has a number for tools.
 ///
 /// # Safety
-/// P1: a request that is not finished, whose peer is known. P3: the PML is entered. The listeners are those of its
-/// communicator.
+/// P1: a request that is not finished, and whose peer is known; P3: the PML is entered.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: Step, moved: Moved) {
+pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     let (id, comm) = (request.id, request.comm());
     let (of, message) = request.message;
     let (source, tag, peer, total, goes) = match request.role {
@@ -118,68 +131,88 @@ pub(crate) unsafe fn tell(listeners: &Listeners, request: &mut Request, step: St
     };
     let (offset, bytes) = match moved.bytes {
         Bytes::All => (0, goes as u64),
-        Bytes::None => (if step == Step::Ends { goes as u64 } else { 0 }, 0),
+        Bytes::None => (if step == XferEnd::TYPE { goes as u64 } else { 0 }, 0),
         Bytes::Of { offset, length } => (offset, length),
     };
-    // SAFETY: P1: the request is not finished, so its communicator lives.
-    let process = unsafe { process(comm, peer) };
-    let completed = completion().filter(|_| moved.is_completed);
-    let (spec, total) = (request.spec, total as u64);
-    let mut told = TransferSpec { spec, step, message, offset, bytes, total, source, tag, process, completed };
-    // SAFETY: P3; the listeners are those of a live communicator.
-    unsafe { listeners.tell_transfer(id, &mut told) };
+    // SAFETY: P1: not finished, so its communicator lives.
+    let peer = unsafe { process(comm, peer) };
+    let Spec { context, operation, .. } = request.spec;
+    let (request, total, direction) = (id, total as u64, operation as u32);
+    let told = XferBegin {
+        request,
+        message,
+        offset,
+        bytes,
+        total,
+        context,
+        source,
+        tag,
+        direction,
+        peer,
+        ..XferBegin::default()
+    };
+    give(step, told, completion().filter(|_| moved.is_completed));
 }
 
 /// [`tell`] for a send without a request: the specification has all that is known of it.
 ///
 /// # Safety
-/// P3: the PML is entered. The specification's communicator lives, and the listeners are its.
+/// P3: the PML is entered; the specification's communicator lives.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec, step: Step) {
-    // SAFETY: P3; the specification's communicator lives and was added to the PML, since it has listeners.
-    let (source, process) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
-    let (offset, bytes) = if step == Step::Begins { (0, spec.bytes) } else { (spec.bytes, 0) };
-    let (spec, total, tag) = (*spec, spec.bytes, spec.tag);
-    let mut told =
-        TransferSpec { spec, step, message: id, offset, bytes, total, source, tag, process, completed: None };
-    // SAFETY: P3; the listeners are those of a live communicator.
-    unsafe { listeners.tell_transfer(id, &mut told) };
+pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
+    // SAFETY: it lives, and is the PML's.
+    let (source, peer) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
+    let (offset, bytes) = if step == XferBegin::TYPE { (0, spec.bytes) } else { (spec.bytes, 0) };
+    let told = XferBegin {
+        request: id,
+        message: id,
+        offset,
+        bytes,
+        total: spec.bytes,
+        context: spec.context,
+        source,
+        tag: spec.tag,
+        direction: spec.operation as u32,
+        peer,
+        ..XferBegin::default()
+    };
+    give(step, told, None);
 }
 
 /// Raises the event of a message that has arrived with `bytes` of its data.
 ///
 /// # Safety
-/// P3: the PML is entered. `spec` is the message's; its communicator lives, and the listeners are its.
+/// P3: the PML is entered; the specification is the message's, and its communicator lives.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn arrived(listeners: &Listeners, id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
+pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
-    // SAFETY: P3; the specification's communicator lives and was added to the PML, since it has listeners.
-    let process = unsafe { process(spec.comm, envelope.source()) };
-    let mut told = TransferSpec {
-        spec: *spec,
-        step: Step::Arrived,
+    // SAFETY: it lives, and is the PML's.
+    let peer = unsafe { process(spec.comm, envelope.source()) };
+    let by = completion();
+    let mut group = EventGroup::new(events::interest());
+    group.add(|| MsgArrived {
         message: id,
-        offset: 0,
         bytes: bytes as u64,
         total: spec.bytes,
+        context: spec.context,
         source: envelope.source(),
         tag: envelope.tag(),
-        process,
-        completed: completion(),
-    };
-    // SAFETY: P3; the listeners are those of a live communicator.
-    unsafe { listeners.tell_transfer(id, &mut told) };
+        peer,
+        port: port(by),
+        thread: events::this_thread(),
+    });
+    watch::stage(group, by);
 }
 
 /// Returns the step of a transfer that a PERUSE event stands for, if any.
 #[inline(always)]
-pub(crate) const fn step(event: Event) -> Option<Step> {
+pub(crate) const fn step(event: Event) -> Option<TypeId> {
     match event {
-        Event::XferBegin => Some(Step::Begins),
-        Event::XferContinue => Some(Step::Continues),
-        Event::XferEnd => Some(Step::Ends),
+        Event::XferBegin => Some(XferBegin::TYPE),
+        Event::XferContinue => Some(XferContinue::TYPE),
+        Event::XferEnd => Some(XferEnd::TYPE),
         _ => None,
     }
 }

@@ -263,8 +263,8 @@ pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, ev
             introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
-            // SAFETY: P1: the request is not finished; P3.
-            unsafe { transfers::tell(listeners, request, step, moved) };
+            // SAFETY: P1: not finished; P3.
+            unsafe { transfers::tell(request, step, moved) };
         }
     }
 }
@@ -437,7 +437,7 @@ pub(crate) unsafe fn take_posted_watched(
         let mut spec = spec_of_message(communicator.comm, envelope, length);
         listeners.tell(Event::Arrived, id, &mut spec);
         if listeners.wants(Event::Transfer) {
-            transfers::arrived(listeners, id, &spec, envelope, here);
+            transfers::arrived(id, &spec, envelope, here);
         }
         listeners.tell(Event::SearchPostedBegin, search, &mut spec);
         let found = communicator.take_posted_watched(envelope);

@@ -28,7 +28,6 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use engine::events::SourceId;
 use ibex_ffi::openmpi::sys;
 
 /// Declares the events and [`Event::ALL`], the list of them in the order of their numbers.
@@ -69,8 +68,8 @@ events! {
         Free,
         /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
         Protocol,
-        /// A step of a transfer, or an arrival, with the elements of the engine's events
-        /// ([`Listeners::tell_transfer`]). PERUSE has no such event.
+        /// PERUSE has no such event, and no tool listens to it: [`NOBODY`] does while the engine is to be given the
+        /// transfers and arrivals (`pml/transfers.rs`).
         Transfer,
     }
 }
@@ -180,47 +179,6 @@ pub(crate) struct ProtocolSpec {
     pub(crate) passage: Passage,
 }
 
-/// Step in the transfer of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Arrived,
-    Begins,
-    Continues,
-    Ends,
-}
-
-/// Completion reported by an adapter.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Completed {
-    /// Index of the port that reported it.
-    pub(crate) port: u8,
-    /// Source of the port's events and raw timestamp of the adapter; `None` if the adapter does not stamp completions.
-    pub(crate) stamp: Option<(SourceId, u64)>,
-}
-
-/// Argument of listeners to [`Event::Transfer`], in place of a [`Spec`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TransferSpec {
-    /// Specification of the message for an arrival, else of the request. First, because a listener gets its address.
-    pub(crate) spec: Spec,
-    pub(crate) step: Step,
-    /// Number of the message; for a send, whose message has none, the number of the request.
-    pub(crate) message: u64,
-    /// Bytes transferred in this step: their offset in the message, and their number.
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    /// Length of the whole message as sent.
-    pub(crate) total: u64,
-    /// The sender's rank in the communicator, and the message's tag.
-    pub(crate) source: i32,
-    pub(crate) tag: i32,
-    /// Rank of the other process in its job.
-    pub(crate) process: u32,
-    /// Completion that reported the step; `None` for a post, and for bytes that the processor copies.
-    pub(crate) completed: Option<Completed>,
-}
-
 /// `peruse_comm_callback_f`
 pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
 
@@ -237,6 +195,9 @@ pub(crate) struct Listener {
 
 /// Placeholder for a listener that a callback has removed.
 const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
+
+/// A listener that no tool is, for what is told in another way.
+pub(crate) const NOBODY: Listener = Listener { handle: -1, ..TAKEN };
 
 impl Listener {
     fn is_taken(&self) -> bool {
@@ -711,15 +672,6 @@ impl Listeners {
     pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
         // SAFETY: N1; N3: the specification is the first field of `spec`, which is borrowed during the call.
         unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
-    }
-
-    /// Notifies all listeners of a step in the transfer of a request's message, or of the arrival of a message.
-    ///
-    /// # Safety
-    /// N1.
-    pub(crate) unsafe fn tell_transfer(&self, id: u64, spec: &mut TransferSpec) {
-        // SAFETY: N1; N3: the specification is the first field of `spec`, which is borrowed during the call.
-        unsafe { self.tell_raw(Event::Transfer, id, std::ptr::from_mut(spec).cast()) };
     }
 
     /// # Safety

@@ -6,10 +6,11 @@
 //! branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use engine::events::{self, EventGroup, RegistrationEvict, RegistrationMiss, Safety};
+use engine::events::{self, EventGroup, RegistrationEvict, RegistrationMiss, Safety, SourceId};
 
-use super::listeners::Completed;
+use super::listeners::{self, Event, NOBODY};
 
 /// Safety level of callbacks inside a call of Open MPI: MPI is on the stack.
 pub(crate) const SAFETY: Safety = Safety::MpiRestricted;
@@ -43,12 +44,23 @@ const TRANSFERS: u8 = 1;
 /// make progress, which would empty it.
 const ANYTHING: u8 = 2;
 
-/// Records whether a tool listens to transfers.
-pub(crate) fn set_transfers(has_listener: bool) {
-    if has_listener {
+/// A registration has got a callback, or was freed: the face that does the matching gives the engine the transfers of all
+/// communicators while a tool is registered for any, or for RDMA reads, which have the numbers of their requests. The engine
+/// finds who is registered for which communicator. The caller holds no lock that a callback takes.
+pub(crate) fn follow_transfers() {
+    static ARE_WANTED: Mutex<bool> = Mutex::new(false);
+    let are_wanted = events::interest().has_transfers();
+    let mut were_wanted = ARE_WANTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if are_wanted == *were_wanted {
+        return;
+    }
+    *were_wanted = are_wanted;
+    if are_wanted {
         DUE.fetch_or(TRANSFERS, Ordering::Relaxed);
+        listeners::add_everywhere(Event::Transfer, NOBODY, || true);
     } else {
         DUE.fetch_and(!TRANSFERS, Ordering::Relaxed);
+        listeners::remove_everywhere(Event::Transfer, NOBODY.handle);
     }
 }
 
@@ -78,8 +90,17 @@ pub(crate) fn serve() {
     }
 }
 
-/// Raises events while a component is entered; callbacks run when it has been left. The timestamp is the adapter's if a
-/// completion reported the events, else the present time of the host's clock.
+/// A completion of the adapter's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completed {
+    /// Which of the process' ports reported it.
+    pub(crate) port: u8,
+    /// The port's source and the adapter's raw timestamp; `None` where the adapter stamps no completions.
+    pub(crate) stamp: Option<(SourceId, u64)>,
+}
+
+/// Events of a face that is entered, so that callbacks run when it has been left: with the adapter's stamp where a
+/// completion has brought them, else as of this moment of the host's clock.
 pub(crate) fn stage(group: EventGroup, by: Option<Completed>) {
     match by.and_then(|by| by.stamp) {
         Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),

@@ -15,8 +15,7 @@ use super::handle_numbers;
 use super::host::{self, Code, Info};
 use super::instance::with_current;
 pub(crate) use super::instance::{EventFunction, InstancePointer, RegistrationHandle};
-use super::matching;
-use super::{require_none, transfers};
+use super::{matching, require_none};
 use crate::runtime::variables::now as defaults;
 use crate::runtime::watch;
 
@@ -327,7 +326,7 @@ pub(crate) fn register(
     }
     // Without the lock: this waits for callbacks, which may take it.
     handle.live()?.listen(handle);
-    transfers::follow();
+    watch::follow_transfers();
     Ok(())
 }
 
@@ -376,6 +375,6 @@ pub(crate) fn free(
         drop(listener);
     });
     let freed = events::free_by_tool(&registration, require_none::required_safety(), Some(on_free));
-    transfers::follow();
+    watch::follow_transfers();
     freed.map_err(|_| Code::InvalidHandle)
 }
