@@ -135,23 +135,3 @@ impl Safety {
         self as usize
     }
 }
-
-/// Offsets of elements of these types, laid out as in C.
-pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [usize; N] {
-    let mut at = [0; N];
-    let mut next = 0_usize;
-    let mut index = 0;
-    while index < N {
-        let size = kinds[index].size();
-        at[index] = next.next_multiple_of(size);
-        next = at[index] + size;
-        index += 1;
-    }
-    at
-}
-
-/// Offset behind the last element. C would pad a structure after it; tools know displacements and types, and need no
-/// padding.
-pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
-    if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
-}

@@ -24,7 +24,7 @@ mod clock_correlation;
 mod deliver;
 mod direct;
 mod drain;
-mod ended_threads;
+mod elements;
 mod event_type;
 mod flush;
 mod free;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of all event types, and for each type a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on) that is [`Payload`]. The
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on; `elements.rs`) that is [`Payload`]. The
 //! rows of matching events, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
 //! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Tools see each type as `ibex_<name>`.
 //!
-//! Path: hot while a tool listens: `words` is a handful of shifts. Threads: plain data. Units: each element
-//! says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
+//! Path: setup. Threads: plain data. Units: each element says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
 //! rewrites the page).
 
-use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words, displacements, extent};
+use super::elements::{displacements, elements, extent, put};
+use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
 use super::matching_table::{self, MATCHING_TYPES};
 
 /// The elements of one event, ready to be recorded.
@@ -63,43 +63,11 @@ impl TypeId {
     }
 }
 
-/// A value of an element.
-trait Scalar: Copy {
-    fn bits(self) -> u64;
-}
-
-impl Scalar for i32 {
-    #[inline]
-    fn bits(self) -> u64 {
-        u64::from(self.cast_unsigned())
-    }
-}
-
-impl Scalar for u32 {
-    #[inline]
-    fn bits(self) -> u64 {
-        u64::from(self)
-    }
-}
-
-impl Scalar for u64 {
-    #[inline]
-    fn bits(self) -> u64 {
-        self
-    }
-}
-
-/// Stores a value at its displacement: in the low half of a word at a multiple of 8, else in the high half.
-#[inline]
-fn put(words: &mut Words, at: usize, value: impl Scalar) {
-    words[at / 8] |= value.bits() << (at % 8 * 8);
-}
-
-/// Index of the bounding element; `None` if `wanted` is empty.
-const fn place(names: &[&str], wanted: &str) -> Option<usize> {
+/// The place of the bounding element; `None` where there is none.
+pub(super) const fn place(elements: &[Element], wanted: &str) -> Option<usize> {
     let mut index = 0;
-    while index < names.len() {
-        if same(names[index].as_bytes(), wanted.as_bytes()) {
+    while index < elements.len() {
+        if same(elements[index].name.as_bytes(), wanted.as_bytes()) {
             return Some(index);
         }
         index += 1;
@@ -116,11 +84,8 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
     index == left.len() && index == right.len()
 }
 
-/// Makes [`TABLE`], the structures and their encoding out of one list.
+/// Makes [`TABLE`] and the structures out of one list.
 macro_rules! table {
-    (@type I32) => { i32 };
-    (@type U32) => { u32 };
-    (@type U64) => { u64 };
     ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
         { $( $element:ident: $kind:ident $help:literal; )* } )*) => {
         /// The types, numbered in the order of the table.
@@ -131,41 +96,27 @@ macro_rules! table {
 
         /// Rows of those types.
         const RAISED_ROWS: [EventType; RAISED] = [$(
-            {
-                const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
-                const NAMES: &[&str] = &[$(stringify!($element)),*];
-                EventType {
-                    name: stringify!($name),
-                    description: $description,
-                    level: $level,
-                    elements: &[$( Element { name: stringify!($element), element_type: ElementType::$kind, help: $help } ),*],
-                    displacements: const { &displacements(KINDS) },
-                    extent: extent(KINDS),
-                    bound: place(NAMES, $bound),
-                    stamp: StampedBy::$stamp,
-                }
+            EventType {
+                name: stringify!($name),
+                description: $description,
+                level: $level,
+                elements: $structure::ELEMENTS,
+                displacements: $structure::DISPLACEMENTS,
+                extent: $structure::EXTENT,
+                bound: place($structure::ELEMENTS, $bound),
+                stamp: StampedBy::$stamp,
             },
         )*];
 
         $(
-            #[doc = $description]
-            #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-            pub struct $structure {
-                $( #[doc = $help] pub $element: table!(@type $kind), )*
-            }
+            elements! { #[doc = $description] $structure { $( $element: $kind $help; )* } }
 
             impl Payload for $structure {
                 const TYPE: TypeId = TypeId(Place::$structure as u16);
 
                 #[inline]
                 fn words(&self) -> Words {
-                    const KINDS: [ElementType; <[ElementType]>::len(&[$(ElementType::$kind),*])] = [$(ElementType::$kind),*];
-                    const AT: [usize; KINDS.len()] = displacements(KINDS);
-                    const { assert!(extent(KINDS) <= WORDS * 8, "an event's data fits an instance") };
-                    let mut words = [0; WORDS];
-                    let mut at = AT.iter();
-                    $( put(&mut words, at.next().copied().unwrap_or(0), self.$element); )*
-                    words
+                    $structure::words(self)
                 }
             }
         )*
