@@ -8,11 +8,10 @@
 //! |---|---|
 //! | `header.rs` | the headers on the wire |
 //! | `transfers.rs` | the numbers by which one process names a request to another |
-//! | `reading.rs` | the receiver reads from the sender's memory |
-//! | `striping.rs` | the same over several ports |
-//! | `stream.rs` | the order of messages when a sender moves to another port |
-//! | `pieces.rs` | the sender sends copies in pieces |
-//! | `flow_control.rs` | when a short message is announced, and when a message is not sent yet |
+//! | `reading.rs` | the receiver reads from the sender's memory, over one path or several |
+//! | `stream.rs` | the order of messages that move to another port |
+//! | `pieces.rs` | the sender sends copies, piece by piece |
+//! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
 //!
 //! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
 //! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with
@@ -40,5 +39,4 @@ pub mod header;
 pub mod pieces;
 pub mod reading;
 pub mod stream;
-pub mod striping;
 pub mod transfers;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver that reads a message from its sender's memory: which reads it posts, and when it has all bytes.
+//! A receiver that reads a message from its sender's memory, over one path or several: which reads go by which, when it
+//! has all, and what becomes of a path that fails.
 //!
-//! The caller posts each read that [`Reading::next_part`] names, and reports its completion. Called by
-//! `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Each lane (a path, in the caller's order) has a share of the message by its weight, and reads it from its first byte
+//! on, in reads of at most a piece, [`MOST`] at a time; the caller posts each that [`Reading::next_part`] names, and says
+//! when one is done. A lane that is through with its share takes from the end of the longest that is left: so none waits
+//! for another that is slower than its weight says, or has failed. Reads of one lane end in the order in which they were
+//! begun, as a queue pair carries them out so. A read that fails is given to the other lanes: reading twice changes
+//! nothing. Pending grade. Threads: the owner's. Tests: at the end of the file.
 
-/// A message that is being read.
-#[derive(Debug, Clone, Copy)]
-pub struct Reading {
-    length: u64,
-    /// Bytes whose reads have begun, and bytes whose reads have completed; reads complete in order.
-    begun: u64,
-    read: u64,
-    /// Bytes of the longest read.
-    piece: u64,
-    /// Number of reads in flight, and the most that may be.
-    under_way: u32,
-    most: u32,
-}
+use arrayvec::ArrayVec;
+
+/// Reads of a lane that are under way at a time.
+pub const MOST: usize = 4;
+
+/// Shares begin at multiples of this, bytes: a page of the sender's, where its memory begins with one.
+const ALIGNMENT: u64 = 4096;
 
 /// A contiguous part of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +26,57 @@ pub struct Part {
     pub length: u32,
 }
 
-impl Reading {
-    /// Starts to read `length` bytes with reads of at most `piece` bytes, at most `most` in flight; all at least 1.
+/// A message that is being read, over paths that the caller knows by `P`.
+#[derive(Debug)]
+pub struct Reading<P> {
+    /// Bytes that have not been read.
+    left: u64,
+    length: u64,
+    lanes: Vec<Lane<P>>,
+    /// Reads that failed, to be begun again.
+    failed: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Lane<P> {
+    path: P,
+    weight: u32,
+    /// The part of its share of which no read was begun.
+    next: u64,
+    end: u64,
+    /// The longest read, bytes.
+    piece: u64,
+    /// In the order in which they were begun.
+    under_way: ArrayVec<Part, MOST>,
+    has_failed: bool,
+}
+
+impl<P> Lane<P> {
+    fn rest(&self) -> u64 {
+        self.end - self.next
+    }
+}
+
+impl<P> Reading<P> {
+    /// Of `length` bytes, at least 1, over these paths, each with its weight and its longest read (at least 1 each). `None`:
+    /// there is no path.
     #[must_use]
-    pub fn new(length: u64, piece: u32, most: u32) -> Self {
-        Reading { length, begun: 0, read: 0, piece: u64::from(piece), under_way: 0, most }
+    pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
+        let lane = |(path, weight, piece): (P, u32, u32)| {
+            let (weight, piece, under_way) = (weight.max(1), piece.max(1).into(), ArrayVec::new());
+            Lane { path, weight, next: 0, end: 0, piece, under_way, has_failed: false }
+        };
+        let mut lanes: Vec<_> = paths.map(lane).collect();
+        let total: u128 = lanes.iter().map(|lane| u128::from(lane.weight)).sum();
+        let (mut weight_before, mut next) = (0, 0);
+        for lane in &mut lanes {
+            weight_before += u128::from(lane.weight);
+            // At most `length`, as the weight is at most the total.
+            let end = (u128::from(length) * weight_before / total) as u64;
+            (lane.next, lane.end) = (next, if weight_before == total { length } else { end - end % ALIGNMENT });
+            next = lane.end;
+        }
+        (!lanes.is_empty()).then(|| Reading { left: length, length, lanes, failed: Vec::new() })
     }
 
     /// Bytes of the message.
@@ -40,59 +85,188 @@ impl Reading {
         self.length
     }
 
-    /// Returns the next read to post; `None` if none may be posted now.
-    pub fn next_part(&mut self) -> Option<Part> {
-        let length = (self.length - self.begun).min(self.piece);
-        if length == 0 || self.under_way >= self.most {
+    /// The paths, in the order of their lanes.
+    #[must_use]
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &P> {
+        self.lanes.iter().map(|lane| &lane.path)
+    }
+
+    /// The next read to be posted on a lane; `None`: not now.
+    pub fn next_part(&mut self, lane: usize) -> Option<Part> {
+        let Lane { piece, has_failed, ref under_way, .. } = self.lanes[lane];
+        if has_failed || under_way.is_full() {
             return None;
         }
-        let part = Part { offset: self.begun, length: length as u32 };
-        self.begun += length;
-        self.under_way += 1;
+        // One that has reads under way leaves the others theirs: a message of a few pieces would be all its own.
+        let is_through = under_way.is_empty();
+        let part = self.failed.pop().or_else(|| self.own_part(lane));
+        let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
+        self.lanes[lane].under_way.push(part);
         Some(part)
     }
 
-    /// Counts the oldest read as completed, and returns it.
-    pub fn done(&mut self) -> Part {
-        let part = Part { offset: self.read, length: (self.length - self.read).min(self.piece) as u32 };
-        self.read += u64::from(part.length);
-        self.under_way -= 1;
-        part
+    fn own_part(&mut self, lane: usize) -> Option<Part> {
+        let lane = &mut self.lanes[lane];
+        let (offset, length) = (lane.next, lane.rest().min(lane.piece));
+        lane.next += length;
+        (length > 0).then_some(Part { offset, length: length as u32 })
+    }
+
+    fn part_of_another(&mut self, piece: u64) -> Option<Part> {
+        let longest = self.lanes.iter_mut().max_by_key(|lane| lane.rest())?;
+        let length = longest.rest().min(piece);
+        longest.end -= length;
+        (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
+    }
+
+    /// The oldest read of a lane is done; which that was, `None` where none is under way.
+    pub fn done(&mut self, lane: usize) -> Option<Part> {
+        let part = self.lanes[lane].under_way.pop_at(0)?;
+        self.left -= u64::from(part.length);
+        Some(part)
     }
 
     /// Whether all has been read.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.read == self.length
+        self.left == 0
+    }
+
+    /// The read that was named last could not be posted on its lane, which has failed: the other lanes are to be asked
+    /// for their next.
+    pub fn refused(&mut self, lane: usize) {
+        let lane = &mut self.lanes[lane];
+        lane.has_failed = true;
+        self.failed.extend(lane.under_way.pop());
+    }
+
+    /// The oldest read of a lane has failed, and with it the lane: the other lanes are to be asked for their next. Which
+    /// that was, `None` where none is under way.
+    pub fn failed(&mut self, lane: usize) -> Option<Part> {
+        let lane = &mut self.lanes[lane];
+        lane.has_failed = true;
+        let part = lane.under_way.pop_at(0);
+        self.failed.extend(part);
+        part
+    }
+
+    /// Whether reads of any lane are under way, failed lanes included: its memory is the adapter's as long.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.under_way.is_empty())
+    }
+
+    /// Whether no lane is left that could go on.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.has_failed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
-    #[test]
-    fn reads_cover_the_message_once_and_no_more_than_permitted_are_under_way() {
-        for (length, piece, most) in [(1, 1, 1), (10, 3, 2), (9, 3, 4), ((1 << 32) + 5, 1 << 30, 3), (5, u32::MAX, 1)] {
-            let (mut reading, mut covered, mut read, mut under_way) = (Reading::new(length, piece, most), 0, 0, 0);
-            loop {
-                while let Some(part) = reading.next_part() {
-                    assert_eq!(part.offset, covered);
-                    assert!(part.length <= piece && part.length > 0);
-                    covered += u64::from(part.length);
-                    under_way += 1;
+    fn over(length: u64, lanes: &[(u32, u32)]) -> Reading<()> {
+        Reading::new(length, lanes.iter().map(|(weight, piece)| ((), *weight, *piece))).expect("a lane")
+    }
+
+    /// Reads a message, each lane at its own pace; a lane fails after so many of its reads. Returns the bytes that each
+    /// has read.
+    fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
+        let mut reading = over(length, lanes);
+        let mut covered = vec![false; length as usize];
+        let (mut carried, mut under_way) = (vec![0; lanes.len()], vec![VecDeque::new(); lanes.len()]);
+        let mut reads = vec![0; lanes.len()];
+        for round in 1.. {
+            assert!(round < 1_000_000, "it never ends");
+            for (lane, (_, piece)) in lanes.iter().enumerate() {
+                while let Some(part) = reading.next_part(lane) {
+                    assert!(part.length > 0 && part.length <= (*piece).max(1));
+                    under_way[lane].push_back(part);
                 }
-                assert!(under_way > 0 && under_way <= most);
-                under_way -= 1;
-                let part = reading.done();
-                assert_eq!(part.offset, read);
-                read += u64::from(part.length);
-                assert_eq!(reading.is_done(), read == length);
+                if round % paces[lane] != 0 {
+                    continue;
+                }
+                let Some(part) = under_way[lane].pop_front() else { continue };
+                reads[lane] += 1;
+                if failing.is_some_and(|(failing, after)| failing == lane && reads[lane] > after) {
+                    reading.failed(lane);
+                    continue;
+                }
+                for byte in part.offset..part.offset + u64::from(part.length) {
+                    assert!(!std::mem::replace(&mut covered[byte as usize], true), "byte {byte} was read twice");
+                }
+                carried[lane] += u64::from(part.length);
+                assert_eq!(reading.done(lane), Some(part));
                 if reading.is_done() {
-                    break;
+                    assert!(covered.iter().all(|is_covered| *is_covered) && !reading.is_under_way());
+                    return carried;
                 }
             }
-            assert_eq!((covered, under_way), (length, 0));
+            assert!(!reading.is_stuck());
         }
+        unreachable!()
+    }
+
+    #[test]
+    fn reads_of_a_lane_are_in_order_and_no_more_than_permitted_are_under_way() {
+        for (length, piece) in [(1, 1), (10, 3), (9, 3), ((1 << 32) + 5, 1 << 30), (5, u32::MAX)] {
+            let (mut reading, mut begun, mut read, mut under_way) = (over(length, &[(1, piece)]), 0, 0, 0);
+            while !reading.is_done() {
+                while let Some(part) = reading.next_part(0) {
+                    assert_eq!(part.offset, begun);
+                    assert!(part.length <= piece && part.length > 0);
+                    begun += u64::from(part.length);
+                    under_way += 1;
+                }
+                assert!(under_way > 0 && under_way <= MOST);
+                under_way -= 1;
+                let part = reading.done(0).expect("one is under way");
+                assert_eq!(part.offset, read);
+                read += u64::from(part.length);
+            }
+            assert_eq!((begun, read, under_way), (length, length, 0));
+        }
+    }
+
+    #[test]
+    fn every_byte_is_read_once_whatever_the_lanes() {
+        for length in [1, 4095, 4096, 10_000, 300_001] {
+            for lanes in
+                [&[(1, 4096)][..], &[(1, 4096), (1, 4096)], &[(100, 8192), (25, 1000), (1, 30_000)], &[(0, 0), (9, 64)]]
+            {
+                let paces: Vec<usize> = (1..=lanes.len()).collect();
+                assert_eq!(read(length, lanes, &paces, None).iter().sum::<u64>(), length);
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_carry_as_much_as_their_weights_say_and_a_slow_one_less() {
+        let carried = read(1 << 20, &[(100, 4096), (300, 4096)], &[3, 1], None);
+        assert!(carried[0].abs_diff(1 << 18) <= 4096, "{carried:?}");
+        let carried = read(1 << 20, &[(100, 4096), (100, 4096)], &[9, 1], None);
+        assert!(carried[0] < 1 << 18, "{carried:?}");
+    }
+
+    #[test]
+    fn a_message_of_few_pieces_is_read_by_all_lanes() {
+        let mut reading = over(4 * 4096, &[(1, 4096), (1, 4096)]);
+        let parts = [0, 1].map(|lane| std::iter::from_fn(|| reading.next_part(lane)).count());
+        assert_eq!(parts, [2, 2]);
+    }
+
+    #[test]
+    fn what_a_lane_that_fails_has_not_read_the_others_read() {
+        for after in [0, 1, 7] {
+            let carried = read(300_001, &[(1, 4096), (1, 4096)], &[1, 2], Some((1, after)));
+            assert_eq!((carried.iter().sum::<u64>(), carried[1]), (300_001, after as u64 * 4096));
+        }
+        let mut reading = over(5, &[(1, 5)]);
+        assert!(reading.next_part(0).is_some() && !reading.is_stuck());
+        reading.failed(0);
+        assert!(reading.is_stuck() && !reading.is_under_way() && reading.next_part(0).is_none());
     }
 }

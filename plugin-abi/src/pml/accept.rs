@@ -21,7 +21,7 @@ use super::link::Link;
 use super::passage::{Protocol, Reason};
 use super::request::Request;
 use super::transfers::Bytes;
-use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, striped, watch};
+use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, watch};
 use crate::runtime::listeners::{Event, Listeners};
 
 /// Delivers a whole message to a receive. If `TOLD`, raises events for listeners.
@@ -168,10 +168,10 @@ pub(crate) unsafe fn announced(
         let message = (from, sender, memory);
         // SAFETY: P1: a matched receive into contiguous memory, with no transfer in progress.
         let is_read = unsafe {
-            match keys {
-                _ if from.as_local().is_some() => getting::begin(pml, state, request, message, wanted),
-                [] => reading::begin(pml, state, request, message, wanted),
-                keys => striped::begin(pml, state, request, message, (keys, wanted)),
+            if from.as_local().is_some() {
+                getting::begin(pml, state, request, message, wanted)
+            } else {
+                reading::begin(pml, state, request, message, (keys, wanted))
             }
         };
         if is_read {

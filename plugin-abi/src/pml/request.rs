@@ -9,16 +9,14 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::protocol::header::Memory;
 use engine::protocol::pieces::{Gathering, Sending};
-use engine::protocol::reading::Reading;
 use engine::protocol::transfers::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
 use super::link::Link;
-use super::striped::{OfRail, Reads};
-use super::watched_reads::WatchedReads;
+use super::reading::Reads;
+use super::striped::OfRail;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
@@ -65,16 +63,8 @@ pub(crate) enum Transfer {
     /// Fragments are being sent. `is_starved`: the request waits for a send buffer
     /// ([`super::instance::State::starved`]).
     Sending { state: Sending, receiver: TransferId, is_starved: bool },
-    /// The receiver reads the message by one port.
-    Reading {
-        state: Reading,
-        sender: TransferId,
-        from: Memory,
-        registered: Registered,
-        watched: Option<Box<WatchedReads>>,
-    },
-    /// The receiver reads the message by several ports.
-    Striped(Box<Reads>),
+    /// The message is being read.
+    Reading(Reads),
     /// The shared-memory BTL reads the message.
     Getting { sender: TransferId, length: u64 },
     /// Fragments arrive.

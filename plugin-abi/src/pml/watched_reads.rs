@@ -2,8 +2,8 @@
 //! The RDMA reads of a message as tools see them: `ibex_get_started` when one is posted, `ibex_get_complete` when the
 //! adapter says that it is done, with the adapter's stamp.
 //!
-//! Made when a receive begins to read, where a tool asks for these events, and kept with its reads (`reading`,
-//! `striped`). Grade: pending, while a tool listens. Threads: who has entered the PML. Tests:
+//! Made when a receive begins to read, where a tool asks for these events, and kept with its reads (`reading`).
+//! Grade: pending, while a tool listens. Threads: who has entered the PML. Tests:
 //! `hw-tests/tools/mpi_t_transfers.c`, `hw-tests/mpi/events.c`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
