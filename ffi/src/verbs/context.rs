@@ -5,12 +5,12 @@
 //! as the wire carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
 //! Tests: device tests in `hw-tests`.
 
+use super::handle::Handle;
 use super::sys;
 use super::{errno, extended};
 use std::ffi::CStr;
 use std::io;
 use std::mem;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// The names of the RDMA devices of this machine.
@@ -38,14 +38,9 @@ const MOST_GIDS: usize = 4096;
 /// An opened device (`struct ibv_context`).
 #[derive(Debug)]
 pub struct Context {
-    raw: NonNull<sys::ibv_context>,
+    handle: Handle<sys::ibv_context>,
     sysfs: String,
 }
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for Context {}
-// SAFETY: R4, every verb called through `&Context` is thread safe.
-unsafe impl Sync for Context {}
 
 /// What the engine needs of `struct ibv_device_attr`.
 #[derive(Debug, Clone, Copy)]
@@ -152,12 +147,12 @@ impl Context {
     /// `device` is an entry of a live device list.
     unsafe fn open_device(device: *mut sys::ibv_device) -> io::Result<Context> {
         // SAFETY: the caller says that `device` is an entry of a live list.
-        let raw = NonNull::new(unsafe { sys::ibv_open_device(device) }).ok_or_else(io::Error::last_os_error)?;
+        let handle = unsafe { Handle::new(sys::ibv_open_device(device), ()) }?;
         // SAFETY: ibdev_path is a NUL-terminated array inside the live device.
         let sysfs = unsafe { CStr::from_ptr((&raw const (*device).ibdev_path).cast()) };
-        let context = Context { raw, sysfs: sysfs.to_string_lossy().into_owned() };
+        let context = Context { handle, sysfs: sysfs.to_string_lossy().into_owned() };
         // SAFETY: the context is open; async_fd is a descriptor it owns.
-        let descriptor = unsafe { (*raw.as_ptr()).async_fd };
+        let descriptor = unsafe { (*context.raw()).async_fd };
         // SAFETY: F_GETFL and F_SETFL on an open descriptor touch no memory; here and below.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
         // SAFETY: F_SETFL on an open descriptor touches no memory.
@@ -187,7 +182,7 @@ impl Context {
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_context {
-        self.raw.as_ptr()
+        self.handle.raw()
     }
 
     /// Asks the device for its attributes (`ibv_query_device(3)`).
@@ -297,13 +292,6 @@ impl Context {
         // SAFETY: the event came from ibv_get_async_event and is acknowledged once.
         unsafe { sys::ibv_ack_async_event(&raw mut raw) };
         Some(AsyncEvent { kind: raw.event_type, port })
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: R4: opened once, closed once, and nothing made from it is left.
-        unsafe { sys::ibv_close_device(self.raw()) };
     }
 }
 

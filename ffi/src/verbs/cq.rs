@@ -5,6 +5,7 @@
 //! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in
 //! `hw-tests`.
 
+use super::handle::Handle;
 use super::stamped::{self, Reader};
 use super::sys;
 use super::{CompletesWork, Context, WorkCompletion, extended};
@@ -38,7 +39,7 @@ type PollCq = unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i
 /// ```
 #[derive(Debug)]
 pub struct CompletionQueue {
-    handle: Arc<Handle>,
+    handle: Arc<CqHandle>,
     poll: PollCq,
     completions: Box<[WorkCompletion]>,
     /// Of a queue that gives the adapter's stamps.
@@ -53,29 +54,7 @@ struct Stamped {
 }
 
 /// The verbs object, shared with the queue pairs that complete into it.
-#[derive(Debug)]
-pub(super) struct Handle {
-    raw: NonNull<sys::ibv_cq>,
-    _context: Arc<Context>,
-}
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for Handle {}
-// SAFETY: `&Handle` only gives out the pointer.
-unsafe impl Sync for Handle {}
-
-impl Handle {
-    pub(super) fn raw(&self) -> *mut sys::ibv_cq {
-        self.raw.as_ptr()
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: R4: the queue pairs that use it each hold an `Arc`, so none is left.
-        unsafe { sys::ibv_destroy_cq(self.raw()) };
-    }
-}
+pub(super) type CqHandle = Handle<sys::ibv_cq, Arc<Context>>;
 
 impl CompletionQueue {
     /// Creates a queue for at least `entries` completions, from which at most `batch` are taken at a time.
@@ -85,8 +64,8 @@ impl CompletionQueue {
     pub fn new(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
         // SAFETY: the context is open (R4); no channel and no cookie are given.
         let raw = unsafe { sys::ibv_create_cq(context.raw(), entries as i32, ptr::null_mut(), ptr::null_mut(), 0) };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        Self::over(context, raw, batch)
+        // SAFETY: R4: of that context.
+        Self::over(context, unsafe { Handle::new(raw, Arc::clone(context)) }?, batch)
     }
 
     /// As [`Self::new`], of completions that can be read with the adapter's stamps too ([`Self::poll_stamped`]).
@@ -99,7 +78,9 @@ impl CompletionQueue {
         let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where
         // something fails.
-        let mut queue = Self::over(context, raw.cast(), batch)?;
+        // SAFETY: R4: of that context.
+        let handle = unsafe { Handle::new(raw.as_ptr().cast(), Arc::clone(context)) }?;
+        let mut queue = Self::over(context, handle, batch)?;
         // SAFETY: just made, with those flags.
         let reader = unsafe { Reader::new(raw.as_ptr()) };
         let reader = reader.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
@@ -107,16 +88,15 @@ impl CompletionQueue {
         Ok(queue)
     }
 
-    fn over(context: &Arc<Context>, raw: NonNull<sys::ibv_cq>, batch: usize) -> io::Result<Self> {
-        let handle = Arc::new(Handle { raw, _context: Arc::clone(context) });
+    fn over(context: &Arc<Context>, handle: CqHandle, batch: usize) -> io::Result<Self> {
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let poll = unsafe { (*context.raw()).ops.poll_cq };
         let poll = poll.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         let completions = vec![WorkCompletion::blank(); batch].into_boxed_slice();
-        Ok(Self { handle, poll, completions, stamped: None })
+        Ok(Self { handle: Arc::new(handle), poll, completions, stamped: None })
     }
 
-    pub(super) fn handle(&self) -> &Arc<Handle> {
+    pub(super) fn handle(&self) -> &Arc<CqHandle> {
         &self.handle
     }
 

@@ -4,32 +4,28 @@
 //! Called by the engine (its own buffers) and by the plugin (user memory, through Open MPI's registration cache).
 //! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
+use super::handle::Handle;
 use super::mapping::{Mapped, Mapping};
 use super::pages::HugePages;
 use super::registration::{self, Relaxation};
 use super::sys;
-use super::{Access, Context, errno};
+use super::{Access, Context};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
 #[derive(Debug)]
 pub struct ProtectionDomain {
-    raw: NonNull<sys::ibv_pd>,
-    /// Memory of ibex's own. It goes with the domain, which every queue holds an `Arc` to: after the last work request
-    /// (R3).
+    /// Memory of ibex's own. It goes with the domain, just before it, which every queue holds an `Arc` to: after the last
+    /// work request (R3).
     mappings: Mutex<Vec<Mapping>>,
+    handle: Handle<sys::ibv_pd>,
     relaxation: Relaxation,
     context: Arc<Context>,
 }
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for ProtectionDomain {}
-// SAFETY: R4, registration is thread safe.
-unsafe impl Sync for ProtectionDomain {}
 
 impl ProtectionDomain {
     /// Allocates a protection domain of `context`.
@@ -38,17 +34,13 @@ impl ProtectionDomain {
     /// The errno of the verb, `ENOMEM` most often.
     pub fn new(context: &Arc<Context>) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open and kept so by the `Arc` held below (R4).
-        let raw = NonNull::new(unsafe { sys::ibv_alloc_pd(context.raw()) }).ok_or_else(io::Error::last_os_error)?;
-        Ok(Arc::new(Self {
-            raw,
-            mappings: Mutex::default(),
-            relaxation: Relaxation::default(),
-            context: Arc::clone(context),
-        }))
+        let handle = unsafe { Handle::new(sys::ibv_alloc_pd(context.raw()), ()) }?;
+        let (mappings, relaxation) = (Mutex::default(), Relaxation::default());
+        Ok(Arc::new(Self { mappings, handle, relaxation, context: Arc::clone(context) }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_pd {
-        self.raw.as_ptr()
+        self.handle.raw()
     }
 
     /// The device it belongs to.
@@ -86,15 +78,9 @@ impl ProtectionDomain {
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
         // SAFETY: the domain is live (R4); the range is the caller's promise.
         let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
-        Ok(MemoryRegion { raw, domain: Arc::clone(self) })
-    }
-}
-
-impl Drop for ProtectionDomain {
-    fn drop(&mut self) {
-        self.mappings.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        // SAFETY: R4: every other object of the domain holds an `Arc` to it, so none is left.
-        unsafe { sys::ibv_dealloc_pd(self.raw()) };
+        // SAFETY: R4: of this domain.
+        let handle = unsafe { Handle::new(raw.as_ptr(), ()) }?;
+        Ok(MemoryRegion { handle, _domain: Arc::clone(self) })
     }
 }
 
@@ -115,49 +101,33 @@ impl Drop for ProtectionDomain {
 /// ```
 #[derive(Debug)]
 pub struct MemoryRegion {
-    raw: NonNull<sys::ibv_mr>,
-    domain: Arc<ProtectionDomain>,
+    handle: Handle<sys::ibv_mr>,
+    /// Which goes after it.
+    _domain: Arc<ProtectionDomain>,
 }
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for MemoryRegion {}
-// SAFETY: `&MemoryRegion` only reads two fields that never change.
-unsafe impl Sync for MemoryRegion {}
 
 impl MemoryRegion {
     /// The key by which this process' work requests name the memory.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         // SAFETY: R4, the registration is live; the field is set once, at registration.
-        unsafe { (*self.raw.as_ptr()).lkey }
+        unsafe { (*self.handle.raw()).lkey }
     }
 
     /// The key by which peers name the memory.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         // SAFETY: R4, the registration is live; the field is set once, at registration.
-        unsafe { (*self.raw.as_ptr()).rkey }
+        unsafe { (*self.handle.raw()).rkey }
     }
 
-    /// Takes the registration back and says whether that worked.
+    /// Takes the registration back and says whether that worked. R3 is kept by the owner, who lets go of a registration only
+    /// when no work request names it.
     ///
     /// # Errors
     /// The errno of `ibv_dereg_mr(3)`; the registration is then lost to the process until it ends.
     pub fn deregister(self) -> io::Result<()> {
-        let region = std::mem::ManuallyDrop::new(self);
-        // SAFETY: R4: destroyed once, here; the `ManuallyDrop` keeps `drop` from doing so again. R3 is kept by the
-        // owner, who lets go of a registration only when no work request names it.
-        let outcome = errno(unsafe { sys::ibv_dereg_mr(region.raw.as_ptr()) });
-        // SAFETY: the field is read once and the original is never dropped.
-        drop(unsafe { std::ptr::read(&raw const region.domain) });
-        outcome
-    }
-}
-
-impl Drop for MemoryRegion {
-    fn drop(&mut self) {
-        // SAFETY: R4: registered once, deregistered once; R3 is kept by the owner.
-        unsafe { sys::ibv_dereg_mr(self.raw.as_ptr()) };
+        self.handle.destroy()
     }
 }
 

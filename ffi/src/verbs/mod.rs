@@ -13,7 +13,7 @@
 //!
 //! And the rule for handles:
 //!
-//! - **R4** A handle is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from
+//! - **R4** A handle (`handle.rs`) is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from
 //!   (context, protection domain, queues) is kept alive by an `Arc` it holds. libibverbs locks each object inside, so
 //!   handles may be used from any thread (`ibv_open_device(3)` and the verbs manual pages: all verbs are thread safe).
 //!
@@ -26,6 +26,7 @@ mod cq;
 mod domain;
 mod extended;
 mod fork;
+mod handle;
 mod mapping;
 mod pages;
 mod qp;

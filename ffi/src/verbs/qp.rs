@@ -4,11 +4,14 @@
 //! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3
 //! (states). Tests: device tests in `hw-tests`.
 
+use super::cq::CqHandle;
+use super::handle::Handle;
+use super::srq::SrqHandle;
 use super::sys;
-use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, cq, errno, srq};
+use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno};
 use std::io;
 use std::mem;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
 
@@ -79,22 +82,18 @@ pub struct Transition {
 /// A reliable-connected queue pair that receives through a shared receive queue.
 #[derive(Debug)]
 pub struct QueuePair {
-    raw: NonNull<sys::ibv_qp>,
+    handle: Handle<sys::ibv_qp, Keep>,
     post: PostSend,
     max_inline: u32,
-    _keep: Keep,
 }
 
 /// What must outlive the queue pair.
 #[derive(Debug)]
 struct Keep {
     _domain: Arc<ProtectionDomain>,
-    _cq: Arc<cq::Handle>,
-    _srq: Arc<srq::Handle>,
+    _cq: Arc<CqHandle>,
+    _srq: Arc<SrqHandle>,
 }
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for QueuePair {}
 
 impl QueuePair {
     /// Makes a queue pair in the reset state.
@@ -140,23 +139,18 @@ impl QueuePair {
         };
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = 0 };
-        // SAFETY: domain and queues are live (R4) and kept so by `_keep`; `init` is valid for the call.
-        let raw = NonNull::new(unsafe { sys::ibv_create_qp(domain.raw(), &raw mut init) });
-        let raw = raw.ok_or_else(|| refusal(io::Error::last_os_error()))?;
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };
+        // SAFETY: domain and queues are live (R4) and kept so by `keep`; `init` is valid for the call.
+        let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), keep) }.map_err(refusal)?;
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_send };
-        let Some(post) = post else {
-            // SAFETY: created above, used by nobody, destroyed once.
-            unsafe { sys::ibv_destroy_qp(raw.as_ptr()) };
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-        };
-        Ok(Self { raw, post, max_inline: init.cap.max_inline_data, _keep: keep })
+        let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        Ok(Self { handle, post, max_inline: init.cap.max_inline_data })
     }
 
     fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
         // SAFETY: R4, and `attr` is valid for the call; the kernel checks the transition.
-        errno(unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), attr, mask.0 as i32) })
+        errno(unsafe { sys::ibv_modify_qp(self.handle.raw(), attr, mask.0 as i32) })
     }
 
     /// To a state that needs nothing else said.
@@ -171,7 +165,7 @@ impl TakesWork for QueuePair {
     #[inline]
     fn number(&self) -> u32 {
         // SAFETY: R4, the queue pair is live; the field is set when it is created.
-        unsafe { (*self.raw.as_ptr()).qp_num }
+        unsafe { (*self.handle.raw()).qp_num }
     }
 
     fn max_inline(&self) -> u32 {
@@ -247,13 +241,6 @@ impl TakesWork for QueuePair {
 /// Why a queue pair was not made. Some providers (`bnxt_re`) set no errno for what is beyond a limit of the adapter.
 fn refusal(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(0) { io::Error::from_raw_os_error(libc::EINVAL) } else { error }
-}
-
-impl Drop for QueuePair {
-    fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once, before what `_keep` holds.
-        unsafe { sys::ibv_destroy_qp(self.raw.as_ptr()) };
-    }
 }
 
 pub(super) fn blank() -> sys::ibv_qp_attr {

@@ -4,10 +4,11 @@
 //! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work
 //! requests is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
 
+use super::handle::Handle;
 use super::sys;
 use super::{Arena, ProtectionDomain};
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 mod chain;
@@ -19,35 +20,13 @@ type PostSrqRecv = unsafe extern "C" fn(*mut sys::ibv_srq, *mut sys::ibv_recv_wr
 /// A shared receive queue (`ibv_create_srq(3)`).
 #[derive(Debug)]
 pub struct SharedReceiveQueue {
-    handle: Arc<Handle>,
+    handle: Arc<SrqHandle>,
     post: PostSrqRecv,
     chain: Chain,
 }
 
 /// The verbs object, shared with the queue pairs that receive through it.
-#[derive(Debug)]
-pub(super) struct Handle {
-    raw: NonNull<sys::ibv_srq>,
-    _domain: Arc<ProtectionDomain>,
-}
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for Handle {}
-// SAFETY: `&Handle` only gives out the pointer.
-unsafe impl Sync for Handle {}
-
-impl Handle {
-    pub(super) fn raw(&self) -> *mut sys::ibv_srq {
-        self.raw.as_ptr()
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: R4: the queue pairs that use it each hold an `Arc`, so none is left.
-        unsafe { sys::ibv_destroy_srq(self.raw()) };
-    }
-}
+pub(super) type SrqHandle = Handle<sys::ibv_srq, Arc<ProtectionDomain>>;
 
 impl SharedReceiveQueue {
     /// Creates a queue of at least `depth` entries, posted to at most `batch` at a time.
@@ -58,16 +37,14 @@ impl SharedReceiveQueue {
         let attr = sys::ibv_srq_attr { max_wr: depth, max_sge: 1, srq_limit: 0 };
         let mut init = sys::ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         // SAFETY: the domain is live (R4) and `init` valid for the call.
-        let raw = unsafe { sys::ibv_create_srq(domain.raw(), &raw mut init) };
-        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
-        let handle = Arc::new(Handle { raw, _domain: Arc::clone(domain) });
+        let handle = unsafe { Handle::new(sys::ibv_create_srq(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_srq_recv };
         let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        Ok(Self { handle, post, chain: Chain::new(batch) })
+        Ok(Self { handle: Arc::new(handle), post, chain: Chain::new(batch) })
     }
 
-    pub(super) fn handle(&self) -> &Arc<Handle> {
+    pub(super) fn handle(&self) -> &Arc<SrqHandle> {
         &self.handle
     }
 

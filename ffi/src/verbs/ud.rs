@@ -5,12 +5,13 @@
 //! slots of its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.
 //! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
 
+use super::handle::Handle;
 use super::qp::{address_vector, blank};
 use super::sys;
 use super::{Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
 use std::io;
 use std::mem;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
 
@@ -39,15 +40,7 @@ pub struct Datagram(pub Vec<u8>);
 /// `irdma`, `bnxt_re`) are given its number alone, and look that up when the datagram leaves. So it is shared with the
 /// queue pair, which holds it for so long ([`UdQueuePair::send`]).
 #[derive(Debug)]
-pub struct AddressHandle {
-    raw: NonNull<sys::ibv_ah>,
-    _domain: Arc<ProtectionDomain>,
-}
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for AddressHandle {}
-// SAFETY: `&AddressHandle` only gives out the pointer.
-unsafe impl Sync for AddressHandle {}
+pub struct AddressHandle(Handle<sys::ibv_ah, Arc<ProtectionDomain>>);
 
 impl AddressHandle {
     /// Resolves the way to `path` (its queue pair and packet sequence numbers are not used).
@@ -57,22 +50,17 @@ impl AddressHandle {
     pub fn new(domain: &Arc<ProtectionDomain>, path: &Path) -> io::Result<Arc<Self>> {
         let mut vector = address_vector(path);
         // SAFETY: the domain is live (R4) and `vector` valid for the call.
-        let raw = NonNull::new(unsafe { sys::ibv_create_ah(domain.raw(), &raw mut vector) });
-        Ok(Arc::new(Self { raw: raw.ok_or_else(io::Error::last_os_error)?, _domain: Arc::clone(domain) }))
-    }
-}
-
-impl Drop for AddressHandle {
-    fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once. No send under way names it: its queue pair would hold it.
-        unsafe { sys::ibv_destroy_ah(self.raw.as_ptr()) };
+        let raw = unsafe { sys::ibv_create_ah(domain.raw(), &raw mut vector) };
+        // SAFETY: R4: of that domain.
+        unsafe { Handle::new(raw, Arc::clone(domain)) }.map(|handle| Arc::new(Self(handle)))
     }
 }
 
 /// A UD queue pair with its own completion queue and slots.
 #[derive(Debug)]
 pub struct UdQueuePair {
-    raw: NonNull<sys::ibv_qp>,
+    /// First, as it goes before the address handles that its sends name (R3), and before its completion queue.
+    handle: Handle<sys::ibv_qp, Arc<ProtectionDomain>>,
     ops: Operations,
     cq: CompletionQueue,
     receives: Arena,
@@ -87,11 +75,7 @@ pub struct UdQueuePair {
     /// How often it was set anew: a completion of an earlier life, which some adapters leave in the queue, is none of
     /// this one's.
     life: u64,
-    _domain: Arc<ProtectionDomain>,
 }
-
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
-unsafe impl Send for UdQueuePair {}
 
 impl UdQueuePair {
     /// Makes a queue pair on `port`, ready to send and receive datagrams of up to `size` bytes, with `depth` slots each
@@ -125,29 +109,12 @@ impl UdQueuePair {
             qp_type: sys::ibv_qp_type::IBV_QPT_UD,
             sq_sig_all: 1,
         };
-        // SAFETY: domain and queue are live (R4) and kept so by the fields below; `init` is valid for the call.
-        let raw = NonNull::new(unsafe { sys::ibv_create_qp(domain.raw(), &raw mut init) });
-        let raw = raw.ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: domain and queue are live (R4) and kept so by the fields; `init` is valid for the call.
+        let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // After the queue pair, since their memory stays where an adapter turns out to have none.
         let arena = |slot| Arena::new(domain, slot, depth as usize);
-        let arenas = arena(GRH + size).and_then(|receives| Ok((receives, arena(size)?)));
-        // SAFETY: created above, used by nobody, destroyed once.
-        let (receives, outgoing) = arenas.inspect_err(|_| _ = unsafe { sys::ibv_destroy_qp(raw.as_ptr()) })?;
-        let sends = Sends::new(depth);
-        let mut ud = Self {
-            raw,
-            ops,
-            cq,
-            receives,
-            outgoing,
-            sends,
-            size,
-            depth,
-            place,
-            qkey,
-            life: 0,
-            _domain: Arc::clone(domain),
-        };
+        let (receives, outgoing, sends) = (arena(GRH + size)?, arena(size)?, Sends::new(depth));
+        let mut ud = Self { handle, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0 };
         ud.start()?;
         Ok(ud)
     }
@@ -174,7 +141,7 @@ impl UdQueuePair {
     #[must_use]
     pub fn number(&self) -> u32 {
         // SAFETY: R4, the queue pair is live; the field is set when it is created.
-        unsafe { (*self.raw.as_ptr()).qp_num }
+        unsafe { (*self.handle.raw()).qp_num }
     }
 
     /// RESET to ready to send, with all receives posted.
@@ -201,7 +168,7 @@ impl UdQueuePair {
 
     fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
         // SAFETY: R4, and `attr` is valid for the call.
-        errno(unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), attr, mask.0 as i32) })
+        errno(unsafe { sys::ibv_modify_qp(self.handle.raw(), attr, mask.0 as i32) })
     }
 
     fn post_receive(&mut self, slot: u64) -> io::Result<()> {
@@ -212,7 +179,7 @@ impl UdQueuePair {
         let mut bad = ptr::null_mut();
         // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its
         // completion is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
-        errno(unsafe { (self.ops.1)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
+        errno(unsafe { (self.ops.1)(self.handle.raw(), &raw mut request, &raw mut bad) })
     }
 
     /// Sends `bytes` to queue pair `number` over `way`. A datagram may be lost.
@@ -244,14 +211,14 @@ impl UdQueuePair {
         request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
         request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
-            ah: way.raw.as_ptr(),
+            ah: way.0.raw(),
             remote_qpn: number,
             remote_qkey: self.qkey,
         };
         let mut bad = ptr::null_mut();
         // SAFETY: R4; the request lives through the call, which copies it; slot and address handle are kept for it
         // until its completion (`sends`), or until the queue pair is destroyed (R2, R3).
-        errno(unsafe { (self.ops.0)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
+        errno(unsafe { (self.ops.0)(self.handle.raw(), &raw mut request, &raw mut bad) })
     }
 
     /// Takes what completed: gives each datagram that came in to `take` and posts its slot again. Never blocks. Returns
@@ -290,13 +257,5 @@ impl UdQueuePair {
                 Err(io::Error::other(format!("the {what} of a datagram failed with status {status}")))
             }
         }
-    }
-}
-
-impl Drop for UdQueuePair {
-    fn drop(&mut self) {
-        // SAFETY: R4: created once, destroyed once; the fields go after this, address handles and domain among them
-        // (R3).
-        unsafe { sys::ibv_destroy_qp(self.raw.as_ptr()) };
     }
 }

@@ -173,7 +173,7 @@ impl QueuePair {
         // filled in, and of the rest see `Request`; `bad` is only written. The memory it names is registered and the
         // device's from here on (R2, R3: the promise each `LocalSpan` was made with), or inline, which the provider
         // copies before it returns (`ibv_post_send(3)`, IBV_SEND_INLINE).
-        match unsafe { (self.post)(self.raw.as_ptr(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
+        match unsafe { (self.post)(self.handle.raw(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
             0 => Ok(()),
             code => Err(refused(code)),
         }
