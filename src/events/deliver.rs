@@ -107,18 +107,24 @@ pub fn deliver(budget: usize, safety: Safety) {
 
 /// [`deliver`]; returns how many events came from buffers.
 pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
+    deliver_with(safety, |delivery| drain::empty(delivery, budget, safety)).unwrap_or(0)
+}
+
+/// Delivers all waiting events of this thread and of the ports, and from buffers as `empty` does; then finishes freed
+/// registrations. `None` within a callback, where it does nothing.
+pub(super) fn deliver_with<R>(safety: Safety, empty: impl Fn(&mut Delivery<'_>) -> R) -> Option<R> {
     thread::with(&mut (), |thread, ()| {
         if thread.is_delivering() {
-            return 0;
+            return None;
         }
-        let count = {
+        let emptied = {
             let mut delivery = Delivery::new(thread);
             delivery.deliver_all_staged();
             deliver_ports(&mut delivery, safety);
-            drain::empty(&mut delivery, budget, safety)
+            empty(&mut delivery)
         };
         finish_freed_in(thread, safety);
-        count
+        Some(emptied)
     })
 }
 
@@ -203,9 +209,9 @@ pub fn wait_for_callbacks() {
     }
 }
 
-/// Delivers the due events of the ports' sources. Events for callbacks of the level [`Safety::None`] go into buffers
-/// even where such a callback could run now, as earlier events may wait there.
-pub(super) fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
+/// Delivers the due events of the ports' sources. Those for callbacks that may do anything go into buffers even where such
+/// a callback could run now, as earlier events may wait there.
+fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     let safety = safety.max(Safety::MpiRestricted);
     if !interest_mask::is_pending(PORTS | CLOCKS) {
         return;

@@ -8,7 +8,6 @@
 use super::deliver;
 use super::drain::{Emptying, Until};
 use super::event_type::Safety;
-use super::free::finish_freed_in;
 use super::interest_mask::{self, BUFFERS};
 use super::thread::{self, Delivery};
 
@@ -46,19 +45,7 @@ pub fn flush(safety: Safety) -> bool {
 /// Returns false if another thread was emptying buffers, or had not finished adding an event.
 #[cold]
 fn deliver_now(safety: Safety) -> bool {
-    thread::with(&mut (), |thread, ()| {
-        if thread.is_delivering() {
-            return true;
-        }
-        let emptied = {
-            let mut delivery = Delivery::new(thread);
-            delivery.deliver_all_staged();
-            deliver::deliver_ports(&mut delivery, safety);
-            empty_all(&mut delivery, safety)
-        };
-        finish_freed_in(thread, safety);
-        emptied
-    })
+    deliver::deliver_with(safety, |delivery| empty_all(delivery, safety)).unwrap_or(true)
 }
 
 /// Delivers the events that are in buffers now. False if another thread does, or has not finished adding one.
