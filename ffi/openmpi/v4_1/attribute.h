@@ -7,26 +7,15 @@
 #include "ompi/attribute/attribute.h"
 #include "ompi/communicator/communicator.h"
 
-/* The attribute's value for the new communicator; NULL: it has none. The communicator has no number yet. */
-typedef void *ibex_copied_fn(void *value, MPI_Comm made);
-
-static ibex_copied_fn *ibex_tell_copied;
+/* The attribute's value for the new communicator; NULL: it has none. The communicator has no number yet. Of communicator.c. */
+static void *ibex_copied(void *value, MPI_Comm made);
 
 static int ibex_attribute_copied(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag, MPI_Comm made)
 {
     (void) comm, (void) key, (void) extra;
-    *(void **) copy = ibex_tell_copied(value, made);
+    *(void **) copy = ibex_copied(value, made);
     *flag = *(void **) copy != NULL;
     return MPI_SUCCESS;
-}
-
-/* By one thread at a time. Returns an OMPI code. */
-static int ibex_attribute_create(int *key, ibex_copied_fn *copied, MPI_Comm_delete_attr_function *deleted)
-{
-    ompi_attribute_fn_ptr_union_t copy = {.attr_communicator_copy_fn = ibex_attribute_copied};
-    ompi_attribute_fn_ptr_union_t delete = {.attr_communicator_delete_fn = deleted};
-    ibex_tell_copied = copied;
-    return ompi_attr_create_keyval(COMM_ATTR, copy, delete, key, NULL, 0, NULL);
 }
 
 #endif

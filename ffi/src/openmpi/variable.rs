@@ -27,9 +27,9 @@ pub enum Storage {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
     /// Each process may have its own.
-    Local,
+    Local = sys::MCA_BASE_VAR_SCOPE_LOCAL as isize,
     /// Those of all processes.
-    All,
+    All = sys::MCA_BASE_VAR_SCOPE_ALL as isize,
 }
 
 /// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
@@ -50,10 +50,6 @@ pub unsafe fn control(
     scope: Scope,
     storage: Storage,
 ) -> Result<(), i32> {
-    let scope = match scope {
-        Scope::Local => sys::MCA_BASE_VAR_SCOPE_LOCAL,
-        Scope::All => sys::MCA_BASE_VAR_SCOPE_ALL,
-    };
     let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let (kind, storage) = match storage {
@@ -72,7 +68,7 @@ pub unsafe fn control(
             0,
             sys::MCA_BASE_VAR_FLAG_SETTABLE,
             info_level(level),
-            scope,
+            scope as sys::mca_base_var_scope_t,
             storage,
         )
     };
@@ -100,37 +96,37 @@ pub fn await_writers() {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
     /// Counts events; read as the difference since its handle was started.
-    Counter,
+    Counter = sys::MCA_BASE_PVAR_CLASS_COUNTER as isize,
     /// A sum of what events carried, such as bytes.
-    Aggregate,
+    Aggregate = sys::MCA_BASE_PVAR_CLASS_AGGREGATE as isize,
     /// A sum of times, in the unit that its help names.
-    Timer,
+    Timer = sys::MCA_BASE_PVAR_CLASS_TIMER as isize,
     /// How much of a resource is in use now.
-    Level,
+    Level = sys::MCA_BASE_PVAR_CLASS_LEVEL as isize,
     /// How much of a resource there is.
-    Size,
+    Size = sys::MCA_BASE_PVAR_CLASS_SIZE as isize,
     /// The most that was in use.
-    HighWatermark,
+    HighWatermark = sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK as isize,
     /// The least that was left.
-    LowWatermark,
+    LowWatermark = sys::MCA_BASE_PVAR_CLASS_LOWWATERMARK as isize,
 }
 
 /// What a performance variable is bound to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bind {
     /// Nothing.
-    NoObject,
+    NoObject = sys::MCA_BASE_VAR_BIND_NO_OBJECT as isize,
     /// A communicator: the object that its reading is told of.
-    Communicator,
+    Communicator = sys::MCA_BASE_VAR_BIND_MPI_COMM as isize,
 }
 
 /// How wide its values are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Width {
     /// `unsigned`
-    Unsigned,
+    Unsigned = sys::MCA_BASE_VAR_TYPE_UNSIGNED_INT as isize,
     /// `unsigned long long`
-    UnsignedLongLong,
+    UnsignedLongLong = sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG as isize,
 }
 
 /// Called for the value of a performance variable: the variable, where to write a value of its type, the object.
@@ -221,23 +217,6 @@ pub struct Performance<'a> {
 pub unsafe fn performance(component: *const sys::mca_base_component_t, variable: &Performance) -> Result<(), i32> {
     let name = CString::new(variable.name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
     let help = CString::new(variable.help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-    let class = match variable.class {
-        Class::Counter => sys::MCA_BASE_PVAR_CLASS_COUNTER,
-        Class::Aggregate => sys::MCA_BASE_PVAR_CLASS_AGGREGATE,
-        Class::Timer => sys::MCA_BASE_PVAR_CLASS_TIMER,
-        Class::Level => sys::MCA_BASE_PVAR_CLASS_LEVEL,
-        Class::Size => sys::MCA_BASE_PVAR_CLASS_SIZE,
-        Class::HighWatermark => sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK,
-        Class::LowWatermark => sys::MCA_BASE_PVAR_CLASS_LOWWATERMARK,
-    };
-    let width = match variable.width {
-        Width::Unsigned => sys::MCA_BASE_VAR_TYPE_UNSIGNED_INT,
-        Width::UnsignedLongLong => sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
-    };
-    let bind = match variable.bind {
-        Bind::NoObject => sys::MCA_BASE_VAR_BIND_NO_OBJECT,
-        Bind::Communicator => sys::MCA_BASE_VAR_BIND_MPI_COMM,
-    };
     let flags = match variable.class {
         Class::Level | Class::Size => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
         _ => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
@@ -249,10 +228,10 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
             name.as_ptr(),
             help.as_ptr(),
             info_level(variable.level),
-            class as c_int,
-            width,
+            variable.class as c_int,
+            variable.width as sys::mca_base_var_type_t,
             std::ptr::null_mut(),
-            bind as c_int,
+            variable.bind as c_int,
             flags,
             Some(variable.read),
             variable.write.or(Some(ignore_written)),

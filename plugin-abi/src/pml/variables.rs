@@ -59,56 +59,25 @@ impl Value {
     }
 }
 
-static ROWS: [Row; 9] = [
-    Row {
-        name: "posted_receives",
-        help: "Receives that wait for their messages, in a communicator.",
-        value: Value::Level(Of::Posted),
-    },
-    Row {
-        name: "posted_receives_most",
-        help: "The most receives that have waited at the same time, in a communicator, since it was made or this was reset; one that waited alone is not \
-               counted when it waits no longer.",
-        value: Value::Most(Of::Posted),
-    },
-    Row {
-        name: "unexpected_messages",
-        help: "Messages that have arrived and for which there is no receive, in a communicator.",
-        value: Value::Level(Of::Unexpected),
-    },
-    Row {
-        name: "unexpected_messages_most",
-        help: "The most messages that were unexpected at the same time, in a communicator, since it was made or this was reset.",
-        value: Value::Most(Of::Unexpected),
-    },
-    Row {
-        name: "unexpected_bytes",
-        help: "Bytes of messages that are unexpected, in a communicator; of those too that are only announced.",
-        value: Value::Level(Of::Bytes),
-    },
-    Row {
-        name: "unexpected_bytes_most",
-        help: "The most bytes of messages that were unexpected at the same time, in a communicator, since it was made or this was reset.",
-        value: Value::Most(Of::Bytes),
-    },
-    Row {
-        name: "unexpected_messages_all",
-        help: "Messages that were unexpected when they arrived, in a communicator.",
-        value: Value::Messages,
-    },
-    Row {
-        name: "match_attempts",
-        help: "Entries of both queues that were compared with a message or a receive, in a communicator; a receive that waits alone is in \
-               neither.",
-        value: Value::Attempts,
-    },
-    Row {
-        name: "unexpected_memory_least_left",
-        help: "The least that was left of the memory for unexpected messages (pml_ibex_unexpected_memory), in bytes, since MPI was \
-               initialised or this was reset; 0: senders were held back.",
-        value: Value::LeastRoom,
-    },
-];
+/// Makes the table: a row's name, what it shows, and its help.
+macro_rules! rows {
+    ($($name:ident: $value:expr, $help:literal;)*) => {
+        static ROWS: [Row; [$(stringify!($name)),*].len()] =
+            [$(Row { name: stringify!($name), help: $help, value: $value }),*];
+    };
+}
+
+rows! {
+    posted_receives: Value::Level(Of::Posted), "Receives that wait for their messages, in a communicator.";
+    posted_receives_most: Value::Most(Of::Posted), "The most receives that have waited at the same time, in a communicator, since it was made or this was reset; one that waited alone is not counted when it waits no longer.";
+    unexpected_messages: Value::Level(Of::Unexpected), "Messages that have arrived and for which there is no receive, in a communicator.";
+    unexpected_messages_most: Value::Most(Of::Unexpected), "The most messages that were unexpected at the same time, in a communicator, since it was made or this was reset.";
+    unexpected_bytes: Value::Level(Of::Bytes), "Bytes of messages that are unexpected, in a communicator; of those too that are only announced.";
+    unexpected_bytes_most: Value::Most(Of::Bytes), "The most bytes of messages that were unexpected at the same time, in a communicator, since it was made or this was reset.";
+    unexpected_messages_all: Value::Messages, "Messages that were unexpected when they arrived, in a communicator.";
+    match_attempts: Value::Attempts, "Entries of both queues that were compared with a message or a receive, in a communicator; a receive that waits alone is in neither.";
+    unexpected_memory_least_left: Value::LeastRoom, "The least that was left of the memory for unexpected messages (pml_ibex_unexpected_memory), in bytes, since MPI was initialised or this was reset; 0: senders were held back.";
+}
 
 /// Registers all variables.
 ///

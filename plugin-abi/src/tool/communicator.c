@@ -24,7 +24,7 @@ static int keyval = MPI_KEYVAL_INVALID;
 static uint64_t (*duplicated)(uint64_t, void *);
 static void (*freed)(uint64_t);
 
-static void *copied(void *value, MPI_Comm made)
+static void *ibex_copied(void *value, MPI_Comm made)
 {
     return (void *) (uintptr_t) duplicated((uint64_t) (uintptr_t) value, made);
 }
@@ -65,9 +65,11 @@ uint64_t ibex_tool_comm_number(void *comm)
 /* Called by one thread at a time. */
 int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t))
 {
+    ompi_attribute_fn_ptr_union_t copy = {.attr_communicator_copy_fn = ibex_attribute_copied};
+    ompi_attribute_fn_ptr_union_t delete = {.attr_communicator_delete_fn = deleted};
     duplicated = on_duplicated;
     freed = on_freed;
-    if (keyval == MPI_KEYVAL_INVALID && ibex_attribute_create(&keyval, copied, deleted) != OMPI_SUCCESS)
+    if (keyval == MPI_KEYVAL_INVALID && ompi_attr_create_keyval(COMM_ATTR, copy, delete, &keyval, NULL, 0, NULL) != OMPI_SUCCESS)
         return 0;
     return PMPI_Comm_set_attr((MPI_Comm) comm, keyval, (void *) (uintptr_t) number) == MPI_SUCCESS;
 }

@@ -21,29 +21,22 @@ pub(crate) struct Row {
     read: fn(&Counts) -> u64,
 }
 
-pub(crate) static ROWS: [Row; 5] = [
-    Row { name: "events_raised", help: "Events raised.", read: |counts| counts.raised },
-    Row {
-        name: "events_delivered",
-        help: "Callbacks run: one per event and registration.",
-        read: |counts| counts.delivered,
-    },
-    Row {
-        name: "events_buffered",
-        help: "Events put into buffers, to be delivered later.",
-        read: |counts| counts.buffered,
-    },
-    Row {
-        name: "events_dropped",
-        help: "Events that registrations lost: a buffer was full.",
-        read: |counts| counts.dropped,
-    },
-    Row {
-        name: "events_late",
-        help: "Events dropped because a later one had been delivered.",
-        read: |counts| counts.late,
-    },
-];
+/// Makes the table: the field of [`Counts`] that a row shows, its name, and what it counts.
+macro_rules! rows {
+    ($($count:ident $name:literal $help:literal;)*) => {
+        /// Every count.
+        pub(crate) static ROWS: [Row; [$($name),*].len()] =
+            [$(Row { name: $name, help: $help, read: |counts| counts.$count }),*];
+    };
+}
+
+rows! {
+    raised "events_raised" "Events raised.";
+    delivered "events_delivered" "Callbacks run: one per event and registration.";
+    buffered "events_buffered" "Events put into buffers, to be delivered later.";
+    dropped "events_dropped" "Events that registrations lost: a buffer was full.";
+    late "events_late" "Events dropped because a later one had been delivered.";
+}
 
 /// # Safety
 /// `component` is the component that is being registered.
