@@ -14,7 +14,7 @@ use super::instance::EventInstance;
 use super::source_info::SourceId;
 use super::table::place;
 
-/// How many words the elements of most of them fill.
+/// Number of words that the elements of a [`MatchingEvent`] fill.
 pub(super) const USED: usize = MatchingEvent::EXTENT.div_ceil(8);
 
 /// Number of matching types.
@@ -98,7 +98,7 @@ pub(super) const fn row(place_in_matching: usize) -> EventType {
 }
 
 impl MatchingEvent {
-    /// As an instance.
+    /// Makes the event.
     #[must_use]
     #[inline]
     pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
@@ -107,7 +107,7 @@ impl MatchingEvent {
 }
 
 impl ProtocolEvent {
-    /// As an instance.
+    /// Makes the event.
     #[must_use]
     pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
         EventInstance { event_type, source, timestamp, words: self.words() }

@@ -25,6 +25,7 @@ mod deliver;
 mod direct;
 mod drain;
 mod elements;
+mod ended_threads;
 mod event_type;
 mod flush;
 mod free;

@@ -2,11 +2,11 @@
 //! Raises the engine's transfer events (`ibex_xfer_begin` and the like): each step with its bytes and, if a completion
 //! reported it, the adapter's timestamp.
 //!
-//! While a tool is registered for any of them, on whatever communicator (`runtime/watch.rs`), the sites of PERUSE's events
-//! ([`super::watch`]) give the engine these at the same moments, with the same numbers of requests and messages; on the
-//! source of the port whose completion has brought them, or of the thread. What the adapter says comes with the completion that is
-//! being dealt with ([`completed`]); a step that is a post has none, and the host's time. Grade: pending, while a tool
-//! listens. Threads: who has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
+//! While a tool is registered for any of them, on whatever communicator (`runtime/watch.rs`), [`super::watch`] raises
+//! them together with PERUSE's events, with the same numbers of requests and messages. Their source is the port whose
+//! completion reported the step, or else the thread. The timestamp is that of the completion that the PML is handling
+//! ([`completed`]); a step that is a post has the host's time. Grade: pending, while a tool listens. Threads: the one
+//! that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

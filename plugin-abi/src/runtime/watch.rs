@@ -99,8 +99,8 @@ pub(crate) struct Completed {
     pub(crate) stamp: Option<(SourceId, u64)>,
 }
 
-/// Events of a face that is entered, so that callbacks run when it has been left: with the adapter's stamp where a
-/// completion has brought them, else as of this moment of the host's clock.
+/// Raises events while a component is entered; callbacks run when it has been left. The timestamp is the adapter's if a
+/// completion reported the events, else the present time of the host's clock.
 pub(crate) fn stage(group: EventGroup, by: Option<Completed>) {
     match by.and_then(|by| by.stamp) {
         Some((source, stamp)) => group.stage_seen(source, stamp, SAFETY),
