@@ -71,10 +71,11 @@ impl<P> Reading<P> {
         let (mut weight_before, mut next) = (0, 0);
         for lane in &mut lanes {
             weight_before += u128::from(lane.weight);
-            // At most `length`, as the weight is at most the total.
-            let end = (u128::from(length) * weight_before / total) as u64;
-            (lane.next, lane.end) = (next, if weight_before == total { length } else { end - end % ALIGNMENT });
-            next = lane.end;
+            // Less than `length`, as the weight is less than the total. A lane that is alone needs no division.
+            let share = || (u128::from(length) * weight_before / total) as u64;
+            let end = if weight_before == total { length } else { share() / ALIGNMENT * ALIGNMENT };
+            (lane.next, lane.end) = (next, end);
+            next = end;
         }
         (!lanes.is_empty()).then(|| Reading { left: length, length, lanes, failed: Vec::new() })
     }
