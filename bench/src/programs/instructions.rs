@@ -12,8 +12,10 @@ use super::event_counts::Counts;
 use super::mpi;
 use crate::catalogue::Calls;
 use crate::catalogue::transport::Transport;
+use crate::nodes::job::{Job, Outcome};
 use crate::nodes::place::Where;
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is counted: these calls with messages of this many bytes over a transport.
@@ -94,11 +96,28 @@ const FIRST_UNDER_CALLGRIND: &str = "\
 /// The functions of the C library that allocate.
 const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
+/// Counts over a transport, by what runs a job.
+///
+/// # Errors
+/// Those of [`mpi::mpirun`], and what `run` or the file that callgrind leaves says.
+pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Result<Outcome>) -> Result<Counted> {
+    let (argv, file) = command(place, count)?;
+    let remove = || fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()));
+    if file.exists() {
+        remove()?;
+    }
+    let outcome = run(&mpi::job(place, count.transport, argv))?.checked()?;
+    let counted = read(&file, Counts::of_all(&outcome.stdout))?;
+    // One that could not be read stays, for who looks why.
+    remove()?;
+    Ok(counted)
+}
+
 /// The command that counts over a transport, and the file that it leaves.
 ///
 /// # Errors
 /// Those of [`mpi::mpirun`].
-pub(crate) fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
+fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
     let mut program =
         vec![place.programs.join(PROGRAM).display().to_string(), MESSAGES.to_string(), count.bytes.to_string()];
@@ -121,8 +140,8 @@ pub(crate) fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBu
 ///
 /// # Errors
 /// When it cannot be read, or has no instruction of an adapter: something else was counted then.
-pub(crate) fn read(file: &Path, events: Counts) -> Result<Counted> {
-    let text = std::fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
+fn read(file: &Path, events: Counts) -> Result<Counted> {
+    let text = fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
     let objects = of_objects(&profile);
     if !objects.iter().any(|object| object.adapter) {

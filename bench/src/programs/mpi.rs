@@ -9,6 +9,7 @@ use super::measurement::Measurement;
 use crate::catalogue::Test;
 use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
+use crate::nodes::job::Job;
 use crate::nodes::place::Where;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -135,6 +136,11 @@ pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
 /// The folder a trace goes to.
 pub(crate) fn trace(place: Where) -> PathBuf {
     place.reports.join("events.trace")
+}
+
+/// The job that runs such a command over a transport.
+pub(crate) fn job(place: Where, transport: Transport, argv: Vec<String>) -> Job {
+    Job { env: environment(place, transport), ..Job::new(argv) }
 }
 
 /// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there

@@ -6,13 +6,9 @@
 use super::found::Found;
 use super::runner::Runner;
 use crate::catalogue::transport::Transport;
-use crate::nodes::job::Job;
-use crate::programs::event_counts::Counts;
-use crate::programs::instructions::{self, Count, Counted};
+use crate::programs::instructions::{self, Count};
 use crate::programs::measurement::Measurement;
-use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
-use std::fs;
 
 /// How often instructions are counted in all in a round.
 const COUNTS: usize = 3;
@@ -26,7 +22,7 @@ pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, fou
     let before = before.map(|counted| instructions::of_mpi(&counted.objects));
     let mut counts: Vec<f64> = before.into_iter().collect();
     for _ in 0..COUNTS {
-        let counted = count(runner, what).with_context(named)?;
+        let counted = instructions::counted(runner.place, what, |job| runner.job(job)).with_context(named)?;
         let instructions = instructions::of_mpi(&counted.objects);
         let varies = matches!(transport, Transport::Callbacks | Transport::Buffered);
         if is_of_events && transport.is_pml() {
@@ -54,18 +50,4 @@ pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, fou
         counts.push(instructions);
     }
     bail!("the instructions of MPI over {} do not repeat: {counts:.0?}", transport.name());
-}
-
-fn count(runner: &Runner, what: Count) -> Result<Counted> {
-    let (argv, file) = instructions::command(runner.place, what)?;
-    if file.exists() {
-        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
-    }
-    let mut job = Job::new(argv);
-    job.env = mpi::environment(runner.place, what.transport);
-    let outcome = runner.job(&job)?.checked()?;
-    let counted = instructions::read(&file, Counts::of_all(&outcome.stdout))?;
-    // One that could not be read stays, for who looks why.
-    fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
-    Ok(counted)
 }

@@ -26,8 +26,8 @@ pub(super) fn mpi(
     // The processors do a software adapter's work, too, and may be those of a virtual machine.
     let start = if runner.place.kind == Kind::SoftRoce { 300 } else { 60 };
     let (a_row, expected) = (20, tests.len());
-    let mut job = Job::new(argv).limit(Duration::from_secs(start + a_row * expected as u64));
-    job.env = mpi::environment(runner.place, transport);
+    let limit = Duration::from_secs(start + a_row * expected as u64);
+    let job = mpi::job(runner.place, transport, argv).limit(limit);
 
     let mut measured = Vec::new();
     let mut wrong = None;
@@ -81,8 +81,8 @@ fn remove_logs(runner: &Runner) -> Result<()> {
 /// Loses events on purpose, to see that none is lost without being counted.
 pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
     let tests: Vec<&Test> = catalogue::test("bandwidth").into_iter().collect();
-    let mut job = Job::new(mpi::command(runner.place, Transport::Buffered, &tests, &[8])?);
-    job.env = mpi::environment(runner.place, Transport::Buffered);
+    let argv = mpi::command(runner.place, Transport::Buffered, &tests, &[8])?;
+    let mut job = mpi::job(runner.place, Transport::Buffered, argv);
     job.env.push(("OMPI_MCA_btl_ibex_event_buffer".to_owned(), "8".to_owned()));
     let outcome = runner.job(&job)?.checked().context("MPI with a small buffer for events failed")?;
     found.events.insert(SMALL_BUFFER, Counts::of_all(&outcome.stdout));

@@ -65,8 +65,8 @@ pub(super) fn recorded(nodes: &dyn Nodes, place: Where, program: &Program) -> Re
     let trace = folder.join("trace");
     eprintln!("Recording {}", program.name);
     let recorder = program::recorder(place, &trace, true);
-    let mut job = Job::new(program.command(place, Transport::Ibex, &folder, &recorder)?).limit(LIMIT);
-    job.env = mpi::environment(place, Transport::Ibex);
+    let argv = program.command(place, Transport::Ibex, &folder, &recorder)?;
+    let job = mpi::job(place, Transport::Ibex, argv).limit(LIMIT);
     job::run(nodes, &job)?.checked().with_context(|| format!("{} could not be recorded", program.name))?;
     let explain = [&place.command.display().to_string(), "explain", &trace.display().to_string(), "--waits", "--json"];
     let outcome = job::run(nodes, &Job::new(explain))?.checked()?;

@@ -5,8 +5,6 @@
 //! Latencies are medians of many messages each; what is shown is how these lie over the rounds. Grade: setup. Called by
 //! [`super`]. Tests: at the end of this file.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use serde::Serialize;
 
@@ -16,9 +14,8 @@ use crate::catalogue::device_kind::Kind;
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{self, Test};
 use crate::nodes::here::is_in_path;
-use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::job::{self, Nodes};
 use crate::nodes::place::Where;
-use crate::programs::event_counts::Counts;
 use crate::programs::instructions::{self, Count};
 use crate::programs::mpi;
 
@@ -83,21 +80,15 @@ fn rows(ways: &[Way], found: Vec<Vec<f64>>, counted: &[Option<f64>]) -> Vec<Row>
 
 fn latency(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result<f64> {
     let tests: Vec<&Test> = catalogue::test("latency").into_iter().collect();
-    let mut job = Job::new(mpi::command(place, transport, &tests, &[0])?);
-    job.env = mpi::environment(place, transport);
-    let outcome = job::run(nodes, &job)?.checked()?;
+    let argv = mpi::command(place, transport, &tests, &[0])?;
+    let outcome = job::run(nodes, &mpi::job(place, transport, argv))?.checked()?;
     let mut lines = outcome.stdout.lines().map(|line| mpi::measurement(line, transport, &tests));
     let measured = lines.find_map(Result::transpose).context("ibex_mpi_bench measured nothing")??;
     Ok(measured.value)
 }
 
 fn instructions(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result<f64> {
-    let (argv, file) = instructions::command(place, Count::of_short_blocking(transport))?;
-    let mut job = Job::new(argv);
-    job.env = mpi::environment(place, transport);
-    let outcome = job::run(nodes, &job)?.checked()?;
-    let counted = instructions::read(&file, Counts::of_all(&outcome.stdout))?;
-    fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+    let counted = instructions::counted(place, Count::of_short_blocking(transport), |job| job::run(nodes, job))?;
     Ok(instructions::of_mpi(&counted.objects))
 }
 

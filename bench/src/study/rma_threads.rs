@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ways::{self, InWay, Way};
 use crate::catalogue::transport::Transport;
-use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::job::{self, Nodes};
 use crate::nodes::place::Where;
 use crate::programs::mpi;
 
@@ -96,8 +96,8 @@ pub(super) fn measured(nodes: &dyn Nodes, place: Where, extent: Extent, has_tool
 fn once(nodes: &dyn Nodes, place: Where, transport: Transport, extent: Extent) -> Result<Vec<Line>> {
     let mut all = Vec::new();
     for (threads, sizes) in extent.runs {
-        let mut job = Job::new(command(place, transport, threads, sizes, extent.seconds)?).limit(LIMIT);
-        job.env = mpi::environment(place, transport);
+        let argv = command(place, transport, threads, sizes, extent.seconds)?;
+        let job = mpi::job(place, transport, argv).limit(LIMIT);
         let found = lines(&job::run(nodes, &job)?.checked()?.stdout)?;
         let wanted = threads.len() * sizes.len() * ROWS_OF_SIZE;
         ensure!(found.len() == wanted, "{PROGRAM} measured {} rows, and {wanted} were expected", found.len());

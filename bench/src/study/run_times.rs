@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::program::{self, Program};
 use super::ways::{self, InWay, Way};
 use crate::catalogue::transport::Transport;
-use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::job::{self, Nodes};
 use crate::nodes::place::Where;
 use crate::programs::mpi;
 
@@ -71,8 +71,7 @@ pub(super) fn measured(
 fn seconds(nodes: &dyn Nodes, place: Where, way: Way, program: &Program, folder: &Path) -> Result<f64> {
     program.prepare(folder)?;
     let recorder = if way.is_recorded { program::recorder(place, &folder.join("trace"), false) } else { Vec::new() };
-    let mut job = Job::new(program.command(place, way.transport, folder, &recorder)?);
-    job.env = mpi::environment(place, way.transport);
+    let job = mpi::job(place, way.transport, program.command(place, way.transport, folder, &recorder)?);
     let began = Instant::now();
     let outcome = job::run(nodes, &job)?.checked().with_context(|| format!("{} with {}", program.name, way.name))?;
     let wall = began.elapsed().as_secs_f64();
@@ -92,7 +91,7 @@ fn loop_time(stdout: &str, before: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::job::{Outcome, Stream};
+    use crate::nodes::job::{Job, Outcome, Stream};
     use crate::nodes::place::tests::place;
     use std::cell::RefCell;
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::ways::{self, InWay, Way};
 use crate::catalogue::transport::Transport;
 use crate::catalogue::{self, Test};
-use crate::nodes::job::{self, Job, Nodes};
+use crate::nodes::job::{self, Nodes};
 use crate::nodes::place::Where;
 use crate::programs::measurement::Measurement;
 use crate::programs::mpi;
@@ -63,9 +63,7 @@ fn once(nodes: &dyn Nodes, place: Where, transport: Transport, seconds: f64) -> 
     let tests = tests();
     let mut argv = mpi::command(place, transport, &tests, &SIZES)?;
     argv.extend(["--seconds-per-row".to_owned(), seconds.to_string()]);
-    let mut job = Job::new(argv);
-    job.env = mpi::environment(place, transport);
-    let outcome = job::run(nodes, &job)?.checked()?;
+    let outcome = job::run(nodes, &mpi::job(place, transport, argv))?.checked()?;
     let lines = outcome.stdout.lines().filter_map(|line| mpi::measurement(line, transport, &tests).transpose());
     let measured: Vec<Measurement> = lines.collect::<Result<_>>()?;
     for (test, bytes) in wanted() {
