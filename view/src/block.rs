@@ -74,7 +74,14 @@ pub(crate) mod reading {
 
     use super::{Engine, STANDARD};
     use flate2::read::ZlibDecoder;
-    use std::io::Read;
+    use std::io::{self, Read, Write};
+
+    /// What is written, as text.
+    pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut page = Vec::new();
+        write(&mut page).expect("memory");
+        String::from_utf8(page).expect("text")
+    }
 
     /// The columns of a block in a page.
     pub(crate) fn columns(page: &str, name: &str) -> Vec<Vec<u64>> {
@@ -128,9 +135,8 @@ mod tests {
         for distance in [None, Some(0), Some(-1), Some(5)] {
             distances.push_distance(distance);
         }
-        let mut page = Vec::new();
-        write("some", &[signed, Column::default(), distances], &mut page).unwrap();
-        let columns = reading::columns(&String::from_utf8(page).unwrap(), "some");
+        let page = reading::text(|out| write("some", &[signed, Column::default(), distances], out));
+        let columns = reading::columns(&page, "some");
         assert_eq!(columns.len(), 3);
         assert_eq!(columns[0].iter().map(|value| reading::signed(*value)).collect::<Vec<_>>(), values);
         assert!(columns[1].is_empty());

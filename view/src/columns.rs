@@ -105,15 +105,9 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::reading;
+    use crate::block::reading::{self, text};
     use crate::lanes::Lanes;
     use crate::rows::rows;
-
-    fn text(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
-        let mut page = Vec::new();
-        write(&mut page).unwrap();
-        String::from_utf8(page).unwrap()
-    }
 
     #[test]
     fn messages_are_in_chunks_and_their_times_are_found_again() {

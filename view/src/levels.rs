@@ -132,9 +132,8 @@ mod tests {
         let levels = levels(&job, &rows, lanes);
         assert_eq!(levels.iter().map(|level| level.bins).collect::<Vec<_>>(), [512, 4096]);
         let planes = |number: usize| {
-            let mut page = Vec::new();
-            write(number, &levels[number], lanes, &job, &rows, &mut page).unwrap();
-            reading::columns(&String::from_utf8(page).unwrap(), &format!("level-{number}"))
+            let page = reading::text(|out| write(number, &levels[number], lanes, &job, &rows, out));
+            reading::columns(&page, &format!("level-{number}"))
         };
         let (coarse, fine) = (planes(0), planes(1));
         let protocols = levels[0].protocols.len();
@@ -163,8 +162,7 @@ mod tests {
         let (job, rows, lanes) = made(0);
         let levels = levels(&job, &rows, lanes);
         assert_eq!(levels.len(), 1);
-        let mut page = Vec::new();
-        write(0, &levels[0], lanes, &job, &rows, &mut page).unwrap();
-        assert!(reading::columns(&String::from_utf8(page).unwrap(), "level-0").is_empty());
+        let page = reading::text(|out| write(0, &levels[0], lanes, &job, &rows, out));
+        assert!(reading::columns(&page, "level-0").is_empty());
     }
 }

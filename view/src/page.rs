@@ -103,9 +103,7 @@ mod tests {
     use super::*;
 
     fn page(job: &Job) -> String {
-        let mut page = Vec::new();
-        write(job, &mut page).unwrap();
-        String::from_utf8(page).unwrap()
+        crate::block::reading::text(|out| write(job, out))
     }
 
     #[test]

@@ -63,9 +63,7 @@ mod tests {
         let at = |nanoseconds: i64| Time::new(1000 + nanoseconds);
         let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: None, port: None, value: 3 };
         job.incidents = vec![incident(9, IncidentKind::ReceiverNotReady), incident(4, IncidentKind::QueuedBegin)];
-        let mut page = Vec::new();
-        write(&job, &Lanes::of(&job), at(0), &mut page).unwrap();
-        let page = String::from_utf8(page).unwrap();
+        let page = reading::text(|out| write(&job, &Lanes::of(&job), at(0), out));
         let incidents = reading::columns(&page, "incidents");
         assert_eq!((&incidents[0], &incidents[2]), (&vec![8, 18], &vec![0, 2]));
         assert!(reading::columns(&page, "connections")[0].is_empty());

@@ -153,7 +153,7 @@ fn write<const COUNT: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::reading::{columns, signed};
+    use crate::block::reading::{self, columns, signed};
     use crate::rows::rows;
     use ibex_messages::{Call, Fragment, Operation, OperationKind, Queue, Search};
 
@@ -174,9 +174,7 @@ mod tests {
     fn text(job: &Job) -> (String, [usize; 4]) {
         let lanes = Lanes::of(job);
         let spans = Spans::of(job, &lanes, &rows(job, &lanes));
-        let mut page = Vec::new();
-        spans.write(job, job.span.unwrap().0, &mut page).unwrap();
-        (String::from_utf8(page).unwrap(), spans.counts())
+        (reading::text(|out| spans.write(job, job.span.unwrap().0, out)), spans.counts())
     }
 
     #[test]

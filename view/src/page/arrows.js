@@ -24,16 +24,10 @@ const hasBothRows = (place) => rows.of[messages.sender[place]] >= 0 && rows.of[m
 function standingOut(from, to) {
   const found = [];
   for (const level of messages.standing.slice(0, -1)) {
-    const before = found.length;
-    let [low, high] = [0, level.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (messages.first[level[middle]] < from) low = middle + 1;
-      else high = middle;
-    }
-    for (let at = low; at < level.length && messages.first[level[at]] <= to; at += 1) {
+    const coarser = found.length;
+    for (let at = countBefore(level.length, (place) => messages.first[level[place]] < from); at < level.length && messages.first[level[at]] <= to; at += 1) {
       if (passes[level[at]] !== 0 && hasBothRows(level[at])) found.push(level[at]);
-      if (found.length > MOST_STANDING) return found.slice(0, before > 0 ? before : MOST_STANDING);
+      if (found.length > MOST_STANDING) return found.slice(0, coarser > 0 ? coarser : MOST_STANDING);
     }
   }
   return found;
@@ -42,18 +36,11 @@ function standingOut(from, to) {
 /// Draws arrows; `anchors`, if bars are drawn, has the height of each arrow's ends in their rows.
 function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
   const { of } = schemes[state.colour];
-  const byClass = new Map();
-  for (const place of places) {
-    if (!hasBothRows(place)) continue;
-    const group = byClass.get(of(place));
-    if (group) group.push(place);
-    else byClass.set(of(place), [place]);
-  }
   // If one is chosen, all others are fainter.
   pen.globalAlpha = faint ? 0.62 : state.chosen !== undefined ? 0.45 : places.length > 200 ? 0.75 : 0.95;
   pen.lineWidth = places.length > 300 ? 1 : 1.4;
   const hasHeads = places.length <= 400;
-  for (const [group, members] of byClass) {
+  for (const [group, members] of groups(places.filter(hasBothRows), of)) {
     pen.strokeStyle = pen.fillStyle = ink[state.colour][group];
     pen.beginPath();
     for (const place of members) {

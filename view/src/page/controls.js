@@ -88,7 +88,7 @@ const HELP = `<h2>Keys on the time line</h2><div><table>
   <tr><td><code>tag:17</code></td><td>tags below 0 are collective</td></tr><tr><td><code>size:4K..64K</code></td><td>bytes</td></tr>
   <tr><td><code>rank:3</code></td><td>sends or receives (also <code>peer:</code>)</td></tr><tr><td><code>from:3 to:5</code></td><td>a pair</td></tr>
   <tr><td><code>host:node1</code></td><td>sends or receives</td></tr></table><table>
-  <tr><td><code>comm:MPI_COMM_WORLD</code></td><td>name or context</td></tr><tr><td><code>protocol:read,written</code></td><td>as the legend</td></tr>
+  <tr><td><code>comm:MPI_COMM_WORLD</code></td><td>name or context</td></tr><tr><td><code>protocol:read,fragments</code></td><td>as the legend</td></tr>
   <tr><td><code>wait:late-sender</code></td><td>longest wait</td></tr><tr><td><code>took:&gt;20us</code></td><td>call to completion</td></tr>
   <tr><td><code>waited:&gt;1ms</code></td><td>longest wait</td></tr></table></div>
   <h2>Marks</h2><p>▼ receiver not ready · ■ memory registered or deregistered · ❙ a request had to queue · ◆ connection made · ✖ connection failed · ● event of adapter or port</p>

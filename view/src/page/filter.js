@@ -3,7 +3,7 @@
 
 /// Whether each message passes: 1 or 0 by index.
 const passes = new Uint8Array(TOTAL).fill(1);
-const filter = { isOn: false, count: TOTAL, error: "", text: "" };
+const filter = { isOn: false, count: TOTAL, error: "" };
 
 const rankTest = (values, isEither) => {
   const ranks = values.map(placeOfRank);
@@ -79,7 +79,6 @@ function testsOf(text) {
 /// Applies a search to all messages.
 function applyFilter(text) {
   const { tests, error } = testsOf(text);
-  filter.text = text;
   filter.error = error ?? "";
   if (error) return;
   filter.isOn = tests.length > 0;

@@ -14,7 +14,6 @@ const latencies = {
 
 /// Counts the messages in view.
 function gather() {
-  const ranks = about.ranks.length;
   const found = {
     count: 0, bytes: 0, backwards: 0, sizes: new Float64Array(SIZE_BARS), times: new Float64Array(PER_DECADE * DECADES),
     pairs: matrixSize(), slowest: [],
@@ -38,7 +37,6 @@ function gather() {
   });
   found.slowest.sort((one, other) => took[other] - took[one]);
   found.slowest.length = Math.min(found.slowest.length, MOST_SLOW);
-  found.ranks = ranks;
   return found;
 }
 

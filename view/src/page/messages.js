@@ -57,15 +57,7 @@ function takeChunk(columns, begin) {
 }
 
 /// How many messages begin before a time.
-function begunBefore(time) {
-  let [low, high] = [0, messages.loaded];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (messages.first[middle] < time) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+const begunBefore = (time) => countBefore(messages.loaded, (place) => messages.first[place] < time);
 
 /// Calls `visitor` with each message that passes the filter and overlaps a stretch of time.
 function visit(from, to, visitor) {

@@ -25,10 +25,9 @@ function add(bars, place, side, lane, phases, stretch) {
 
 /// Lays out the bars in their rows, and returns for each message the ends of its arrow.
 function layBars(bars) {
-  const byRow = grouped(bars);
   const anchors = new Map();
   const apart = (state.to - state.from) * 0.002;
-  for (const [row, members] of byRow) {
+  for (const [row, members] of groups(bars, (bar) => rows.of[bar.lane])) {
     members.sort((one, other) => one.from - other.from);
     const ends = [];
     for (const bar of members) {
@@ -49,17 +48,6 @@ function layBars(bars) {
     }
   }
   return anchors;
-}
-
-/// The bars of each row.
-function grouped(bars) {
-  const groups = new Map();
-  for (const bar of bars) {
-    const row = rows.of[bar.lane];
-    if (groups.has(row)) groups.get(row).push(bar);
-    else groups.set(row, [bar]);
-  }
-  return groups;
 }
 
 function drawBars({ pen, width }, bars, xOf) {

@@ -35,13 +35,7 @@ async function readSpans(kind) {
 /// The first of a key that ends at a time or later, from a place on; or what comes after the key.
 function spanFrom(kind, key, time, low = 0) {
   const { key: keys, ended } = spans[kind];
-  let high = keys.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (keys[middle] < key || (keys[middle] === key && ended[middle] < time)) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return countBefore(keys.length, (at) => keys[at] < key || (keys[at] === key && ended[at] < time), low);
 }
 
 /// What a key has at a time, give or take.

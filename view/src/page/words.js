@@ -84,6 +84,27 @@ function sizeOf(text) {
 /// Escapes text for HTML.
 const plain = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
+/// How many of so many, which are in order, come before; counted from a place on.
+function countBefore(high, isBefore, low = 0) {
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(middle)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/// The members of each group.
+function groups(all, groupOf) {
+  const found = new Map();
+  for (const each of all) {
+    const members = found.get(groupOf(each));
+    if (members) members.push(each);
+    else found.set(groupOf(each), [each]);
+  }
+  return found;
+}
+
 const element = (id) => document.getElementById(id);
 
 /// Debounces: calls `answer` once the calls pause.
