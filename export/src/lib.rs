@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
-//! rules and their source: `otf2/`, `perfetto/`, `paraver.rs`, and `tables/` for CSV and Parquet. Shared parts:
+//! rules and their source: `otf2/`, `perfetto/`, `paraver/`, and `tables/` for CSV and Parquet. Shared parts:
 //! `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names the
 //! phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads, `regions.rs`
 //! nests calls of MPI and searches in them, `functions.rs` knows the calls apart.

@@ -44,12 +44,11 @@ pub(crate) struct Regions {
 impl Regions {
     pub(crate) fn of(job: &Job, threads: &Threads) -> Regions {
         let (first, last) = (walk::first(job), last(job));
-        let since = |time: i64| time.saturating_sub(first).max(0).cast_unsigned();
         // Whose, from when to when.
         let mut all: Vec<(bool, u32, u64, Reverse<u64>, Region)> = Vec::new();
         let mut add = |thread: u32, begun: Time, ended: Option<Time>, region: Region| {
-            let begun = since(begun.nanoseconds());
-            let ended = since(ended.map_or(last, Time::nanoseconds)).max(begun);
+            let begun = walk::since(first, begun);
+            let ended = walk::since(first, ended.unwrap_or(last)).max(begun);
             all.push((matches!(region, Region::Pause(_)), thread, begun, Reverse(ended), region));
         };
         for (place, call) in (0..).zip(&job.calls) {
@@ -105,13 +104,13 @@ fn nest(regions: impl Iterator<Item = (u32, u64, u64, Region)>, edges: &mut Vec<
     edges.extend(open.into_iter().rev().map(end));
 }
 
-/// The last moment that is known, nanoseconds since 1970.
-pub(crate) fn last(job: &Job) -> i64 {
+/// The last moment that is known.
+pub(crate) fn last(job: &Job) -> Time {
     let calls = job.calls.iter().map(|call| call.ended.unwrap_or(call.begun));
     let pauses = job.pauses.iter().map(|pause| pause.to.unwrap_or(pause.from));
     let others = job.searches.iter().map(|search| search.ended).chain(job.span.map(|(_, last)| last));
     let all = job.messages.iter().flat_map(Message::moments).chain(calls).chain(pauses).chain(others);
-    all.max().map_or(0, Time::nanoseconds)
+    all.max().unwrap_or(Time::new(0))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use ibex_messages::{Job, Message};
+use ibex_messages::{Job, Message, Time};
 
 use crate::lanes::{Lane, Lanes};
 use crate::life::{Item, Life, Moment, Phase, life, phase};
@@ -186,7 +186,7 @@ impl Kind {
     fn first(self, job: &Job, place: u32) -> i64 {
         let begin = |item| life(job, item).first().map(|(_, time)| *time);
         let first = match self {
-            Kind::Messages => job.messages[place as usize].moments().min().map(ibex_messages::Time::nanoseconds),
+            Kind::Messages => job.messages[place as usize].moments().min().map(Time::nanoseconds),
             _ => self.items(place).into_iter().flatten().find_map(begin),
         };
         first.unwrap_or(i64::MIN)
@@ -195,7 +195,7 @@ impl Kind {
 
 /// The job's first moment, nanoseconds since 1970.
 pub(crate) fn first(job: &Job) -> i64 {
-    let messages = job.messages.iter().flat_map(Message::moments).min().map(ibex_messages::Time::nanoseconds);
+    let messages = job.messages.iter().flat_map(Message::moments).min().map(Time::nanoseconds);
     let others = [Kind::Operations, Kind::Connections, Kind::Incidents].into_iter().flat_map(|kind| {
         let source = Source::new(job, kind);
         (0..source.count as u32).map(move |place| kind.first(job, place)).filter(|time| *time != i64::MIN)
@@ -203,8 +203,13 @@ pub(crate) fn first(job: &Job) -> i64 {
     let calls = job.calls.iter().map(|call| call.begun).chain(job.searches.iter().map(|search| search.begun));
     let calls = calls.chain(job.fragments.iter().map(|fragment| fragment.time));
     let rest = calls.chain(job.pauses.iter().map(|pause| pause.from)).chain(job.span.map(|(first, _)| first));
-    let rest = rest.map(ibex_messages::Time::nanoseconds);
+    let rest = rest.map(Time::nanoseconds);
     others.chain(messages).chain(rest).min().unwrap_or(0)
+}
+
+/// Nanoseconds from the job's first moment to a time; none to what clocks have before it.
+pub(crate) fn since(first: i64, time: Time) -> u64 {
+    time.nanoseconds().saturating_sub(first).max(0).cast_unsigned()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! Called by `mod.rs`, which writes what comes before each step of the walk. Path: once for each. Threads: one. Times:
 //! nanoseconds since the job's first moment. Tests: tests/paraver.rs.
 
-use ibex_messages::{Fragment, Job, Time};
+use ibex_messages::{Fragment, Job};
 
 use super::calls;
 use crate::regions::{Edge, Regions};
@@ -46,8 +46,7 @@ impl Beside {
         let edges = std::iter::from_fn(|| regions.before(u64::MAX)).map(OfThread::Edge);
         let spans = calls::spans(job, threads, &functions).into_iter().map(OfThread::State);
         let first = walk::first(job);
-        let since = |time: Time| time.nanoseconds().saturating_sub(first).max(0).cast_unsigned();
-        let fragments = job.fragments.iter().map(|of| OfThread::Fragment(since(of.time), *of));
+        let fragments = job.fragments.iter().map(|of| OfThread::Fragment(walk::since(first, of.time), *of));
         let mut all: Vec<OfThread> = spans.chain(edges).chain(fragments).collect();
         all.sort_by_key(OfThread::time);
         // A state ends with a call or a pause, or where one begins.

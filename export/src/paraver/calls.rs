@@ -149,9 +149,8 @@ pub(super) struct Span {
 /// Nothing is known of what comes after the last, nor of a further thread before its first.
 pub(super) fn spans(job: &Job, threads: &Threads, functions: &[Function]) -> Vec<Span> {
     let (first, last) = (walk::first(job), regions::last(job));
-    let since = |time: i64| time.saturating_sub(first).max(0).cast_unsigned();
     let span = |thread, begun: Time, ended: Option<Time>, state| {
-        let (begin, end) = (since(begun.nanoseconds()), since(ended.map_or(last, Time::nanoseconds)));
+        let (begin, end) = (walk::since(first, begun), walk::since(first, ended.unwrap_or(last)));
         Span { begin, end, thread, state }
     };
     let calls = job.calls.iter().map(|call| {

@@ -255,28 +255,21 @@ impl Records<'_> {
         self.objects.object(rank, thread - self.threads.first_of(rank) + 1)
     }
 
-    /// The number of a thread in its task.
-    fn thread(&self, rank: u32, number: u32) -> u32 {
-        self.threads.find(rank, number) - self.threads.first_of(rank) + 1
-    }
-
     fn send(&mut self, place: u32, time: u64) -> io::Result<()> {
         let message = &self.job.messages[place as usize];
         let Some(send) = &message.send else { return Ok(()) };
-        let from = self.objects.object(message.sender, self.thread(message.sender, send.thread));
+        let from = self.object(self.threads.find(message.sender, send.thread));
         if let Some(protocol) = message.protocol {
             writeln!(self.file, "2:{from}:{time}:{PROTOCOL}:{}", protocol as u32 + 1)?;
         }
         let Some(receive) = &message.receive else { return Ok(()) };
         let Some(received) = receive.completed.or(receive.notified) else { return Ok(()) };
-        let since = |moment: Option<Time>| {
-            moment.map(|time| time.nanoseconds().saturating_sub(self.first).max(0).cast_unsigned())
-        };
+        let since = |moment: Option<Time>| moment.map(|time| walk::since(self.first, time));
         // What clocks of two hosts make of it: nothing is received before it is sent.
         let left = since(send.begun).unwrap_or(time).max(time);
         let arrived = since(receive.arrived).unwrap_or(left).max(left);
         let done = since(Some(received)).unwrap_or(arrived).max(arrived);
-        let to = self.objects.object(message.receiver, self.thread(message.receiver, receive.thread));
+        let to = self.object(self.threads.find(message.receiver, receive.thread));
         let (bytes, tag) = (message.bytes, message.tag);
         writeln!(self.file, "3:{from}:{time}:{left}:{to}:{done}:{arrived}:{bytes}:{tag}")
     }
