@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the page of a synthetic job: `made RANKS MESSAGES OUT.html`, to test and measure the page with more messages
+//! Writes the page of a synthetic job: `made_page RANKS MESSAGES OUT.html`, to test and measure the page with more messages
 //! than a machine can send.
 
 use ibex_messages::Job;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [ranks, messages, out] = &arguments[..] else { return Err("usage: made RANKS MESSAGES OUT.html".into()) };
+    let [ranks, messages, out] = &arguments[..] else { return Err("usage: made_page RANKS MESSAGES OUT.html".into()) };
     let job = Job::synthetic(ranks.parse()?, messages.parse()?, 1);
     let begun = Instant::now();
     let mut file = BufWriter::new(File::create(out)?);
