@@ -77,6 +77,11 @@ pub trait Carriers: Send {
 
     /// Why the last datagram could not be sent, or none can be sent any more.
     fn error(&self) -> Option<&io::Error>;
+
+    /// What the user should be told of how they were opened.
+    fn warning(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The carriers of a port.
@@ -142,11 +147,6 @@ impl NetworkCarriers {
             tcp_addresses: self.tcp.as_ref().map_or_else(Default::default, TcpCarrier::addresses),
             ..address
         }
-    }
-
-    /// A warning for the user about how the carriers were opened.
-    pub(crate) fn warning(&self) -> Option<&str> {
-        self.warning.as_deref()
     }
 
     fn receive_datagrams(&mut self, arrivals: &mut Arrivals) {
@@ -247,6 +247,10 @@ impl Carriers for NetworkCarriers {
 
     fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
+    }
+
+    fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 }
 

@@ -13,6 +13,7 @@
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
 //!   caller that chooses among ports itself.
+//! - `stand_in.rs` makes a port of what stands in for a device, for tests of the plugin.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
@@ -30,6 +31,8 @@ mod poll;
 mod rail;
 mod send;
 mod shown;
+#[cfg(feature = "stand-in")]
+mod stand_in;
 mod waiting;
 
 #[cfg(test)]
@@ -38,6 +41,8 @@ mod tests;
 pub use error::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
+#[cfg(feature = "stand-in")]
+pub use stand_in::StandIn;
 pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;
@@ -54,6 +59,7 @@ use super::kept::Kept;
 use super::rx::Rx;
 use super::tx::Tx;
 use super::work_request::{EndpointId, Immediate};
+use crate::connect::carriers::Carriers as _;
 use crate::counters::{Counters, add};
 use crate::events::SourceId;
 use crate::peer::PeerName;
@@ -267,7 +273,13 @@ impl<A: Adapter> Port<A> {
         Arc::clone(&self.counters)
     }
 
-    /// The address of this port.
+    /// What the user should be told of how this port was opened.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.handshakes.carriers().warning()
+    }
+
+    /// Where this port is reached.
     #[must_use]
     pub fn address(&self) -> &PortAddress {
         &self.handshakes.identity().address

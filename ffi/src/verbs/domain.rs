@@ -176,6 +176,12 @@ impl LocalSpan {
         self.0.length
     }
 
+    /// The key of its registration.
+    #[must_use]
+    pub const fn lkey(&self) -> u32 {
+        self.0.lkey
+    }
+
     /// Its first `len` bytes; the whole where it is shorter.
     #[must_use]
     pub const fn first(self, len: u32) -> Self {

@@ -246,12 +246,6 @@ impl Port<Verbs> {
     pub fn domain(&self) -> Arc<ProtectionDomain> {
         Arc::clone(self.adapter.domain())
     }
-
-    /// A warning for the user about how this port was opened.
-    #[must_use]
-    pub fn warning(&self) -> Option<&str> {
-        self.handshakes.carriers().warning()
-    }
 }
 
 /// Share of a process' receive slots for one of its ports: a message comes by one port, and memory is the process'.
@@ -261,13 +255,13 @@ fn share(slots: u32, ports: u32) -> u32 {
 
 /// Receive slots that are posted again at a time, of a queue of `depth`: at most an eighth, so that most slots are
 /// posted.
-fn receive_batch(depth: u32) -> usize {
+pub(super) fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
 
-/// The signal interval of a queue pair that takes `depth` requests: at most half of them, so that a full queue has
-/// asked for a completion.
-fn signal_interval(depth: u32) -> u32 {
+/// One of how many inline sends asks for a completion, where a queue pair takes `depth` requests: at most half as many, so
+/// that a queue that is full has asked for one.
+pub(super) fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
 

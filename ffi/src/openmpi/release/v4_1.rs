@@ -35,6 +35,15 @@ pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     unsafe { (*comm).c_contextid }
 }
 
+/// A communicator in which nothing is set but its number: for tests.
+#[must_use]
+pub fn blank_communicator(number: u32) -> sys::ompi_communicator_t {
+    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
+    comm.c_contextid = number;
+    comm
+}
+
 /// What the PML's table says of it: nothing.
 pub const PML_FLAGS: i32 = 0;
 

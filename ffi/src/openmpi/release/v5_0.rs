@@ -39,6 +39,15 @@ pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     unsafe { sys::ibex_comm_context(comm) }
 }
 
+/// A communicator in which nothing is set but its number, of one without a parent: for tests.
+#[must_use]
+pub fn blank_communicator(number: u32) -> sys::ompi_communicator_t {
+    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
+    comm.c_contextid.cid_base = number.into();
+    comm
+}
+
 /// What the PML's table says of it: communicators without a parent are no difficulty.
 pub const PML_FLAGS: i32 = sys::MCA_PML_BASE_FLAG_SUPPORTS_EXT_CID as i32;
 
