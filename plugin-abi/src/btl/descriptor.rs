@@ -10,7 +10,6 @@ use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 
 use engine::events;
-use engine::transport::Port;
 use engine::transport::Token;
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
@@ -19,6 +18,7 @@ use ibex_ffi::verbs::LocalSpan;
 use super::failures;
 use super::module::{Module, State};
 use super::token::{Record, record};
+use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 
 pub(crate) mod pool;

@@ -11,13 +11,14 @@
 use std::ffi::c_int;
 
 use engine::peer::PeerName;
-use engine::transport::{Cause, EndpointId, Failed, Port, Sent, Token, WhenDiverted};
+use engine::transport::{Cause, EndpointId, Failed, Sent, Token, WhenDiverted};
 use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::{self, Descriptor};
 use super::module::{self, Module, State};
 use super::send::wait;
 use super::{failures, token};
+use crate::runtime::device::Port;
 use crate::runtime::failures::tell_but;
 use crate::runtime::guard::fence;
 use crate::runtime::messages;

@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, HostTimestamp};
 use engine::peer::PeerName;
-use engine::transport::{EndpointId, Port};
+use engine::transport::EndpointId;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
 use ibex_ffi::openmpi::sys;
@@ -37,6 +37,7 @@ use super::operation::{CallbackArguments, Operation};
 use super::send::btl_send;
 use super::watch::{self, Kind, Watched};
 use super::{descriptor, failures};
+use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
 

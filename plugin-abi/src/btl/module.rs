@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 
 use engine::events::SourceId;
 use engine::peer::PeerName;
-use engine::transport::{Atomics, EndpointId, Port, PortError};
+use engine::transport::{Atomics, EndpointId, PortError};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
@@ -21,9 +21,9 @@ use ibex_ffi::openmpi::sys;
 use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
 use super::operation::Operations;
+use crate::runtime::device::{Memory, Port};
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::Frames;
-use crate::runtime::memory::Memory;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::ports::MAX_PORTS;

@@ -10,7 +10,6 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use engine::events;
-use engine::transport::Port;
 use engine::transport::Refused;
 use engine::transport::{EndpointId, Token};
 use ibex_ffi::openmpi::sys;
@@ -21,6 +20,7 @@ use super::module::{Module, State};
 use super::operation::CallbackArguments;
 use super::watch::{self, Kind, Watched};
 use super::{failures, token};
+use crate::runtime::device::Port;
 use crate::runtime::failures::tell;
 use crate::runtime::guard::fence;
 use crate::runtime::memory::RegistrationHandle;

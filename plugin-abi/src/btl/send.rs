@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use engine::events::{self, HostTimestamp};
-use engine::transport::{EndpointId, Port, Refused, Sent, WhenDiverted};
+use engine::transport::{EndpointId, Refused, Sent, WhenDiverted};
 use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::InlineSpan;
@@ -21,6 +21,7 @@ use super::descriptor::pool::{Descriptor, Descriptors, bytes, spans};
 use super::endpoint::endpoint;
 use super::module::{INLINE_MAX, Module, State};
 use super::{descriptor, detour, token, watch};
+use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 
 /// `btl_send`: sends a descriptor. Returns 1 if it is done, without a callback; 0 if the callback will follow; a

@@ -8,10 +8,10 @@
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
-use engine::transport::Port;
 use ibex_ffi::verbs::LocalSpan;
 
 use super::request::Request;
+use crate::runtime::device::Port;
 use crate::runtime::free_list::{FreeList, Linked};
 
 /// Contents of a buffer, which decide what to do once it has been sent.

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use engine::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use engine::protocol::header::EagerSender;
-use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
@@ -21,6 +20,7 @@ use super::first_receive::{FirstReceive, Posted};
 use super::lengths::{Lengths, Shown};
 use super::link::Link;
 use super::request::Request;
+use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
 /// Posted receives and unexpected messages of a communicator.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::matching::{Contexts, Envelope};
 use engine::peer::PeerName;
 use engine::protocol::transfers::Transfers;
-use engine::transport::{EndpointId, Port};
+use engine::transport::EndpointId;
 
 use super::arrived::Arrived;
 use super::backlog::Backlog;
@@ -28,6 +28,7 @@ use super::rails::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
 use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
+use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::{self, Frame, Frames};
 use crate::runtime::idle::Busy;
@@ -154,10 +155,20 @@ static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 /// Equal to `PML` while no tool listens; else null.
 static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
-/// Returns the PML; `None` before it is initialised and after it has ended.
+#[cfg(test)]
+thread_local! {
+    /// The PML of the process that a test with several of them stands for now.
+    pub(crate) static OF_TEST: Cell<Option<&'static Pml>> = const { Cell::new(None) };
+}
+
+/// The PML; `None` outside of its life.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
-    // SAFETY: a leaked box, freed after Open MPI's last call (`end`). Acquire pairs with the Release in `begin`.
+    #[cfg(test)]
+    if let Some(pml) = OF_TEST.get() {
+        return Some(pml);
+    }
+    // SAFETY: a leaked box, taken back after Open MPI's last call (`end`). Acquire: what it was made with.
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 

@@ -83,3 +83,6 @@ mod transmit;
 mod variables;
 mod watch;
 mod watched_reads;
+
+#[cfg(test)]
+mod tests;

@@ -19,11 +19,11 @@ use super::receive::say;
 use super::watch::{self, Probed};
 use crate::runtime::guard::fence;
 
-/// A message that was found: envelope, length, and its handle if it was taken out.
-struct Found {
-    envelope: Envelope,
-    length: usize,
-    handle: Option<u64>,
+/// What was found: a message, its length, and where it is to be taken out its handle.
+pub(super) struct Found {
+    pub(super) envelope: Envelope,
+    pub(super) length: usize,
+    pub(super) handle: Option<u64>,
 }
 
 /// A probe, by its arguments.
@@ -31,8 +31,8 @@ impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
     ///
     /// # Safety
-    /// P4: MPI's communicator lives.
-    unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
+    /// P4: a live communicator.
+    pub(super) unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
         let (pattern, probed) = (Pattern::new(self.from, self.tag), *self);

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
-use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, Port, TakesMessages, TakesRequests, Token};
+use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
@@ -24,6 +24,7 @@ use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
 use super::{finish, local, moving, pieces, reading, resume, transfers, transmit};
+use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::failures;
 use crate::runtime::frame::Frame;
@@ -484,6 +485,8 @@ fn deliver(pml: &Pml, frame: &mut Frame) {
 /// Ends the job because a peer is lost, and prints the reason unless it was printed. MPI has no other way to report it.
 #[cold]
 fn end_job(pml: &Pml) {
+    #[cfg(test)]
+    assert!(super::instance::OF_TEST.get().is_none(), "the job is ended");
     for rail in pml.rails() {
         if let Some(mut port) = rail.enter() {
             failures::tell(&mut port);

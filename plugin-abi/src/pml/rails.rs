@@ -12,12 +12,12 @@
 
 use engine::peer::PeerName;
 use engine::select::address;
-use engine::transport::Port;
 use ibex_ffi::openmpi::process::Process;
 
 use super::instance::{Pml, Rail, State};
 use super::link::{Account, Link};
 use super::several::Peer;
+use crate::runtime::device::Port;
 use crate::runtime::modex;
 
 /// Returns the link that messages to the peer of `link` use now.

@@ -11,7 +11,6 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::protocol::header::MAX_SIZE;
-use engine::transport::Port;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -21,6 +20,7 @@ use super::link::Link;
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
 use super::{finish, listening, passage, peer, protocol, transfers, transmit, watch};
+use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
@@ -104,7 +104,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
 /// # Safety
 /// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(always)]
-unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
+pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
         return false;
     }
@@ -150,7 +150,7 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
 /// # Safety
 /// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(never)]
-unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
+pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
         return false;
     }

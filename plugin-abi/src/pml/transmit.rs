@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use engine::protocol::header::MAX_SIZE;
 use engine::protocol::reading::Part;
-use engine::transport::{Port, Sent, Token, WhenDiverted};
+use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer};
@@ -21,6 +21,7 @@ use super::instance::{Pml, Rail, State, pml};
 use super::link::Link;
 use super::request::Request;
 use super::{rails, token};
+use crate::runtime::device::Port;
 use crate::runtime::messages;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;

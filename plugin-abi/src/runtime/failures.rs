@@ -6,9 +6,9 @@
 //! each reason until it is taken. Grade: errors. Threads: any; a reason is printed while the port is entered, so that
 //! no other thread delivers an error earlier. Tests: the device tests in `hw-tests`.
 
-use engine::transport::Port;
 use engine::transport::{EndpointId, Failed};
 
+use super::device::Port;
 use super::messages;
 
 /// Prints the reasons of all connections that have failed since the last call. Returns their number.

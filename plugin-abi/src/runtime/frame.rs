@@ -6,10 +6,12 @@
 //! of the frames, a port (the BTL's frames) or the PML.
 
 use engine::events::{PolledBatch, SourceId};
-use engine::transport::{Batch, Port};
+use engine::transport::Batch;
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
-/// Result of one poll of a port.
+use super::device::Port;
+
+/// What was polled from a port.
 #[repr(C)]
 pub(crate) struct Frame {
     /// First, so that the frame has the address that a poll gets.

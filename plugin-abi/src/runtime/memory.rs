@@ -133,6 +133,25 @@ impl Registered {
     }
 }
 
+#[cfg(test)]
+impl Registered {
+    /// One that no cache has, by this key.
+    pub(super) fn without_cache(key: u32) -> Self {
+        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+        let base = unsafe { std::mem::zeroed() };
+        let handle = RegistrationHandle { rkey: key, lkey: key };
+        let registration = Registration { base, handle, region: MaybeUninit::uninit() };
+        Registered(NonNull::from(Box::leak(Box::new(registration))))
+    }
+
+    /// # Safety
+    /// Made by [`Self::without_cache`]; it is not used any more.
+    pub(super) unsafe fn free(self) {
+        // SAFETY: leaked by `without_cache`, and not used any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 impl Memory {
     /// Creates the cache of the port with this index; `None` if Open MPI has no `grdma`. `relaxed` is the parameter
     /// `btl_ibex_relaxed_ordering`.
@@ -153,6 +172,7 @@ impl Memory {
     ///
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.
+    #[cfg_attr(test, allow(dead_code, reason = "unit tests have the fabric's"))]
     pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
         // SAFETY: M3: the caller says that the bytes are mapped until the registration is put back.
         match unsafe { self.cache.register(base, size, 0, access) } {
@@ -173,7 +193,8 @@ impl Memory {
     }
 
     /// # Safety
-    /// R3: no posted work request names the registration. It is put back once.
+    /// R3: no work request under way names the registration; it is put back once.
+    #[cfg_attr(test, allow(dead_code, reason = "unit tests have the fabric's"))]
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
         // SAFETY: R3, and the caller says that it is put back once.
         unsafe { self.cache.put_back(registered.0.cast()) }

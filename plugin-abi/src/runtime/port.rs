@@ -9,12 +9,12 @@ use std::sync::Arc;
 use engine::counters::Counters;
 use engine::events::{self, SourceId};
 use engine::select::device::PortChoice;
-use engine::transport::{Attributes, Port, PortError, Setup};
+use engine::transport::{self, Attributes, PortError, Setup};
 use engine::tunables::Tunables;
 
+use super::device::{self, Memory, Port};
 use super::exclusive::{Entered, Exclusive};
-use super::memory::Memory;
-use super::watch;
+use super::{memory, watch};
 
 pub(crate) struct OpenPort {
     /// Registration cache. `drop` closes the port before this is dropped (R3).
@@ -51,14 +51,24 @@ impl OpenPort {
         threads: bool,
     ) -> Result<Self, NotOpened> {
         let Setup { index, receive_size, bounce_size, .. } = setup;
-        let port = Port::open(choice, tunables, setup).map_err(NotOpened::Port)?;
-        let memory = Memory::new(&port, index, tunables.relaxed_ordering).ok_or(NotOpened::NoCache)?;
+        let port = transport::Port::open(choice, tunables, setup).map_err(NotOpened::Port)?;
+        let memory = memory::Memory::new(&port, index, tunables.relaxed_ordering).ok_or(NotOpened::NoCache)?;
+        Ok(OpenPort::of(device::opened(port, memory), (receive_size, bounce_size), index, threads))
+    }
+
+    /// Of a port and its registrations, with these sizes.
+    pub(super) fn of(
+        (port, memory): (Port, Memory),
+        (receive_size, bounce_size): (u32, u32),
+        index: u8,
+        threads: bool,
+    ) -> Self {
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
         // SAFETY: without `enable_mpi_threads` in its init functions Open MPI promises to call from one thread at a
         // time.
         let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
-        Ok(OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index })
+        OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index }
     }
 
     /// Returns the part that is entered, for callers that keep its address. It lives as long as `self`.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The PML in a box: several processes in one, over a fabric in memory, without Open MPI and without a device.
+//!
+//! `world` has the processes, `model` what MPI permits, `histories` tries what happens against it. Here is what each
+//! way of a message does. All of it runs under Miri, as nothing of C is called. It is not tried here: data with gaps
+//! (Open MPI's convertors), requests that MPI holds and persistent ones, buffered sends (its memory), shared memory (its BTL), tools, threads.
+
+mod histories;
+mod model;
+mod operation;
+mod world;
+
+use super::request::Mode;
+use engine::protocol::header::{EAGER_SIZE, MAX_SIZE};
+use ibex_ffi::openmpi::sys;
+use operation::{EMPTY, GUARD, Operation, Status};
+use world::{EAGER, For, READ, SIZES, Shape, World};
+
+/// The bytes of a message: each message has others.
+fn content(message: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (message.wrapping_mul(151) ^ at.wrapping_mul(29)).wrapping_add(at >> 5) as u8).collect()
+}
+
+/// Lengths around each bound, bytes: nothing; inside the work request; what is kept without an allocation; a copy; read at
+/// once; in several reads; in more reads and pieces than are under way at a time.
+const LENGTHS: [usize; 16] = [
+    0,
+    1,
+    8,
+    40,
+    41,
+    SIZES.inline as usize - EAGER_SIZE,
+    SIZES.inline as usize - EAGER_SIZE + 1,
+    EAGER - MAX_SIZE,
+    EAGER - MAX_SIZE + 1,
+    EAGER,
+    SIZES.receive as usize,
+    READ as usize - 1,
+    READ as usize,
+    READ as usize + 1,
+    2 * READ as usize + 1,
+    6 * READ as usize,
+];
+
+const TWO: Shape = Shape { processes: 2, communicators: 1, rails: 1, unexpected_memory: 1 << 20 };
+
+/// A receive has got the whole message, and nothing was written behind it.
+fn check(operation: &Operation, (source, tag): (usize, i32), bytes: &[u8]) {
+    assert!(operation.is_finished());
+    let (length, error) = (bytes.len(), sys::OPAL_SUCCESS);
+    let status = Status { source: source as i32, tag, length, error, is_cancelled: false };
+    assert_eq!(operation.status(), status);
+    assert_eq!(operation.bytes.copy(), [bytes, &[EMPTY; GUARD]].concat());
+}
+
+/// One message from each of two processes to the other, and from each to itself.
+fn exchange(world: &World, mode: Mode, length: usize, is_expected: bool) {
+    let pairs = [(0, 1), (1, 0), (0, 0)];
+    let receive =
+        |&(from, to): &(usize, usize)| (to, world.receive(to, For { comm: 0, from: Some(from), tag: Some(7) }, length));
+    let bytes = |from: usize, to: usize| content(2 * from + to, length);
+    let mut receives: Vec<_> = if is_expected { pairs.iter().map(receive).collect() } else { Vec::new() };
+    let sends: Vec<_> =
+        pairs.iter().filter_map(|&(from, to)| world.send(from, (to, 0, 7), mode, &bytes(from, to))).collect();
+    if !is_expected {
+        world.settle();
+        receives = pairs.iter().map(receive).collect();
+    }
+    world.settle();
+    assert!(sends.iter().all(Operation::is_finished), "{length} bytes");
+    for ((to, operation), (from, _)) in receives.iter().zip(pairs) {
+        check(operation, (from, 7), &bytes(from, *to));
+    }
+    world.is_at_rest();
+}
+
+#[test]
+fn a_message_of_each_length_arrives_whether_it_is_expected_or_not_and_in_each_mode() {
+    let world = World::new(TWO);
+    for length in LENGTHS {
+        for mode in [Mode::Standard, Mode::Synchronous] {
+            exchange(&world, mode, length, true);
+            exchange(&world, mode, length, false);
+        }
+    }
+}
+
+#[test]
+fn a_message_whose_memory_either_side_cannot_register_arrives_as_copies() {
+    for refusing in 0..2 {
+        let world = World::new(TWO);
+        world.fabric.refuse_memory(refusing, true);
+        exchange(&world, Mode::Standard, 6 * READ as usize, true);
+        exchange(&world, Mode::Standard, 6 * READ as usize, false);
+    }
+}
+
+#[test]
+fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
+    let world = World::new(TWO);
+    for length in LENGTHS.into_iter().filter(|length| *length > 0) {
+        for room in [0, length / 2, length - 1] {
+            let bytes = content(5, length);
+            let send = world.send(0, (1, 0, 3), Mode::Standard, &bytes);
+            let receive = world.receive(1, For { comm: 0, from: None, tag: None }, room);
+            world.settle();
+            assert!(send.is_none_or(|send| send.is_finished()) && receive.is_finished());
+            let error = sys::MPI_ERR_TRUNCATE as i32;
+            assert_eq!(receive.status(), Status { source: 0, tag: 3, length, error, is_cancelled: false });
+            assert_eq!(receive.bytes.copy(), [&bytes[..room], &[EMPTY; GUARD]].concat());
+        }
+    }
+    world.is_at_rest();
+}
+
+/// Messages of a flood: more than a window of announcements, where that does not take for ever.
+const MANY: usize = if cfg!(miri) { 60 } else { 1500 };
+
+#[test]
+fn who_floods_a_process_that_wants_nothing_is_held_back_and_free_again_when_all_is_received() {
+    let world = World::new(Shape { unexpected_memory: 2000, ..TWO });
+    let mut sends = Vec::new();
+    for message in 0..MANY {
+        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, &content(message, LENGTHS[message % 8])));
+        if message % 8 == 7 {
+            world.poll(1);
+            (0..world.fabric.queue_pairs()).for_each(|number| while world.fabric.carry(number) {});
+            (0..world.fabric.queue_pairs()).for_each(|number| while world.fabric.acknowledge(number) {});
+        }
+    }
+    world.settle();
+    assert!(sends.iter().any(|send| !send.is_finished()), "nobody was held back");
+    for message in 0..MANY {
+        let length = LENGTHS[message % 8];
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, length);
+        while !receive.is_finished() {
+            world.settle();
+        }
+        check(&receive, (0, 1), &content(message, length));
+    }
+    world.settle();
+    assert!(sends.iter().all(Operation::is_finished));
+    world.is_at_rest();
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What MPI says of which receive takes which message, without saying how.
+//!
+//! A history is written down as it goes: the messages in the order in which each process sends them, and the *wishes*
+//! (receives and probes) in the order in which they are made. When all has come to rest [`Model::matches`] works out
+//! which message each wish has got, and refuses what MPI does not permit (MPI 4.1, section 3.5):
+//! - a wish gets a message that it is for, whole or cut to its room, and each message is taken once;
+//! - no message overtakes: of those of a sender that a wish is for it gets the first that no earlier wish has taken;
+//! - no receive waits while there is a message for it, or has let a later one take it;
+//! - a synchronous send is not done before its message was wished for.
+//!
+//! Which of two senders' messages comes first is open. Of messages that a receiver cannot tell apart (sender,
+//! communicator and tag) wishes take the first, so that their statuses say which they have got; their bytes say whether
+//! that is true.
+
+use std::collections::HashMap;
+
+/// A message that was sent.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) comm: usize,
+    pub(super) tag: i32,
+    pub(super) length: usize,
+    pub(super) is_synchronous: bool,
+    /// When its send was done.
+    pub(super) done: Option<usize>,
+}
+
+/// A receive or a probe of a process.
+#[derive(Debug)]
+pub(super) struct Wish {
+    pub(super) at: usize,
+    pub(super) comm: usize,
+    /// `None`: of anybody.
+    pub(super) from: Option<usize>,
+    /// `None`: with any tag that is not negative.
+    pub(super) tag: Option<i32>,
+    /// When it was made.
+    pub(super) made: usize,
+    /// Not a probe that leaves the message where it is.
+    pub(super) takes: bool,
+    pub(super) got: Got,
+}
+
+/// What became of a wish, as its status says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Got {
+    /// It waits.
+    Nothing,
+    /// It was cancelled.
+    Cancelled,
+    /// It has got a message of this sender, with this tag, of so many bytes.
+    Message { source: usize, tag: i32, length: usize },
+}
+
+/// A history.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) sent: Vec<Sent>,
+    pub(super) wishes: Vec<Wish>,
+}
+
+/// Which message each wish has got, and which wish has taken each message.
+pub(super) struct Matches {
+    pub(super) of_wishes: Vec<Option<usize>>,
+    pub(super) takers: Vec<Option<usize>>,
+}
+
+impl Wish {
+    fn is_for(&self, message: &Sent) -> bool {
+        let tag = self.tag.map_or(message.tag >= 0, |tag| tag == message.tag);
+        self.at == message.to && self.comm == message.comm && self.from.is_none_or(|from| from == message.from) && tag
+    }
+}
+
+impl Model {
+    /// Which wish has got which message.
+    ///
+    /// # Panics
+    /// MPI does not permit it.
+    pub(super) fn matches(&self) -> Matches {
+        let matches = self.assigned();
+        for (index, (wish, got)) in self.wishes.iter().zip(&matches.of_wishes).enumerate() {
+            let is_before = |message: usize| matches.takers[message].is_some_and(|taker| taker < index);
+            let wanted = self.sent.iter().enumerate().filter(|(_, message)| wish.is_for(message));
+            for (earlier, message) in wanted {
+                match *got {
+                    Some(got) if self.sent[got].from == message.from && earlier < got => {
+                        assert!(
+                            is_before(earlier),
+                            "message {got} overtakes {earlier}, which wish {index} is for, too"
+                        );
+                    }
+                    None if wish.got == Got::Nothing => {
+                        assert!(is_before(earlier), "wish {index} waits, and message {earlier} is for it");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (index, message) in self.sent.iter().enumerate().filter(|(_, message)| message.is_synchronous) {
+            let Some(done) = message.done else { continue };
+            let taker = matches.takers[index].map(|taker| &self.wishes[taker]);
+            assert!(taker.is_some_and(|taker| taker.made <= done), "send {index} is done, and nobody wished for it");
+        }
+        matches
+    }
+
+    /// By what their statuses say.
+    fn assigned(&self) -> Matches {
+        let mut classes: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, message) in self.sent.iter().enumerate().rev() {
+            classes.entry((message.to, message.comm, message.from, message.tag)).or_default().push(index);
+        }
+        let mut takers = vec![None; self.sent.len()];
+        let mut of_wishes = vec![None; self.wishes.len()];
+        for (index, wish) in self.wishes.iter().enumerate() {
+            let Got::Message { source, tag, length } = wish.got else { continue };
+            let class = classes.get_mut(&(wish.at, wish.comm, source, tag));
+            let next = class.as_ref().and_then(|class| class.last().copied());
+            let (Some(class), Some(message)) = (class, next) else {
+                panic!("wish {index} has got a message that nobody has sent, or another has taken: {wish:?}");
+            };
+            let sent = &self.sent[message];
+            assert!(wish.is_for(sent), "wish {index} is not for {message}: {wish:?}, {sent:?}");
+            assert_eq!(sent.length, length, "the length that the status of wish {index} says, of message {message}");
+            of_wishes[index] = Some(message);
+            if wish.takes {
+                takers[message] = Some(index);
+                class.pop();
+            }
+        }
+        Matches { of_wishes, takers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    const fn sent(from: usize, tag: i32) -> Sent {
+        Sent { from, to: 0, comm: 0, tag, length: 8, is_synchronous: false, done: None }
+    }
+
+    const fn wish(from: Option<usize>, tag: Option<i32>, got: Option<(usize, i32)>) -> Wish {
+        let got = match got {
+            Some((source, tag)) => Got::Message { source, tag, length: 8 },
+            None => Got::Nothing,
+        };
+        Wish { at: 0, comm: 0, from, tag, made: 0, takes: true, got }
+    }
+
+    fn is_permitted(sent: Vec<Sent>, wishes: Vec<Wish>) -> bool {
+        catch_unwind(|| Model { sent, wishes }.matches()).is_ok()
+    }
+
+    #[test]
+    fn what_mpi_permits_is_permitted_and_nothing_else() {
+        let two = || vec![sent(1, 5), sent(1, 6)];
+        assert!(is_permitted(two(), vec![wish(None, None, Some((1, 5))), wish(None, None, Some((1, 6)))]));
+        assert!(is_permitted(two(), vec![wish(None, Some(6), Some((1, 6)))]));
+        assert!(!is_permitted(two(), vec![wish(None, None, Some((1, 6)))]), "it overtakes");
+        assert!(!is_permitted(two(), vec![wish(None, None, Some((1, 6))), wish(None, None, Some((1, 5)))]));
+        assert!(!is_permitted(two(), vec![wish(None, None, None)]), "it waits for ever");
+        assert!(is_permitted(two(), vec![wish(Some(2), None, None), wish(None, Some(7), None)]));
+        assert!(!is_permitted(two(), vec![wish(None, Some(5), None), wish(None, Some(5), Some((1, 5)))]));
+        assert!(!is_permitted(two(), vec![wish(None, Some(5), Some((1, 5))), wish(None, Some(5), Some((1, 5)))]));
+        // Whichever comes first.
+        let others = || vec![sent(1, 5), sent(2, 5)];
+        for (first, second) in [(1, 2), (2, 1)] {
+            let wishes = vec![wish(None, None, Some((first, 5))), wish(None, None, Some((second, 5)))];
+            assert!(is_permitted(others(), wishes));
+        }
+        let synchronous = |done| vec![Sent { is_synchronous: true, done, ..sent(1, 5) }];
+        let late = || vec![Wish { made: 3, ..wish(None, None, Some((1, 5))) }];
+        assert!(is_permitted(synchronous(Some(3)), late()));
+        assert!(!is_permitted(synchronous(Some(2)), late()) && !is_permitted(synchronous(Some(2)), vec![]));
+    }
+}

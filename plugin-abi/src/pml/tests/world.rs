@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A world of processes: each with a PML of its own over ports of one fabric, and communicators of all of them.
+//!
+//! What Open MPI would have (communicators, a datatype, requests) is made here of zeroes and the few fields that the PML
+//! reads; requests are those of blocking calls, whose end is one store. So nothing of libmpi's is called. Threads: the test's.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use engine::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
+use engine::peer::PeerName;
+use ibex_ffi::openmpi::{release, sys};
+
+use super::super::communicator::Communicator;
+use super::super::datatype::Data;
+use super::super::instance::{OF_TEST, Pml, Rail, Settings};
+use super::super::link::Link;
+use super::super::request::{Mode, Owner, RequestFunctions};
+use super::super::several::Peer;
+use super::super::watch::Probed;
+use super::super::{peer, progress, receive, send};
+use super::operation::{Bytes, EMPTY, GUARD, Operation};
+use crate::runtime::device::fabric::{Fabric, Sizes};
+
+/// What a port has, small enough that histories meet each bound.
+pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
+
+/// The longest message that is sent at once, header and all, bytes.
+pub(super) const EAGER: usize = 256;
+
+/// The longest read, bytes.
+pub(super) const READ: u32 = 512;
+
+/// How a world is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) processes: usize,
+    pub(super) communicators: usize,
+    pub(super) rails: usize,
+    /// Bytes of unexpected messages, before their senders are held back.
+    pub(super) unexpected_memory: u64,
+}
+
+/// A process.
+struct Process {
+    pml: NonNull<Pml>,
+    communicators: Vec<NonNull<sys::ompi_communicator_t>>,
+}
+
+/// A world.
+pub(super) struct World {
+    pub(super) fabric: Fabric,
+    processes: Vec<Process>,
+    datatype: NonNull<sys::ompi_datatype_t>,
+    /// By turns calls are those of a program that no tool watches, and of one that a tool does.
+    is_watched: Cell<bool>,
+}
+
+/// A message that a probe has found.
+pub(super) struct Found {
+    pub(super) source: i32,
+    pub(super) tag: i32,
+    pub(super) length: usize,
+    /// Where it was taken out.
+    pub(super) handle: u64,
+}
+
+/// The ranks and the tag that a receive or a probe is for, as MPI has them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct For {
+    pub(super) comm: usize,
+    pub(super) from: Option<usize>,
+    pub(super) tag: Option<i32>,
+}
+
+impl For {
+    fn ranks(&self) -> (i32, i32) {
+        (self.from.map_or(ANY_SOURCE, |from| from as i32), self.tag.unwrap_or(ANY_TAG))
+    }
+}
+
+const fn name(rank: usize) -> PeerName {
+    PeerName { job: 1, rank: rank as u32 }
+}
+
+impl World {
+    /// A world in which nobody is connected.
+    pub(super) fn new(shape: Shape) -> Self {
+        let fabric = Fabric::default();
+        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+        let mut datatype: Box<sys::ompi_datatype_t> = Box::new(unsafe { std::mem::zeroed() });
+        (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 1);
+        let datatype = NonNull::from(Box::leak(datatype));
+        let processes = (0..shape.processes).map(|rank| process(&fabric, rank, shape)).collect();
+        World { fabric, processes, datatype, is_watched: Cell::new(false) }
+    }
+
+    /// The test stands for a process from now on.
+    fn stand_for(&self, at: usize) -> &'static Pml {
+        // SAFETY: leaked, and taken back when the world ends, after which the test stands for nobody.
+        let pml = unsafe { &*self.processes[at].pml.as_ptr() };
+        OF_TEST.set(Some(pml));
+        pml
+    }
+
+    fn comm(&self, at: usize, comm: usize) -> *mut sys::ompi_communicator_t {
+        self.processes[at].communicators[comm].as_ptr()
+    }
+
+    fn data(&self, bytes: &Bytes, count: usize) -> Data {
+        Data { buffer: bytes.start().cast(), count, datatype: self.datatype.as_ptr() }
+    }
+
+    fn owner(&self) -> Owner {
+        let is_watched = self.is_watched.replace(!self.is_watched.get());
+        if is_watched { Owner::WatchedCall } else { Owner::Call }
+    }
+
+    /// Sends. `None`: that is done.
+    pub(super) fn send(
+        &self,
+        from: usize,
+        (to, comm, tag): (usize, usize, i32),
+        mode: Mode,
+        bytes: &[u8],
+    ) -> Option<Operation> {
+        let pml = self.stand_for(from);
+        let operation = Operation::new(bytes.to_vec());
+        let (data, comm) = (self.data(&operation.bytes, bytes.len()), self.comm(from, comm));
+        let outgoing = send::Outgoing { data, to: to as i32, tag, comm };
+        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
+        // new request.
+        unsafe {
+            let extent = data.extent();
+            if mode == Mode::Standard
+                && (send::at_once::<false>(&outgoing, extent) || send::copied_at_once(&outgoing, extent))
+            {
+                (*operation.request.as_ptr()).set_finished(true);
+                return None;
+            }
+            let link = peer::link(pml, comm, to as i32);
+            let mut state = pml.enter().expect("nobody is inside");
+            send::fill(operation.request, &outgoing, mode, self.owner());
+            send::begin(pml, &mut state, operation.request, link);
+            progress::leave(pml, state);
+        }
+        Some(operation)
+    }
+
+    /// Receives into so much room.
+    pub(super) fn receive(&self, at: usize, wanted: For, room: usize) -> Operation {
+        let pml = self.stand_for(at);
+        let operation = Operation::new(vec![EMPTY; room + GUARD]);
+        let ((from, tag), data) = (wanted.ranks(), self.data(&operation.bytes, room));
+        let described = receive::Wanted { data, from, tag, comm: self.comm(at, wanted.comm) };
+        let mut state = pml.enter().expect("nobody is inside");
+        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
+        // new request.
+        unsafe {
+            receive::fill(operation.request, &described, self.owner());
+            let pattern = receive::pattern(from, tag);
+            if let receive::Posting::Waits(name) = receive::post_as(pml, &mut state, operation.request, pattern) {
+                (*operation.request.as_ptr()).posted = name;
+            }
+        }
+        progress::leave(pml, state);
+        operation
+    }
+
+    /// Probes, once; `takes`: a message that is found is taken out.
+    pub(super) fn probe(&self, at: usize, wanted: For, takes: bool) -> Option<Found> {
+        let pml = self.stand_for(at);
+        let (from, tag) = wanted.ranks();
+        let probed = Probed { from, tag, comm: self.comm(at, wanted.comm) };
+        // SAFETY: P4: a live communicator.
+        let found = unsafe { probed.look(pml, takes) }?;
+        let (source, tag) = (found.envelope.source(), found.envelope.tag());
+        Some(Found { source, tag, length: found.length, handle: found.handle.unwrap_or_default() })
+    }
+
+    /// Receives what a probe has taken out.
+    pub(super) fn receive_probed(&self, at: usize, comm: usize, handle: u64, room: usize) -> Operation {
+        let pml = self.stand_for(at);
+        let operation = Operation::new(vec![EMPTY; room + GUARD]);
+        let data = self.data(&operation.bytes, room);
+        let described = receive::Wanted { data, from: ANY_SOURCE, tag: ANY_TAG, comm: self.comm(at, comm) };
+        let mut state = pml.enter().expect("nobody is inside");
+        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
+        // new request.
+        unsafe {
+            receive::fill(operation.request, &described, Owner::WatchedCall);
+            receive::take(pml, &mut state, operation.request, MessageHandle::from_bits(handle));
+        }
+        progress::leave(pml, state);
+        operation
+    }
+
+    /// Cancels a receive, which is finished then if nothing has come for it.
+    pub(super) fn cancel(&self, at: usize, operation: &Operation) {
+        let pml = self.stand_for(at);
+        let mut state = pml.enter().expect("nobody is inside");
+        // SAFETY: P1: a receive that was posted and is not given back.
+        unsafe { receive::cancel(&mut state, operation.request) };
+        progress::leave(pml, state);
+    }
+
+    /// A process polls.
+    pub(super) fn poll(&self, at: usize) -> usize {
+        let pml = self.stand_for(at);
+        let mut state = pml.enter().expect("nobody is inside");
+        let count = progress::poll(pml, &mut state);
+        progress::leave(pml, state);
+        count
+    }
+
+    /// Everything moves and everybody polls until nothing happens any more.
+    ///
+    /// # Panics
+    /// They do not come to rest.
+    pub(super) fn settle(&self) {
+        let mut quiet = 0;
+        for _ in 0..MOST_ROUNDS {
+            let before = self.fabric.moved();
+            for queue_pair in 0..self.fabric.queue_pairs() {
+                while self.fabric.carry(queue_pair) {}
+                while self.fabric.acknowledge(queue_pair) {}
+            }
+            let polled: usize = (0..self.processes.len()).map(|at| self.poll(at)).sum();
+            quiet = if polled == 0 && self.fabric.moved() == before { quiet + 1 } else { 0 };
+            if quiet == QUIET_ROUNDS {
+                return;
+            }
+        }
+        panic!("they do not come to rest");
+    }
+
+    /// Nothing is under way, nothing is kept, nobody is held back.
+    ///
+    /// # Panics
+    /// Something is.
+    pub(super) fn is_at_rest(&self) {
+        assert_eq!(self.fabric.registered(), 0, "registrations");
+        for (at, process) in self.processes.iter().enumerate() {
+            let state = self.stand_for(at).enter().expect("nobody is inside");
+            assert_eq!(state.flow.kept.bytes(), 0, "what process {at} keeps");
+            assert!(state.flow.outgoing.is_free(), "process {at} is held back by somebody");
+            assert!(state.starved.is_empty() && !state.has_failed);
+            for comm in &process.communicators {
+                // SAFETY: P3; the communicator lives.
+                assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");
+            }
+        }
+    }
+}
+
+/// Rounds in which all must be done: each of the longest histories takes some hundred.
+const MOST_ROUNDS: usize = 20_000;
+
+/// Rounds in which nothing happens, after which nothing will: handshakes take a few.
+const QUIET_ROUNDS: usize = 24;
+
+fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
+    let rails = (0..shape.rails).map(|rail| {
+        let port = Arc::new(fabric.open(name(rank), 100_000 * (rail as u32 + 1), SIZES));
+        Rail::new(&port, EAGER, READ)
+    });
+    let settings = Settings {
+        eager_limit: EAGER,
+        read_size: READ,
+        unexpected_memory: shape.unexpected_memory,
+        threads: false,
+        functions: RequestFunctions { start: None, free: None, cancel: None },
+        poll_more: progress::poll_more::<false>,
+    };
+    let pml = Box::new(Pml::new(rails.collect(), &settings));
+    let links: Vec<Link> = (0..shape.processes).map(|peer| link(&pml, rank, peer)).collect();
+    let communicators = (0..shape.communicators).map(|comm| communicator(&pml, rank, comm, &links)).collect();
+    Process { pml: NonNull::from(Box::leak(pml)), communicators }
+}
+
+/// How a process reaches a peer, which it looks up.
+fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
+    if peer == rank {
+        return Link::ONESELF;
+    }
+    let endpoint = |(index, rail): (usize, &Rail)| {
+        let mut port = rail.enter().expect("nobody is inside");
+        Link::new(index, port.peer(name(peer), index as u8))
+    };
+    let mut links: Vec<Link> = pml.rails().iter().enumerate().map(endpoint).collect();
+    if !pml.has_several() {
+        return links[0];
+    }
+    let first = (rank + peer) % links.len();
+    links.rotate_left(first);
+    let home = links[0];
+    let mut state = pml.enter().expect("nobody is inside");
+    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, merging: None });
+    let rail = &pml.rails()[home.rail()];
+    rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
+    home.of_several()
+}
+
+fn communicator(pml: &Pml, rank: usize, number: usize, links: &[Link]) -> NonNull<sys::ompi_communicator_t> {
+    let mut comm = Box::new(release::blank_communicator(number as u32));
+    comm.c_my_rank = rank as i32;
+    // SAFETY: filled in so far.
+    let context = unsafe { release::context(&raw const *comm) };
+    let mut communicator = Communicator::new(pml.rails()[0].entry(), links.len(), rank as i32, context);
+    let mut state = pml.enter().expect("nobody is inside");
+    for (peer, link) in links.iter().enumerate() {
+        communicator.set_link(peer as i32, *link);
+        state.flow.holders.note(*link, context, peer as i32);
+        state.peers.insert(name(peer), *link);
+    }
+    let comm = NonNull::from(Box::leak(comm));
+    communicator.comm = comm.as_ptr();
+    let communicator = NonNull::from(Box::leak(communicator));
+    // SAFETY: leaked just now.
+    unsafe { (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast() };
+    assert!(state.contexts.add(context, communicator).is_ok_and(|kept| kept.is_empty()));
+    comm
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        OF_TEST.set(None);
+        if std::thread::panicking() {
+            return;
+        }
+        for process in self.processes.drain(..) {
+            // SAFETY: leaked by `process`, once; nobody uses it any more.
+            drop(unsafe { Box::from_raw(process.pml.as_ptr()) });
+            for comm in process.communicators {
+                // SAFETY: leaked by `communicator`, once; nobody uses them any more.
+                unsafe {
+                    let comm = Box::from_raw(comm.as_ptr());
+                    drop(Box::from_raw(comm.c_pml_comm.cast::<c_void>().cast::<Communicator>()));
+                }
+            }
+        }
+        // SAFETY: leaked by `new`, once; nobody uses it any more.
+        drop(unsafe { Box::from_raw(self.datatype.as_ptr()) });
+    }
+}

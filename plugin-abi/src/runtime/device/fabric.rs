@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The fabric of the unit tests: adapters of several processes in one, and the wires between them, which the test moves
+//! a request at a time.
+//!
+//! What is posted stays until the test has it carried, and then acknowledged: so bytes that a process changes too early
+//! arrive changed, and memory that is not registered any more is found out. A message for which its receiver has no
+//! slot stays where it is (RNR), and so does one by a port without a link. This file has the test's side; `adapter.rs`
+//! is the transport's, `memory.rs` has registrations and slots. Threads: the test's.
+
+mod adapter;
+mod memory;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use engine::connect::hello::Hello;
+use engine::peer::PeerName;
+use engine::select::address::{GID_ROCE_V2, LINK_ETHERNET, PortAddress, PortEntry};
+use engine::select::key::Key;
+use engine::transport::{Atomics, Attributes, Directory, Setup, StandIn, WrId};
+use engine::tunables::Tunables;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion};
+
+use super::super::port::OpenPort;
+use super::Port;
+
+pub(crate) use adapter::Adapter;
+pub(crate) use memory::Memory;
+use memory::{Registrations, read, write};
+
+/// How large what a port has is.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// The longest message inside a work request, bytes.
+    pub(crate) inline: u32,
+    /// The longest message that may wait in memory of no registration, bytes.
+    pub(crate) bounce: u32,
+    /// A receive slot, bytes.
+    pub(crate) receive: u32,
+    /// Receive slots.
+    pub(crate) slots: u32,
+    /// Requests that a queue pair takes.
+    pub(crate) depth: u32,
+}
+
+/// The states of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum QpState {
+    Reset,
+    Init,
+    ReadyToReceive,
+    ReadyToSend,
+    Error,
+    Destroyed,
+}
+
+/// What a request does.
+enum Work {
+    /// A message: bytes from inside the work request, then those of spans.
+    Send { inline: Vec<u8>, spans: Vec<(u64, u32)>, immediate: u32 },
+    /// A read: to here, with that key, from there.
+    Read { local: (u64, u32, u32), remote: (u64, u32) },
+    /// A request of no bytes.
+    Nothing,
+}
+
+struct Posted {
+    id: u64,
+    signalled: bool,
+    work: Work,
+}
+
+struct QueuePair {
+    /// Which port's.
+    port: usize,
+    state: QpState,
+    /// The peer's number.
+    peer: u32,
+    posted: VecDeque<Posted>,
+    /// How many of these have been carried, and wait to be acknowledged.
+    carried: usize,
+}
+
+struct FabricPort {
+    instance: u64,
+    key: Key,
+    is_up: bool,
+    refuses_memory: bool,
+    /// Slots that the adapter has, in the order in which they will be filled.
+    receives: VecDeque<u32>,
+    /// Where each slot starts.
+    slots: Vec<u64>,
+    completions: VecDeque<WorkCompletion>,
+    hellos: VecDeque<Hello>,
+    events: VecDeque<AsyncEvent>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Duration,
+    ports: Vec<FabricPort>,
+    queue_pairs: Vec<QueuePair>,
+    registrations: Registrations,
+    published: HashMap<PeerName, Vec<PortEntry>>,
+    /// Hellos, requests carried and acknowledged.
+    moved: u64,
+}
+
+/// The number of the first queue pair.
+const FIRST: u32 = 0x100;
+
+impl State {
+    fn complete(&mut self, number: usize, status: Status) {
+        let queue_pair = &mut self.queue_pairs[number];
+        let Some(Posted { id, signalled, .. }) = queue_pair.posted.pop_front() else { return };
+        queue_pair.carried = queue_pair.carried.saturating_sub(1);
+        self.moved += 1;
+        if signalled || status != Status::SUCCESS {
+            let completion = WorkCompletion::scripted(id, status, 0, None, FIRST + number as u32);
+            self.ports[queue_pair.port].completions.push_back(completion);
+        }
+    }
+}
+
+/// The fabric.
+#[derive(Clone, Default)]
+pub(crate) struct Fabric(Arc<Mutex<State>>);
+
+impl Fabric {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test failed while it looked")
+    }
+
+    /// Opens a port of a process, the next of its ports. Ports of the same number are in one network.
+    pub(crate) fn open(&self, me: PeerName, mbps: u32, sizes: Sizes) -> OpenPort {
+        let Sizes { inline, bounce, receive, slots, depth } = sizes;
+        let mut state = self.state();
+        let place = state.ports.len();
+        let index = state.published.get(&me).map_or(0, Vec::len) as u8;
+        let instance = place as u64 + 7;
+        let key = Key::from_bytes([place as u8 + 1; Key::SIZE]);
+        state.ports.push(FabricPort {
+            instance,
+            key,
+            is_up: true,
+            refuses_memory: false,
+            receives: VecDeque::new(),
+            slots: Vec::new(),
+            completions: VecDeque::new(),
+            hellos: VecDeque::new(),
+            events: VecDeque::new(),
+        });
+        let entry = PortEntry { address: address(instance, index), key };
+        state.published.entry(me).or_default().push(entry);
+        drop(state);
+        let device = StandIn {
+            adapter: self.adapter(place),
+            completions: self.completion_queue(place, slots + 4 * depth),
+            receives: self.receive_queue(place, receive, slots),
+            carriers: self.carriers(place),
+            attributes: attributes(index, mbps, inline),
+            depth,
+            entry,
+        };
+        let setup = Setup {
+            index,
+            me,
+            processes: 1,
+            ports: 1,
+            receive_size: receive,
+            bounce_size: bounce,
+            directory: Box::new(self.clone()),
+        };
+        let port = Port::of_stand_in(device, &Tunables::default(), setup).expect("the fabric refuses nothing");
+        OpenPort::of((port, Memory::new(self.clone(), place)), (receive, bounce), index, false)
+    }
+
+    /// How much has moved so far.
+    pub(crate) fn moved(&self) -> u64 {
+        self.state().moved
+    }
+
+    /// How many queue pairs there were so far.
+    pub(crate) fn queue_pairs(&self) -> usize {
+        self.state().queue_pairs.len()
+    }
+
+    /// Carries the next request of a queue pair to its peer. False: none can be carried.
+    pub(crate) fn carry(&self, number: usize) -> bool {
+        let mut state = self.state();
+        let State { ports, queue_pairs, registrations, .. } = &mut *state;
+        let Some(from) = queue_pairs.get(number).filter(|from| from.state == QpState::ReadyToSend) else {
+            return false;
+        };
+        let at = (from.peer - FIRST) as usize;
+        let to = &queue_pairs[at];
+        let is_taken = matches!(to.state, QpState::ReadyToReceive | QpState::ReadyToSend);
+        if !is_taken || !ports[from.port].is_up || !ports[to.port].is_up {
+            return false;
+        }
+        let Some(posted) = from.posted.get(from.carried) else { return false };
+        match &posted.work {
+            Work::Send { inline, spans, immediate } => {
+                let port = &mut ports[to.port];
+                let Some(slot) = port.receives.pop_front() else { return false };
+                let mut bytes = inline.clone();
+                for &(start, length) in spans {
+                    bytes.extend(read(start, length as usize));
+                }
+                write(port.slots[slot as usize], &bytes);
+                let (id, length) = (WrId::receive(slot).0, bytes.len() as u32);
+                let number = FIRST + at as u32;
+                let completion = WorkCompletion::scripted(id, Status::SUCCESS, length, Some(*immediate), number);
+                port.completions.push_back(completion);
+            }
+            &Work::Read { local: (start, length, lkey), remote: (address, rkey) } => {
+                registrations.check((from.port, lkey), (start, length), sys::MCA_RCACHE_ACCESS_LOCAL_WRITE);
+                registrations.check((to.port, rkey), (address, length), sys::MCA_RCACHE_ACCESS_REMOTE_READ);
+                write(start, &read(address, length as usize));
+            }
+            Work::Nothing => {}
+        }
+        queue_pairs[number].carried += 1;
+        state.moved += 1;
+        true
+    }
+
+    /// Has the sender know that the oldest request of a queue pair was carried, or flushes it where the queue pair is in
+    /// error. False: there is none.
+    pub(crate) fn acknowledge(&self, number: usize) -> bool {
+        let mut state = self.state();
+        let Some(QueuePair { state: of, posted, carried, .. }) = state.queue_pairs.get(number) else { return false };
+        let status = match of {
+            QpState::Error if !posted.is_empty() => Status::FLUSHED,
+            QpState::ReadyToSend if *carried > 0 => Status::SUCCESS,
+            _ => return false,
+        };
+        state.complete(number, status);
+        true
+    }
+
+    /// A port refuses to register memory from now on, or does not.
+    pub(crate) fn refuse_memory(&self, port: usize, refuses: bool) {
+        self.state().ports[port].refuses_memory = refuses;
+    }
+
+    /// How many registrations there are.
+    pub(crate) fn registered(&self) -> usize {
+        self.state().registrations.count()
+    }
+}
+
+impl Directory for Fabric {
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
+        self.state().published.get(&peer)?.get(usize::from(port)).copied()
+    }
+
+    fn host(&self, _peer: PeerName) -> String {
+        "here".to_owned()
+    }
+}
+
+/// Where the port of this life is reached, in the network of that number.
+fn address(instance: u64, network: u8) -> PortAddress {
+    PortAddress {
+        link_layer: LINK_ETHERNET,
+        gid_type: GID_ROCE_V2,
+        mtu: 3,
+        lid: 0,
+        gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, network, instance as u8],
+        subnet_length: 120,
+        subnet_prefix: 0,
+        ud_qpn: instance as u32,
+        tcp_port: 0,
+        tcp_addresses: Default::default(),
+        instance,
+        host: 1,
+    }
+}
+
+fn attributes(index: u8, mbps: u32, max_inline: u32) -> Attributes {
+    Attributes {
+        device: format!("fabric{index}"),
+        port: 1,
+        mbps,
+        max_message: 1 << 30,
+        max_inline,
+        gathers: true,
+        atomics: Atomics::None,
+        software: false,
+        link_layer: LINK_ETHERNET,
+    }
+}
