@@ -67,8 +67,8 @@ impl Communicator {
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = unknown(peers);
         let queues = UnsafeCell::new(Matching::new());
-        Box::new(Communicator {
-            short_cuts: AtomicPtr::new(links.as_ptr().cast_mut()),
+        let communicator = Box::new(Communicator {
+            short_cuts: AtomicPtr::default(),
             closed: OnceLock::new(),
             links,
             queues,
@@ -81,7 +81,10 @@ impl Communicator {
             sender: EagerSender::new(context, rank),
             context,
             comm: null_mut(),
-        })
+        });
+        // Once its links are where they stay: what moves a box takes what is in it for its own.
+        communicator.open_short_cut(true);
+        communicator
     }
 
     /// Returns the PML's part of Open MPI's communicator.
