@@ -6,6 +6,7 @@
 
 use super::model::{Got, Matches, Model, Sent, Wish};
 use super::*;
+use crate::pml::striped::SHORTEST;
 use proptest::prelude::*;
 
 /// One thing that happens. Numbers are taken modulo how many there are of what they choose.
@@ -56,6 +57,12 @@ enum Step {
         port: usize,
         refuses: bool,
     },
+    /// A port of those of which there are several loses its link, or has it again; its process may be told.
+    Link {
+        port: usize,
+        is_up: bool,
+        is_told: bool,
+    },
 }
 
 /// What a receive or a probe is for; 0: any.
@@ -65,6 +72,9 @@ struct Wanted {
     from: usize,
     tag: usize,
 }
+
+/// Lengths from which on messages are read by several ports.
+const LONGEST: [usize; 3] = [SHORTEST - 1, SHORTEST, 3 * SHORTEST + 1];
 
 /// Of a program, and one of MPI's own.
 const TAGS: [i32; 4] = [0, 1, 7, -20];
@@ -89,7 +99,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..16_usize, 1..20_usize).prop_map(|(queue_pair, count)| Step::Acknowledge { queue_pair, count }),
         8 => (0..4_usize).prop_map(|at| Step::Poll { at }),
         1 => Just(Step::Settle),
-        1 => (0..4_usize, any::<bool>()).prop_map(|(port, refuses)| Step::Refuse { port, refuses }),
+        1 => (0..8_usize, any::<bool>()).prop_map(|(port, refuses)| Step::Refuse { port, refuses }),
+        2 => (0..8_usize, any::<bool>(), any::<bool>()).prop_map(|(port, is_up, is_told)| Step::Link { port, is_up, is_told }),
     ]
 }
 
@@ -114,12 +125,12 @@ impl History {
     }
 
     fn step(&mut self, step: Step) {
-        let Shape { processes, communicators, .. } = self.shape;
+        let Shape { processes, communicators, rails, .. } = self.shape;
         self.now += 1;
         match step {
             Step::Send { from, to, comm, tag, length, is_synchronous } => {
                 let (from, to, comm) = (from % processes, to % processes, comm % communicators);
-                let (message, length, tag) = (self.model.sent.len(), LENGTHS[length], TAGS[tag]);
+                let (message, length, tag) = (self.model.sent.len(), self.length(length), TAGS[tag]);
                 self.model.sent.push(Sent { from, to, comm, tag, length, is_synchronous, done: None });
                 let mode = if is_synchronous { Mode::Synchronous } else { Mode::Standard };
                 match self.world.send(from, (to, comm, tag), mode, &content(message, length)) {
@@ -127,9 +138,9 @@ impl History {
                     None => self.model.sent[message].done = Some(self.now),
                 }
             }
-            Step::Receive { at, wanted, room } => self.receive(at % processes, self.named(wanted), LENGTHS[room]),
+            Step::Receive { at, wanted, room } => self.receive(at % processes, self.named(wanted), self.length(room)),
             Step::Probe { at, wanted, takes } => self.probe(at % processes, self.named(wanted), takes),
-            Step::ReceiveProbed { room } => self.receive_probed(Some(LENGTHS[room])),
+            Step::ReceiveProbed { room } => self.receive_probed(Some(self.length(room))),
             Step::Cancel { which } => {
                 if let Some((wish, _, receive)) = self.receives.get(which % self.receives.len().max(1)) {
                     self.world.cancel(self.model.wishes[*wish].at, receive);
@@ -145,9 +156,23 @@ impl History {
             }
             Step::Poll { at } => _ = self.world.poll(at % processes),
             Step::Settle => self.world.settle(),
-            Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % processes, refuses),
+            Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % (processes * rails), refuses),
+            Step::Link { .. } if rails == 1 => {}
+            Step::Link { port, is_up, is_told } => {
+                let port = port % (processes * rails);
+                self.world.fabric.set_link(port, is_up);
+                if is_told {
+                    self.world.notice(port / rails);
+                }
+            }
         }
         self.look();
+    }
+
+    /// Where there are several ports the longest messages are read by all.
+    fn length(&self, which: usize) -> usize {
+        let longest = LONGEST.get(which.wrapping_sub(LENGTHS.len() - LONGEST.len()));
+        *longest.filter(|_| self.shape.rails > 1).unwrap_or(&LENGTHS[which])
     }
 
     fn named(&self, Wanted { comm, from, tag }: Wanted) -> For {
@@ -207,9 +232,13 @@ impl History {
 
     /// Everything comes to its end: what nobody has asked for is received, and what waits is cancelled.
     fn end(mut self) {
-        let Shape { processes, .. } = self.shape;
+        let Shape { processes, rails, .. } = self.shape;
         self.now += 1;
-        (0..processes * self.shape.rails).for_each(|port| self.world.fabric.refuse_memory(port, false));
+        for port in 0..processes * rails {
+            self.world.fabric.refuse_memory(port, false);
+            self.world.fabric.set_link(port, true);
+        }
+        (0..processes).for_each(|at| self.world.notice(at));
         while !self.probed.is_empty() {
             self.receive_probed(None);
         }
@@ -267,6 +296,16 @@ proptest! {
         communicators in 1..3_usize,
         unexpected_memory in prop_oneof![Just(0_u64), Just(600), Just(3000), Just(1 << 20)],
     ) {
-        run(Shape { processes, communicators, rails: 1, unexpected_memory }, &steps);
+        run(Shape { processes, communicators, rails: 1, read_size: READ, unexpected_memory }, &steps);
+    }
+
+    #[test]
+    fn the_same_holds_of_processes_with_several_ports_that_lose_their_links_and_have_them_again(
+        steps in prop::collection::vec(step(), 1..160),
+        processes in 2..4_usize,
+        rails in 2..4_usize,
+        unexpected_memory in prop_oneof![Just(0_u64), Just(600), Just(3000), Just(1 << 20)],
+    ) {
+        run(Shape { processes, communicators: 2, rails, read_size: 16 << 10, unexpected_memory }, &steps);
     }
 }

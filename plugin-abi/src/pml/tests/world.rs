@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use engine::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
 use engine::peer::PeerName;
+use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::super::communicator::Communicator;
@@ -23,6 +24,8 @@ use super::super::watch::Probed;
 use super::super::{peer, progress, receive, send};
 use super::operation::{Bytes, EMPTY, GUARD, Operation};
 use crate::runtime::device::fabric::{Fabric, Sizes};
+use crate::runtime::frame::Frame;
+use crate::runtime::poller::{self, Btl};
 
 /// What a port has, small enough that histories meet each bound.
 pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
@@ -30,15 +33,14 @@ pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receiv
 /// The longest message that is sent at once, header and all, bytes.
 pub(super) const EAGER: usize = 256;
 
-/// The longest read, bytes.
-pub(super) const READ: u32 = 512;
-
 /// How a world is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) processes: usize,
     pub(super) communicators: usize,
     pub(super) rails: usize,
+    /// The longest read, bytes.
+    pub(super) read_size: u32,
     /// Bytes of unexpected messages, before their senders are held back.
     pub(super) unexpected_memory: u64,
 }
@@ -88,6 +90,9 @@ const fn name(rank: usize) -> PeerName {
 impl World {
     /// A world in which nobody is connected.
     pub(super) fn new(shape: Shape) -> Self {
+        if shape.rails > 1 {
+            poller::set_btl(Btl { deliver: divert, operations_done: |_| () });
+        }
         let fabric = Fabric::default();
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let mut datatype: Box<sys::ompi_datatype_t> = Box::new(unsafe { std::mem::zeroed() });
@@ -215,6 +220,11 @@ impl World {
         count
     }
 
+    /// A process polls so often that it hears of its ports' links.
+    pub(super) fn notice(&self, at: usize) {
+        (0..NOTICED).for_each(|_| _ = self.poll(at));
+    }
+
     /// Everything moves and everybody polls until nothing happens any more.
     ///
     /// # Panics
@@ -258,17 +268,36 @@ impl World {
 /// Rounds in which all must be done: each of the longest histories takes some hundred.
 const MOST_ROUNDS: usize = 20_000;
 
+/// Polls after which a port has asked its adapter for asynchronous events.
+const NOTICED: usize = 40;
+
 /// Rounds in which nothing happens, after which nothing will: handshakes take a few.
 const QUIET_ROUNDS: usize = 24;
+
+/// What the BTL does for the PML where a port of the process that the test stands for loses its link, or has it again.
+fn divert(port: u8, frame: &Frame) {
+    let rails = OF_TEST.get().map_or(&[][..], Pml::rails);
+    let Some(rail) = rails.iter().find(|rail| rail.port().index() == port) else { return };
+    for completion in frame.batch.completions() {
+        if let Completion::LinkChanged { is_up } = completion {
+            let mut port = rail.enter().expect("nobody is inside");
+            if *is_up {
+                port.undivert(|_| true);
+            } else {
+                port.divert_all(|_| false);
+            }
+        }
+    }
+}
 
 fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
     let rails = (0..shape.rails).map(|rail| {
         let port = Arc::new(fabric.open(name(rank), 100_000 * (rail as u32 + 1), SIZES));
-        Rail::new(&port, EAGER, READ)
+        Rail::new(&port, EAGER, shape.read_size)
     });
     let settings = Settings {
         eager_limit: EAGER,
-        read_size: READ,
+        read_size: shape.read_size,
         unexpected_memory: shape.unexpected_memory,
         threads: false,
         functions: RequestFunctions { start: None, free: None, cancel: None },

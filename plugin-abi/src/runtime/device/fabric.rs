@@ -21,7 +21,7 @@ use engine::select::key::Key;
 use engine::transport::{Atomics, Attributes, Directory, Setup, StandIn, WrId};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion};
+use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
 
 use super::super::port::OpenPort;
 use super::Port;
@@ -244,6 +244,17 @@ impl Fabric {
     /// A port refuses to register memory from now on, or does not.
     pub(crate) fn refuse_memory(&self, port: usize, refuses: bool) {
         self.state().ports[port].refuses_memory = refuses;
+    }
+
+    /// A port loses its link, or has it again.
+    pub(crate) fn set_link(&self, port: usize, is_up: bool) {
+        let mut state = self.state();
+        let port = &mut state.ports[port];
+        if port.is_up != is_up {
+            port.is_up = is_up;
+            let kind = if is_up { async_event::PORT_ACTIVE } else { async_event::PORT_ERR };
+            port.events.push_back(AsyncEvent { kind, port: 1 });
+        }
     }
 
     /// How many registrations there are.

@@ -75,10 +75,10 @@ impl adapter::Adapter for Adapter {
         self.fabric.state().ports[self.port].events.pop_front()
     }
 
-    /// Time passes as it is looked at.
+    /// Time passes as it is looked at: between two looks long enough that a port asks for asynchronous events again.
     fn now(&self) -> Duration {
         let mut state = self.fabric.state();
-        state.now += Duration::from_millis(1);
+        state.now += Duration::from_millis(5);
         state.now
     }
 }
