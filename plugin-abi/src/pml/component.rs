@@ -144,7 +144,7 @@ fn parameters() -> Option<Tunables> {
     variables::tunables(Faces::Pml).map_err(refused).ok()
 }
 
-fn make(tunables: &Tunables, threads: bool) -> Option<Pml> {
+fn make(tunables: &Tunables, threads: bool) -> Option<Box<Pml>> {
     let settings = Settings {
         eager_limit: tunables.eager_limit as usize,
         read_size: tunables.read_size as u32,

@@ -185,9 +185,9 @@ pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
     UNWATCHED.store(unwatched, Ordering::Release);
 }
 
-/// Installs the PML of the process.
-pub(crate) fn begin(pml: Pml) {
-    let pml = Box::into_raw(Box::new(pml));
+/// Begins its life.
+pub(crate) fn begin(pml: Box<Pml>) {
+    let pml = Box::into_raw(pml);
     PML.store(pml, Ordering::Release);
     UNWATCHED.store(pml, Ordering::Release);
 }
@@ -290,8 +290,8 @@ fn make_alike(rails: &mut [Rail]) {
 }
 
 impl Pml {
-    /// Makes a PML over these ports.
-    pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Self {
+    /// Over these ports.
+    pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {
         if rails.len() > 1 {
             make_alike(&mut rails);
         }
@@ -321,7 +321,7 @@ impl Pml {
         let state = if settings.threads { Exclusive::locked(state) } else { unsafe { Exclusive::unlocked(state) } };
         let rails = rails.into_boxed_slice();
         let is_alone = rails.len() == 1;
-        let pml = Pml {
+        let pml = Box::new(Pml {
             rails,
             has_one_rail: Cell::new(is_alone),
             only_rail: AtomicPtr::default(),
@@ -330,7 +330,8 @@ impl Pml {
             has_threads: settings.threads,
             within: AtomicPtr::new(null_mut()),
             state,
-        };
+        });
+        // Once its rails are where they stay: what moves a box takes what is in it for its own.
         pml.poll_by(settings.poll_more, false);
         pml
     }
@@ -450,8 +451,8 @@ impl Drop for Pml {
 
 #[cfg(test)]
 impl Pml {
-    /// Makes a PML without a port, for tests.
-    pub(crate) fn of_no_rails(threads: bool) -> Pml {
+    /// Without a port, for tests of what needs none.
+    pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings =
             Settings { eager_limit: 0, read_size: 0, unexpected_memory: 0, threads, functions, poll_more: |_, _| 0 };

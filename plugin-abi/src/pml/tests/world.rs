@@ -303,7 +303,7 @@ fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
         functions: RequestFunctions { start: None, free: None, cancel: None },
         poll_more: progress::poll_more::<false>,
     };
-    let pml = Box::new(Pml::new(rails.collect(), &settings));
+    let pml = Pml::new(rails.collect(), &settings);
     let links: Vec<Link> = (0..shape.processes).map(|peer| link(&pml, rank, peer)).collect();
     let communicators = (0..shape.communicators).map(|comm| communicator(&pml, rank, comm, &links)).collect();
     Process { pml: NonNull::from(Box::leak(pml)), communicators }
