@@ -12,8 +12,8 @@ use std::process::Command;
 
 /// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what
 /// threads share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the
-/// latter, and for lists whose links are numbers.
-pub(crate) const RUNS: [&[&str]; 2] = [
+/// latter, and for lists whose links are numbers. Of the plugin it is the PML in a box.
+pub(crate) const RUNS: [&[&str]; 3] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
     &[
         "--package",
@@ -26,6 +26,7 @@ pub(crate) const RUNS: [&[&str]; 2] = [
         "transport::completion",
         "transport::tx",
     ],
+    &["--package", "ibex-plugin-abi", "--lib", "--", "pml::tests::"],
 ];
 
 /// A command of the nightly toolchain's cargo. What it builds has a folder of its own.
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn each_run_names_a_package_of_the_workspace() {
         let workspace = Workspace::here();
-        let manifests = ["ffi", "."];
+        let manifests = ["ffi", ".", "plugin-abi"];
         for (run, folder) in RUNS.iter().zip(manifests) {
             let manifest = std::fs::read_to_string(workspace.root().join(folder).join("Cargo.toml")).unwrap();
             assert!(manifest.contains(&format!("name = {:?}\n", run[1])), "{folder} is not {}", run[1]);

@@ -80,24 +80,24 @@ const LONGEST: [usize; 3] = [SHORTEST - 1, SHORTEST, 3 * SHORTEST + 1];
 const TAGS: [i32; 4] = [0, 1, 7, -20];
 
 fn wanted() -> impl Strategy<Value = Wanted> {
-    (0..2_usize, 0..5_usize, 0..5_usize).prop_map(|(comm, from, tag)| Wanted { comm, from, tag })
+    (0..2_usize, 0..9_usize, 0..5_usize).prop_map(|(comm, from, tag)| Wanted { comm, from, tag })
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let length = 0..LENGTHS.len();
-    let send = (0..4_usize, 0..4_usize, 0..2_usize, 0..4_usize, length.clone(), prop::bool::weighted(0.2)).prop_map(
+    let send = (0..8_usize, 0..8_usize, 0..2_usize, 0..4_usize, length.clone(), prop::bool::weighted(0.2)).prop_map(
         |(from, to, comm, tag, length, is_synchronous)| Step::Send { from, to, comm, tag, length, is_synchronous },
     );
-    let receive = (0..4_usize, wanted(), length.clone());
+    let receive = (0..8_usize, wanted(), length.clone());
     prop_oneof![
         12 => send,
         10 => receive.prop_map(|(at, wanted, room)| Step::Receive { at, wanted, room }),
-        2 => (0..4_usize, wanted(), any::<bool>()).prop_map(|(at, wanted, takes)| Step::Probe { at, wanted, takes }),
+        2 => (0..8_usize, wanted(), any::<bool>()).prop_map(|(at, wanted, takes)| Step::Probe { at, wanted, takes }),
         1 => length.prop_map(|room| Step::ReceiveProbed { room }),
         1 => (0..100_usize).prop_map(|which| Step::Cancel { which }),
-        6 => (0..16_usize, 1..20_usize).prop_map(|(queue_pair, count)| Step::Carry { queue_pair, count }),
-        4 => (0..16_usize, 1..20_usize).prop_map(|(queue_pair, count)| Step::Acknowledge { queue_pair, count }),
-        8 => (0..4_usize).prop_map(|at| Step::Poll { at }),
+        6 => (0..64_usize, 1..20_usize).prop_map(|(queue_pair, count)| Step::Carry { queue_pair, count }),
+        4 => (0..64_usize, 1..20_usize).prop_map(|(queue_pair, count)| Step::Acknowledge { queue_pair, count }),
+        8 => (0..8_usize).prop_map(|at| Step::Poll { at }),
         1 => Just(Step::Settle),
         1 => (0..8_usize, any::<bool>()).prop_map(|(port, refuses)| Step::Refuse { port, refuses }),
         2 => (0..8_usize, any::<bool>(), any::<bool>()).prop_map(|(port, is_up, is_told)| Step::Link { port, is_up, is_told }),
@@ -292,7 +292,7 @@ proptest! {
     #[test]
     fn processes_get_what_mpi_permits_whatever_they_do(
         steps in prop::collection::vec(step(), 1..160),
-        processes in 2..5_usize,
+        processes in prop_oneof![9 => 2..5_usize, 1 => Just(8)],
         communicators in 1..3_usize,
         unexpected_memory in prop_oneof![Just(0_u64), Just(600), Just(3000), Just(1 << 20)],
     ) {

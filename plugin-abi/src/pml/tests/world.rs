@@ -271,8 +271,8 @@ const MOST_ROUNDS: usize = 20_000;
 /// Polls after which a port has asked its adapter for asynchronous events.
 const NOTICED: usize = 40;
 
-/// Rounds in which nothing happens, after which nothing will: handshakes take a few.
-const QUIET_ROUNDS: usize = 24;
+/// Rounds in which nothing happens, after which nothing will: a port looks after its connections in each.
+const QUIET_ROUNDS: usize = 8;
 
 /// What the BTL does for the PML where a port of the process that the test stands for loses its link, or has it again.
 fn divert(port: u8, frame: &Frame) {
