@@ -157,18 +157,18 @@ static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
 #[cfg(test)]
 thread_local! {
-    /// The PML of the process that a test with several of them stands for now.
+    /// The PML of the process that runs now, in a test with several processes.
     pub(crate) static OF_TEST: Cell<Option<&'static Pml>> = const { Cell::new(None) };
 }
 
-/// The PML; `None` outside of its life.
+/// Returns the PML; `None` before it is initialised and after it has ended.
 #[inline]
 pub(crate) fn pml() -> Option<&'static Pml> {
     #[cfg(test)]
     if let Some(pml) = OF_TEST.get() {
         return Some(pml);
     }
-    // SAFETY: a leaked box, taken back after Open MPI's last call (`end`). Acquire: what it was made with.
+    // SAFETY: a leaked box, freed after Open MPI's last call (`end`). Acquire pairs with the Release in `begin`.
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
     UNWATCHED.store(unwatched, Ordering::Release);
 }
 
-/// Begins its life.
+/// Installs the PML of the process.
 pub(crate) fn begin(pml: Box<Pml>) {
     let pml = Box::into_raw(pml);
     PML.store(pml, Ordering::Release);
@@ -290,7 +290,7 @@ fn make_alike(rails: &mut [Rail]) {
 }
 
 impl Pml {
-    /// Over these ports.
+    /// Makes a PML over these ports.
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {
         if rails.len() > 1 {
             make_alike(&mut rails);
@@ -331,7 +331,7 @@ impl Pml {
             within: AtomicPtr::new(null_mut()),
             state,
         });
-        // Once its rails are where they stay: what moves a box takes what is in it for its own.
+        // Now that the rails stay where they are: a box that moves would invalidate pointers into it.
         pml.poll_by(settings.poll_more, false);
         pml
     }
@@ -451,7 +451,7 @@ impl Drop for Pml {
 
 #[cfg(test)]
 impl Pml {
-    /// Without a port, for tests of what needs none.
+    /// Makes a PML without a port, for tests.
     pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings =

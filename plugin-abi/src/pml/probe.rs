@@ -19,7 +19,7 @@ use super::receive::say;
 use super::watch::{self, Probed};
 use crate::runtime::guard::fence;
 
-/// What was found: a message, its length, and where it is to be taken out its handle.
+/// A message that was found: envelope, length, and its handle if it was taken out.
 pub(super) struct Found {
     pub(super) envelope: Envelope,
     pub(super) length: usize,
@@ -31,7 +31,7 @@ impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
     ///
     /// # Safety
-    /// P4: a live communicator.
+    /// P4: MPI's communicator lives.
     pub(super) unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);

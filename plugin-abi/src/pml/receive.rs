@@ -307,9 +307,9 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
     }
 }
 
-/// What became of a receive.
+/// Result of posting a receive.
 pub(super) enum Posting {
-    /// It waits, and is cancelled by this name.
+    /// It is posted under this name, by which it can be cancelled.
     Waits(u64),
     /// It was matched, and may be finished or given back.
     Matched,
@@ -318,7 +318,7 @@ pub(super) enum Posting {
 /// Like [`Pattern::new`]; without wildcards, the pattern is built without computing masks.
 #[inline(always)]
 pub(super) fn pattern(from: i32, tag: i32) -> Pattern {
-    // Two branches, each of a comparison: joined they cost two instructions more.
+    // Two branches with a comparison each: one joint branch costs two more instructions.
     if from < 0 {
         std::hint::cold_path();
         return with_wildcards(from, tag);
@@ -339,7 +339,7 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 /// P1: a receive that is filled in and not posted; only the caller has it.
 #[inline(always)]
 pub(super) unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
-    // SAFETY: P1: the caller's alone, of a communicator that lives; P3.
+    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
     unsafe {
         let communicator = Communicator::of((*request.as_ptr()).comm());
         if communicator.queues().unexpected() > 0 {
@@ -407,9 +407,9 @@ unsafe fn post_watched(
 /// Gives a receive the message of a matched probe.
 ///
 /// # Safety
-/// P1: a receive as for [`post`].
+/// P1: a receive that is filled in and not posted; only the caller has it.
 pub(super) unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
-    // SAFETY: P1: the caller's alone, of a communicator that lives, with nothing under way; P3.
+    // SAFETY: P1: only the caller has it, its communicator lives, and no transfer is in progress; P3.
     unsafe {
         let comm = (*request.as_ptr()).comm();
         let queues = Communicator::of(comm).queues();

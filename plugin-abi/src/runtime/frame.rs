@@ -11,7 +11,7 @@ use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
 use super::device::Port;
 
-/// What was polled from a port.
+/// Result of one poll of a port.
 #[repr(C)]
 pub(crate) struct Frame {
     /// First, so that the frame has the address that a poll gets.

@@ -135,7 +135,7 @@ impl Registered {
 
 #[cfg(test)]
 impl Registered {
-    /// One that no cache has, by this key.
+    /// Makes a registration with this key that is in no cache.
     pub(super) fn without_cache(key: u32) -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
@@ -145,9 +145,9 @@ impl Registered {
     }
 
     /// # Safety
-    /// Made by [`Self::without_cache`]; it is not used any more.
+    /// R3; made by [`Self::without_cache`], and freed once.
     pub(super) unsafe fn free(self) {
-        // SAFETY: leaked by `without_cache`, and not used any more.
+        // SAFETY: R3: nothing uses what `without_cache` has leaked.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -193,7 +193,7 @@ impl Memory {
     }
 
     /// # Safety
-    /// R3: no work request under way names the registration; it is put back once.
+    /// R3: no posted work request names the registration. It is put back once.
     #[cfg_attr(test, allow(dead_code, reason = "unit tests have the fabric's"))]
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
         // SAFETY: R3, and the caller says that it is put back once.

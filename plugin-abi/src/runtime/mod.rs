@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State and functions that exist once per process and are used by both components of ibex, `btl` and `pml`.
 //!
-//! `ports` opens ports once and `port` is one of them, by what `device` says; `token` names the faces, and says which a
-//! request or a message is for; `poller` says which of them polls, and brings the other what is its, in a `frame` or, if it
-//! is an operation that is done, in an `operation_chain`. `memory` registers memory; `modex` says who is there; `failures` is what is said before an error is handed on; `messages` what a user is told; `refusal` the
-//! reasons not to take part, `copies` one of them: another libibex.so in the process. `variables` has parameters and
-//! counters; `component` what the structures of components share. `guard` keeps panics from C, `exclusive` callers from
-//! each other; `free_list` keeps records; `idle` is what a wait does while nothing happens; `watch` is what any face does while a tool listens, `listeners` who listens
-//! to requests and messages. Knows no face but by name, and no tool.
+//! `ports` opens ports once, and `port` is one of them, of the adapter that `device` names. `token` tells which component
+//! a request or a message belongs to. `poller` tells which component polls, and delivers to the other its completions,
+//! in a `frame` or, for completed operations, in an `operation_chain`. `memory` registers memory; `modex` publishes
+//! ports; `failures` prints the reason of a failure before Open MPI gets its code; `messages` has the texts for users;
+//! `refusal` and `copies` the reasons not to take part: another Open MPI, another libibex.so in the process. `variables`
+//! has parameters and counters; `component` the common parts of component structures. `guard` keeps panics out of C;
+//! `exclusive` admits one caller at a time; `free_list` keeps records; `idle` runs Open MPI's progress during waits;
+//! `watch` has the calls needed while a tool listens, `listeners` the listeners to events of requests and messages.
+//! Nothing here depends on `btl`, `pml` or `tool`.
 
 pub(crate) mod component;
 pub(crate) mod copies;

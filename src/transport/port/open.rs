@@ -259,8 +259,8 @@ pub(super) fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
 
-/// One of how many inline sends asks for a completion, where a queue pair takes `depth` requests: at most half as many, so
-/// that a queue that is full has asked for one.
+/// The signal interval of a queue pair that takes `depth` requests: at most half of them, so that a full queue has
+/// asked for a completion.
 pub(super) fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
