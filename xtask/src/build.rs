@@ -226,7 +226,9 @@ struct Compiler {
 
 fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<Vec<PathBuf>> {
     let sources = sources(&workspace.root().join(folder))?;
-    let headers = newest(&files_with(&workspace.root().join(folder), "h")?);
+    // Tools include headers of the MPI programs too.
+    let headers_of = |folder: &str| files_with(&workspace.root().join(folder), "h");
+    let headers = newest(&[headers_of(folder)?, headers_of("hw-tests/mpi")?].concat());
     fs::create_dir_all(workspace.programs())?;
     step(&format!("Compiling the programs of {folder}"));
     let compile_one = |source: &PathBuf| {
