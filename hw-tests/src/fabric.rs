@@ -87,20 +87,20 @@ impl Fabric {
         match device {
             Device::Local(name) => {
                 let interface = device::local_interface(name)?.unwrap_or_default();
-                Self::local(Command::new(agent_of(options)?), vec![name.clone()], interface, None)
+                Self::local(Command::new(programs::agent()?), vec![name.clone()], interface, None)
             }
             Device::SoftHca | Device::SoftHcaAs(_) => {
-                let softhca = programs::softhca(options.say)?;
+                let softhca = programs::softhca()?;
                 let adapters = options.adapters.as_deref().unwrap_or(Path::new(TWO_RAILS));
                 // What runs under `softhca run` finds the emulated library, and so does all that the agent starts.
                 let mut command = Command::new(&softhca);
                 command.arg("run").arg("--config").arg(adapters).args(profile_of(device));
-                command.arg("--").arg(agent_of(options)?);
+                command.arg("--").arg(programs::agent()?);
                 let devices = emulated(&softhca, device, adapters)?;
                 Self::local(command, devices, "lo".to_owned(), Some(softhca))
             }
             Device::SoftRoce => {
-                let machines = vm::open::open(options, &agent_of(options)?)?;
+                let machines = vm::open::open(options, &programs::agent()?)?;
                 Ok(Self {
                     devices: vec![vm::DEVICE.to_owned()],
                     interface: vm::INTERFACE.to_owned(),
@@ -221,10 +221,6 @@ impl Fabric {
             Keeper::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
         }
     }
-}
-
-fn agent_of(options: &Options) -> anyhow::Result<PathBuf> {
-    options.agent.clone().map_or_else(|| programs::agent(options.say), Ok)
 }
 
 /// The words that give emulated adapters their profile.

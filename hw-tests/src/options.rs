@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a fabric is made: how many nodes, and how large; the adapters, the agent and the cache.
+//! How a fabric is made: how many nodes, and how large; the adapters; and the cache.
 //!
 //! Read by [`crate::fabric`] and by what boots virtual machines. Setup grade; plain data. Tests: the device tests of
 //! this package.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
 pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
 
-/// How a fabric is made. The processors, memory and cache matter to virtual machines only.
+/// How a fabric is made. The processors and memory matter to virtual machines only.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One or two.
@@ -20,14 +20,8 @@ pub struct Options {
     /// Memory of each node in MiB; bounded by three quarters of this machine's, shared between the nodes. Used when
     /// touched.
     pub memory: u64,
-    /// See [`CACHE_VARIABLE`].
-    pub cache: PathBuf,
-    /// See [`AGENT_VARIABLE`](crate::AGENT_VARIABLE); built with cargo where `None` and not found.
-    pub agent: Option<PathBuf>,
     /// The configuration file of the emulated adapters (docs/softhca.md); two InfiniBand adapters where `None`.
     pub adapters: Option<PathBuf>,
-    /// Called with what takes long.
-    pub say: fn(&str),
 }
 
 impl Options {
@@ -35,12 +29,12 @@ impl Options {
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         let memory = if nodes == 1 { 10 << 10 } else { 4 << 10 };
-        let say = |text: &str| eprintln!("{text}");
-        Self { nodes, cpus: 2, memory, cache: default_cache(), agent: None, adapters: None, say }
+        Self { nodes, cpus: 2, memory, adapters: None }
     }
 }
 
-fn default_cache() -> PathBuf {
+/// The folder for the kernel and what is known of this machine: see [`CACHE_VARIABLE`].
+pub(crate) fn cache() -> PathBuf {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let target = || of("CARGO_TARGET_DIR").unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
     let cache = of(CACHE_VARIABLE).unwrap_or_else(|| target().join("soft-roce"));

@@ -16,7 +16,7 @@ pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
 pub const SOFTHCA_VARIABLE: &str = "SOFTHCA_COMMAND";
 
 /// The agent's program: named, beside this program (or beside its `deps` folder), or built now.
-pub(crate) fn agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
+pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     if let Some(named) = named(AGENT_VARIABLE)? {
         return Ok(named);
     }
@@ -27,14 +27,14 @@ pub(crate) fn agent(say: fn(&str)) -> anyhow::Result<PathBuf> {
     }
     let (folder, target) = build_folders(&program)?;
     let profile = if folder.ends_with("release") { "release" } else { "dev" };
-    say("building fabric-agent");
+    eprintln!("building fabric-agent");
     build("ibex-hw-tests", "fabric-agent", profile, target)?;
     built(folder.join("fabric-agent"), "ibex-hw-tests")
 }
 
 /// The command `softhca`, beside its library: named, or made new by cargo the first time it is asked for. It is
 /// optimised in the dev profile too, as the workspace says.
-pub(crate) fn softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
+pub(crate) fn softhca() -> anyhow::Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
     if let Some(named) = named(SOFTHCA_VARIABLE)? {
         return Ok(named);
@@ -45,7 +45,7 @@ pub(crate) fn softhca(say: fn(&str)) -> anyhow::Result<PathBuf> {
     }
     let program = std::env::current_exe().context("find this program's folder")?;
     let (_, target) = build_folders(&program)?;
-    say("building softhca");
+    eprintln!("building softhca");
     build("softhca", "softhca", "dev", target)?;
     let there = built(target.join("debug/softhca"), "softhca")?;
     Ok(found.insert(there).clone())

@@ -31,11 +31,11 @@ pub struct Kernel {
     pub modules: PathBuf,
 }
 
-/// The kernel in `cache`; downloaded first when there is none. `say` is told what takes long.
+/// The kernel in `cache`; downloaded first when there is none.
 ///
 /// # Errors
 /// apt or dpkg failed, or offers no kernel: the message says what to do.
-pub fn obtain(cache: &Path, say: &dyn Fn(&str)) -> anyhow::Result<Kernel> {
+pub fn obtain(cache: &Path) -> anyhow::Result<Kernel> {
     fs::create_dir_all(cache).with_context(|| format!("make the folder {}", cache.display()))?;
     let lock = File::create(cache.join("lock")).context("make the lock of the kernel folder")?;
     lock.lock().context("lock the kernel folder")?;
@@ -47,9 +47,9 @@ pub fn obtain(cache: &Path, say: &dyn Fn(&str)) -> anyhow::Result<Kernel> {
     }
     let package = match wanted {
         Some(package) => package,
-        None => offered(say)?,
+        None => offered()?,
     };
-    say(&format!("soft-RoCE: downloading {package} for the virtual machine (once)"));
+    eprintln!("soft-RoCE: downloading {package} for the virtual machine (once)");
     unpack(cache, &package)?;
     opened(cache, &package).with_context(|| {
         format!(
@@ -86,11 +86,11 @@ fn first_named(folder: &Path, beginning: &str) -> Option<PathBuf> {
 }
 
 /// The best package that apt offers; updates apt's lists once when they have none.
-fn offered(say: &dyn Fn(&str)) -> anyhow::Result<String> {
+fn offered() -> anyhow::Result<String> {
     if let Some(package) = newest(&listed()?) {
         return Ok(package);
     }
-    say("soft-RoCE: apt lists no kernel; running apt-get update");
+    eprintln!("soft-RoCE: apt lists no kernel; running apt-get update");
     let mut update = Command::new("apt-get");
     let updated = output_of(update.args(["-qq", "update"]));
     match (newest(&listed()?), updated) {

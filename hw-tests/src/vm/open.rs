@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::bail;
 
 use super::{SYSTEM_PATH, accelerator, boot, image, kernel};
-use crate::options::Options;
+use crate::options::{Options, cache};
 
 /// Boots as many nodes as `options` say, with `agent` in each.
 ///
@@ -27,9 +27,10 @@ pub(crate) fn open(options: &Options, agent: &Path) -> anyhow::Result<boot::Mach
             bail!("soft-RoCE needs the program {program}; install it: apt-get install {package}");
         }
     }
-    let kernel = kernel::obtain(&options.cache, &options.say)?;
+    let cache = cache();
+    let kernel = kernel::obtain(&cache)?;
     let memory = options.memory.min(memory_of_machine() * 3 / 4 / options.nodes as u64);
-    let candidates = accelerator::candidates(&options.cache)?;
+    let candidates = accelerator::candidates(&cache)?;
     let mut failure = None;
     for accelerator in candidates {
         let nodes = options.nodes;
@@ -37,13 +38,13 @@ pub(crate) fn open(options: &Options, agent: &Path) -> anyhow::Result<boot::Mach
         match boot::boot(&plan) {
             Ok(machines) => {
                 if failure.is_some() || accelerator == accelerator::Accelerator::Kvm {
-                    accelerator::remember(&options.cache, accelerator)?;
+                    accelerator::remember(&cache, accelerator)?;
                 }
                 return Ok(machines);
             }
             Err(error) => {
                 if accelerator == accelerator::Accelerator::Kvm {
-                    (options.say)("soft-RoCE: no guest comes up with KVM on this machine; translating instead");
+                    eprintln!("soft-RoCE: no guest comes up with KVM on this machine; translating instead");
                 }
                 failure = Some(error);
             }
