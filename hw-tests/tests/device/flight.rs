@@ -5,7 +5,7 @@
 //! `IBEX_COMMAND` names the program. Each test has a folder of its own in shared memory, as other jobs have theirs
 //! there. Setup grade; one test at a time.
 
-use crate::launch::{Launch, over_the_pml};
+use crate::launch::Launch;
 use crate::site::{Site, command};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -27,13 +27,10 @@ pub(crate) fn tests() -> Vec<Test> {
         ("top shows what the processes of a job count", top),
         ("explain tells of a process that runs, recorded or not", explain),
     ];
-    let over = |face: &str, name: &str| if face.is_empty() { name.to_owned() } else { format!("{face}, {name}") };
-    let under_ob1 = tests.into_iter().map(|(name, run)| Test::on_emulated(over("", name), run));
-    let by_the_pml = tests
-        .into_iter()
-        .map(|(name, run)| Test::on_emulated(over("over the pml", name), move |site| over_the_pml(|| run(site))))
-        .map(|test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test });
-    under_ob1.chain(by_the_pml).map(Test::device_independent).collect()
+    let of_each = || tests.into_iter().map(|(name, run)| Test::on_emulated(name, run));
+    let quick = |test: Test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test };
+    let by_the_pml = of_each().map(Test::over_the_pml).map(quick);
+    of_each().map(Test::device_independent).chain(by_the_pml).collect()
 }
 
 /// Of these, over the PML, the quick tier has what ends by itself.

@@ -10,8 +10,8 @@
 //! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] when one is run. [`engine`]
 //! holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
 //! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
-//! [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters can be told to
-//! do; [`applications`] programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several
+//! [`executed`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters
+//! can be told to do; [`applications`] programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several
 //! hosts, and [`bench`] measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex
 //! and the logger, [`recorder`] its traces, [`waits`] who is late by them. [`listed`] sees to it that no program is
 //! forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the nodes, one fabric at
@@ -29,6 +29,7 @@ mod defaults;
 mod doctor;
 mod endings;
 mod engine;
+mod executed;
 mod faults;
 mod flight;
 mod forks;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         bounds::tests,
         nodes::tests,
         rails::tests,
+        executed::tests,
         subnets::tests,
         faults::tests,
         forks::tests,

@@ -5,19 +5,30 @@
 //! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given so
 //! small a bandwidth that the busiest machine keeps up with it, and none exceeds it. Setup grade; one test at a time.
 
-use crate::launch::{Launch, over_the_pml, says, was_refused};
-use crate::programs::{COPIED, HELD_BACK, STARVED};
+use crate::launch::{Launch, says, was_refused};
+use crate::programs::HELD_BACK;
 use crate::site::Site;
 use crate::test::{INFINIBAND, Test};
 use anyhow::{Context, Result, ensure};
 use hw_tests::Device;
 
-/// What tests need of adapters, and why they are skipped without.
-const STAMPS: (fn(&Device) -> bool, &str) = (Device::has_stamps, "the adapters do not stamp completions");
 const PORT_EVENTS: (fn(&Device) -> bool, &str) = (Device::has_port_events, "the adapters do not tell of links that go");
 
 /// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
+    let over_the_pml = under_either().into_iter().chain(tests_of_the_pml()).map(Test::over_the_pml);
+    let quick = |test: Test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test };
+    tests_of_the_btl().into_iter().chain(under_either()).chain(over_the_pml.map(quick)).collect()
+}
+
+/// Of these the quick tier has two that are of a moment.
+const QUICK: [&str; 2] = [
+    "over the pml, a rail that goes down while nothing is under way is left to the other one",
+    "over the pml, a rail that was down is used again",
+];
+
+/// What holds under ob1 and where ibex's own PML carries the messages. Of the latter ranks 0 and 1 have softhca1 as home.
+fn under_either() -> Vec<Test> {
     vec![
         Test::on_emulated("long messages go faster than one rail carries", |site| {
             goes_faster_than_one(site, &narrow("infiniband", "infiniband"))
@@ -25,6 +36,25 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("long messages go over an infiniband and a roce port at once", |site| {
             goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
         }),
+        Test::on_emulated_with(
+            PORT_EVENTS,
+            "a rail that is down at the first message to a peer is left to the other one",
+            |site| goes_by_the_other(site, &[]),
+        ),
+        Test::on_emulated_with(
+            PORT_EVENTS,
+            "a rail that goes down while nothing is under way is left to the other one",
+            |site| goes_by_the_other(site, &["--connect"]),
+        ),
+        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
+        Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
+        Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
+        Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
+    ]
+}
+
+fn tests_of_the_btl() -> Vec<Test> {
+    vec![
         Test::on_emulated("four ranks agree over an infiniband and a roce port", |site| {
             let mixed = adapters("link_layer = \"infiniband\"", "link_layer = \"ethernet\"");
             for program in ["pt2pt_modes", "collectives"] {
@@ -32,20 +62,6 @@ pub(crate) fn tests() -> Vec<Test> {
                 launch.passes(site)?;
             }
             Ok(())
-        }),
-        Test::on_emulated_with(
-            STAMPS,
-            "what events show is what the adapters executed, with their timestamps",
-            executed,
-        ),
-        Test::on_emulated_with(
-            STAMPS,
-            "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
-            executed_by_narrow_clocks,
-        ),
-        Test::on_emulated("tools in several threads see the same of adapters with narrow clocks", |site| {
-            let launch = Launch::new("events_tools", 2).arguments(&["--threads", "3"]).with("pml", "ibex");
-            launch.on_adapters(traced(NARROW_CLOCKS)).passes(site)
         }),
         Test::on_emulated_with(
             INFINIBAND,
@@ -69,61 +85,20 @@ pub(crate) fn tests() -> Vec<Test> {
             says(&launch.succeeds(site)?, &["softhca1:1", "down"])
         }),
         Test::on_emulated("a rail that goes down for good ends the job and is named", rail_lost),
-        Test::on_emulated_with(
-            PORT_EVENTS,
-            "a rail that is down at the first message to a peer is left to the other one",
-            |site| goes_by_the_other(site, &[]),
-        ),
-        Test::on_emulated_with(
-            PORT_EVENTS,
-            "a rail that goes down while nothing is under way is left to the other one",
-            |site| goes_by_the_other(site, &["--connect"]),
-        ),
-        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
-        Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
-        Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
-        Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
     ]
-    .into_iter()
-    .chain(tests_of_the_pml())
-    .collect()
 }
 
-/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home.
 fn tests_of_the_pml() -> Vec<Test> {
-    let test = |name: &str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated(format!("over the pml, {name}"), move |site| over_the_pml(|| run(site))).device_independent()
-    };
-    let told = |name: &'static str, run: fn(&mut Site) -> Result<()>| {
-        Test::on_emulated_with(PORT_EVENTS, name, move |site| over_the_pml(|| run(site))).device_independent()
-    };
     vec![
-        test("long messages go faster than one rail carries", |site| {
-            goes_faster_than_one(site, &narrow("infiniband", "infiniband"))
-        }),
-        test("long messages go over an infiniband and a roce port at once", |site| {
-            goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
-        }),
-        test("programs agree on two rails", programs_on_two_rails),
-        test("unexpected messages are held back on two rails", held_back_on_two_rails),
-        told("over the pml, a rail that is down at the first message to a peer is left to the other one", |site| {
-            goes_by_the_other(site, &[])
-        }),
-        told("over the pml, a rail that goes down while nothing is under way is left to the other one", |site| {
-            goes_by_the_other(site, &["--connect"])
-        })
-        .quick(),
-        told("over the pml, a rail that was down is used again", used_again).quick(),
-        test("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
-        test("long sends go back to a rail whose send buffers are in use", long_sends_flap),
-        test(
+        Test::on_emulated("programs agree on two rails", programs_on_two_rails),
+        Test::on_emulated("unexpected messages are held back on two rails", held_back_on_two_rails),
+        Test::on_emulated("long sends go back to a rail whose send buffers are in use", long_sends_flap),
+        Test::on_emulated(
             "rails that go down and come back by turns lose nothing that is held back",
             rails_flap_under_who_is_held_back,
         ),
-        test("a rail that connects no peer is left to the other one", never_connects),
-        test("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
-        test("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
-        test("a rail that only reads and goes down for good is done without", reading_rail_lost),
+        Test::on_emulated("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
+        Test::on_emulated("a rail that only reads and goes down for good is done without", reading_rail_lost),
     ]
 }
 
@@ -166,7 +141,7 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
 }
 
 /// Two adapters, with these lines in each.
-fn adapters(first: &str, second: &str) -> String {
+pub(crate) fn adapters(first: &str, second: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n{first}\n[[device]]\nname = \"softhca1\"\n{second}\n")
 }
 
@@ -203,50 +178,6 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
     let outcome = launch.succeeds(site)?;
     let value = outcome.stdout.split("\"value\":").nth(1).and_then(|rest| rest.split(',').next());
     value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
-}
-
-/// Clocks of two rates that drift apart, and do not go round.
-const CLOCKS: [&str; 2] = [
-    "[device.clock]\ndrift_ppm = 80.0",
-    "[device.clock]\nfrequency_hz = 156250000\noffset = 0x0f000000\ndrift_ppm = -60.0",
-];
-
-/// They go round 15 times a second, and 9 times.
-const NARROW_CLOCKS: [&str; 2] = [
-    "[device.clock]\nmask_bits = 26\ndrift_ppm = 80.0",
-    "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 24\noffset = 0x0f000000\ndrift_ppm = -60.0",
-];
-
-/// Two adapters with these clocks, that write down what they execute.
-fn traced([first, second]: [&str; 2]) -> String {
-    format!("trace = true\n{}", adapters(first, second))
-}
-
-/// Patterns with seeds of their own, compared with the trace of the adapters.
-fn compare(launch: Launch, adapters: &str, arguments: &[&str], site: &mut Site) -> Result<()> {
-    let arguments = [arguments, &["--adapter", "softhca"]].concat();
-    launch.with("pml", "ibex").arguments(&arguments).on_adapters(adapters).passes(site)
-}
-
-fn executed(site: &mut Site) -> Result<()> {
-    let (one, two) = ("trace = true\n[[device]]\nname = \"softhca0\"\n", &traced(CLOCKS));
-    for (seed, ranks, patterns) in [("1", 2, "3000"), ("2", 3, "1500"), ("3", 4, "1500")] {
-        let arguments = ["--trace", "exact", "--seed", seed, "--patterns", patterns];
-        compare(Launch::new("events", ranks), two, &arguments, site)?;
-    }
-    let with = |parameters| Launch::new("events", 4).with_all(parameters);
-    compare(with(&[]), one, &["--trace", "exact", "--seed", "7", "--patterns", "1000"], site)?;
-    compare(with(STARVED), one, &["--trace", "exact", "--seed", "8", "--patterns", "500"], site)?;
-    compare(with(STARVED), two, &["--trace", "exact", "--seed", "4", "--patterns", "1000"], site)?;
-    compare(with(COPIED), two, &["--trace", "exact", "--seed", "5", "--patterns", "500"], site)
-}
-
-fn executed_by_narrow_clocks(site: &mut Site) -> Result<()> {
-    for (seed, ranks, threads) in [("1", 2, "1"), ("2", 4, "1"), ("3", 2, "3")] {
-        let arguments = ["--trace", "narrow", "--seed", seed, "--patterns", "1500", "--threads", threads];
-        compare(Launch::new("events", ranks), &traced(NARROW_CLOCKS), &arguments, site)?;
-    }
-    Ok(())
 }
 
 /// Who would address by GID met the first of the two.

@@ -3,6 +3,7 @@
 //!
 //! Made by every file of tests, chosen by `selection`, run by `main`. Setup grade.
 
+use crate::launch::over_the_pml;
 use crate::site::Site;
 use crate::tier::Tier;
 use anyhow::Result;
@@ -69,6 +70,13 @@ impl Test {
     /// The same, of which a run on one device is enough.
     pub(crate) fn device_independent(self) -> Self {
         Self { device_independent: true, ..self }
+    }
+
+    /// The same where ibex's own PML carries the messages; of these a run on one device is enough.
+    pub(crate) fn over_the_pml(self) -> Self {
+        let (name, run) = (format!("over_the_pml,_{}", self.name), self.run);
+        let run = Box::new(move |site: &mut Site| over_the_pml(|| run(site)));
+        Self { name, run, device_independent: true, ..self }
     }
 
     /// The same, while no other test runs on this host.

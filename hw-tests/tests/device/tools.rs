@@ -92,28 +92,14 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the logger lists what there is", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks).quick(),
     ];
-    for (sentence, program, arguments, ranks) in OVER_OB1 {
-        let test = Test::new(sentence, move |site| {
-            if can_run(program, sentence, site)? {
-                Launch::new(program, ranks).arguments(arguments).passes(site)
-            } else {
-                Ok(())
-            }
-        });
-        let is_also_over_the_pml = OVER_THE_PML.iter().any(|(_, other, _, _)| *other == program);
-        tests.push(if is_also_over_the_pml { test } else { test.quick() });
-    }
-    for (sentence, program, arguments, ranks) in OVER_THE_PML {
-        let test = Test::new(format!("over the pml, {sentence}"), move |site| {
-            if can_run(program, sentence, site)? {
-                Launch::new(program, ranks).arguments(arguments).with("pml", "ibex").passes(site)
-            } else {
-                Ok(())
-            }
-        });
-        let is_on_each_device = QUICK_ON_EACH_DEVICE.contains(&program);
-        tests.push(if is_on_each_device { test.quick_on_each_device() } else { test.quick() });
-    }
+    tests.extend(OVER_OB1.map(|tool| {
+        let is_also_over_the_pml = OVER_THE_PML.iter().any(|(_, other, _, _)| *other == tool.1);
+        if is_also_over_the_pml { checked(tool) } else { checked(tool).quick() }
+    }));
+    tests.extend(OVER_THE_PML.map(|tool| {
+        let test = checked(tool).over_the_pml();
+        if QUICK_ON_EACH_DEVICE.contains(&tool.1) { test.quick_on_each_device() } else { test.quick() }
+    }));
     tests.push(Test::new(
         "by shared memory, callbacks of PERUSE find in the buffer what they are told is there",
         |site| {
@@ -137,6 +123,17 @@ pub(crate) fn tests() -> Vec<Test> {
         launch.with("pml_ibex_unexpected_memory", "1").passes(site)
     }));
     tests.into_iter().map(Test::device_independent).collect()
+}
+
+/// A tool that checks itself.
+fn checked((sentence, program, arguments, ranks): Checked) -> Test {
+    Test::new(sentence, move |site| {
+        if can_run(program, sentence, site)? {
+            Launch::new(program, ranks).arguments(arguments).passes(site)
+        } else {
+            Ok(())
+        }
+    })
 }
 
 /// Whether Open MPI asks ibex for all that a program needs; if not, says that it is skipped.

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What events show, compared with what emulated adapters write down of what they executed: requests, and the time of
+//! each by the adapter's clock.
+//!
+//! The program reads the trace of the adapters (hw-tests/mpi/trace.h). On other devices each is skipped, with the reason.
+//! Setup grade; one test at a time.
+
+use crate::launch::Launch;
+use crate::programs::{COPIED, STARVED};
+use crate::rails::adapters;
+use crate::site::Site;
+use crate::test::Test;
+use anyhow::Result;
+use hw_tests::Device;
+
+const STAMPS: (fn(&Device) -> bool, &str) = (Device::has_stamps, "the adapters do not stamp completions");
+
+/// The tests of this file.
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::on_emulated_with(
+            STAMPS,
+            "what events show is what the adapters executed, with their timestamps",
+            executed,
+        ),
+        Test::on_emulated_with(
+            STAMPS,
+            "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
+            executed_by_narrow_clocks,
+        ),
+        Test::on_emulated("tools in several threads see the same of adapters with narrow clocks", |site| {
+            let launch = Launch::new("events_tools", 2).arguments(&["--threads", "3"]).with("pml", "ibex");
+            launch.on_adapters(traced(NARROW_CLOCKS)).passes(site)
+        }),
+    ]
+}
+
+/// Clocks of two rates that drift apart, and do not go round.
+const CLOCKS: [&str; 2] = [
+    "[device.clock]\ndrift_ppm = 80.0",
+    "[device.clock]\nfrequency_hz = 156250000\noffset = 0x0f000000\ndrift_ppm = -60.0",
+];
+
+/// They go round 15 times a second, and 9 times.
+const NARROW_CLOCKS: [&str; 2] = [
+    "[device.clock]\nmask_bits = 26\ndrift_ppm = 80.0",
+    "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 24\noffset = 0x0f000000\ndrift_ppm = -60.0",
+];
+
+/// Two adapters with these clocks, that write down what they execute.
+fn traced([first, second]: [&str; 2]) -> String {
+    format!("trace = true\n{}", adapters(first, second))
+}
+
+/// Patterns with seeds of their own, compared with the trace of the adapters.
+fn compare(launch: Launch, adapters: &str, arguments: &[&str], site: &mut Site) -> Result<()> {
+    let arguments = [arguments, &["--adapter", "softhca"]].concat();
+    launch.with("pml", "ibex").arguments(&arguments).on_adapters(adapters).passes(site)
+}
+
+fn executed(site: &mut Site) -> Result<()> {
+    let (one, two) = ("trace = true\n[[device]]\nname = \"softhca0\"\n", &traced(CLOCKS));
+    for (seed, ranks, patterns) in [("1", 2, "3000"), ("2", 3, "1500"), ("3", 4, "1500")] {
+        let arguments = ["--trace", "exact", "--seed", seed, "--patterns", patterns];
+        compare(Launch::new("events", ranks), two, &arguments, site)?;
+    }
+    let with = |parameters| Launch::new("events", 4).with_all(parameters);
+    compare(with(&[]), one, &["--trace", "exact", "--seed", "7", "--patterns", "1000"], site)?;
+    compare(with(STARVED), one, &["--trace", "exact", "--seed", "8", "--patterns", "500"], site)?;
+    compare(with(STARVED), two, &["--trace", "exact", "--seed", "4", "--patterns", "1000"], site)?;
+    compare(with(COPIED), two, &["--trace", "exact", "--seed", "5", "--patterns", "500"], site)
+}
+
+fn executed_by_narrow_clocks(site: &mut Site) -> Result<()> {
+    for (seed, ranks, threads) in [("1", 2, "1"), ("2", 4, "1"), ("3", 2, "3")] {
+        let arguments = ["--trace", "narrow", "--seed", seed, "--patterns", "1500", "--threads", threads];
+        compare(Launch::new("events", ranks), &traced(NARROW_CLOCKS), &arguments, site)?;
+    }
+    Ok(())
+}
