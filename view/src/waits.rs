@@ -1,54 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The longest wait for each message: late senders and receivers and late waits from MPI calls, the rest from the sender's
-//! connections and queues. A late wait counts only where no process waited.
+//! connections and queues, as `ibex explain --waits` counts them. A late wait counts only where no process waited.
 //!
 //! Called by `columns.rs`. Tests: below.
 
-use ibex_messages::{IncidentKind, Job, Message, Time, Wait, WaitKind};
+use ibex_messages::{Job, Message, Time, Wait, WaitKind};
 use std::collections::HashMap;
-
-/// A stretch of time.
-type Stretch = (Time, Time);
 
 /// All waits of a job.
 pub(crate) struct Waits {
     /// The longest wait of each message in MPI calls, by its index.
     in_calls: HashMap<usize, Wait>,
-    /// Stretches by rank and peer, ordered by their begins.
-    connecting: HashMap<(u32, u32), Vec<Stretch>>,
-    queued: HashMap<(u32, u32), Vec<Stretch>>,
+    /// For connections and queues, by rank and peer, ordered by their begins.
+    of_pairs: HashMap<(u32, u32, WaitKind), Vec<Wait>>,
 }
 
 impl Waits {
     pub(crate) fn of(job: &Job) -> Waits {
-        let mut connecting: HashMap<(u32, u32), Vec<Stretch>> = HashMap::new();
-        for connection in &job.connections {
-            if let Some(stretch) = connection.begun.zip(connection.established.or(connection.failed)) {
-                connecting.entry((connection.rank, connection.peer)).or_default().push(stretch);
-            }
-        }
-        for stretches in connecting.values_mut() {
-            stretches.sort_unstable();
+        let mut of_pairs: HashMap<_, Vec<Wait>> = HashMap::new();
+        for of in job.process_waits() {
+            of_pairs.entry((of.rank, of.peer, of.wait.kind)).or_default().push(of.wait);
         }
         let mut in_calls: HashMap<usize, Wait> = HashMap::new();
         for (place, wait) in job.message_waits() {
             let longest = in_calls.entry(place).or_insert(wait);
             *longest = [*longest, wait].into_iter().max_by_key(weight).unwrap_or(wait);
         }
-        Waits { in_calls, connecting, queued: queued(job) }
+        Waits { in_calls, of_pairs }
     }
 
     /// The longest wait for the message at this index, if any.
     pub(crate) fn longest(&self, place: usize, message: &Message) -> Option<Wait> {
-        let pair = (message.sender, message.receiver);
         let sending = message.send.and_then(|side| side.activated.zip(side.begun.or(side.ended)));
-        let within = |stretches: &HashMap<_, Vec<Stretch>>, kind| {
+        let within = |kind| {
             let (from, to) = sending?;
-            overlap(stretches.get(&pair)?, from, to).map(|(from, to)| Wait { kind, from, to })
+            overlap(self.of_pairs.get(&(message.sender, message.receiver, kind))?, from, to)
         };
-        let connection = within(&self.connecting, WaitKind::Connection);
-        let queue = within(&self.queued, WaitKind::Queue);
-        let all = self.in_calls.get(&place).copied().into_iter().chain(connection).chain(queue);
+        let of_pair = [WaitKind::Connection, WaitKind::Queue].into_iter().filter_map(within);
+        let all = self.in_calls.get(&place).copied().into_iter().chain(of_pair);
         all.filter(|wait| wait.from < wait.to).max_by_key(weight)
     }
 }
@@ -58,38 +47,19 @@ fn weight(wait: &Wait) -> (bool, i64) {
     (wait.kind != WaitKind::LateWait, wait.to.since(wait.from))
 }
 
-/// Stretches in which requests wait, by rank and peer.
-fn queued(job: &Job) -> HashMap<(u32, u32), Vec<Stretch>> {
-    let mut stretches: HashMap<_, Vec<Stretch>> = HashMap::new();
-    let mut open = HashMap::new();
-    for incident in &job.incidents {
-        let Some(peer) = incident.peer else { continue };
-        let pair = (incident.rank, peer);
-        match incident.kind {
-            IncidentKind::QueuedBegin => {
-                open.entry(pair).or_insert(incident.time);
-            }
-            IncidentKind::QueuedEnd if incident.value == 0 => {
-                let stretch = open.remove(&pair).map(|begun| (begun, incident.time));
-                stretches.entry(pair).or_default().extend(stretch);
-            }
-            _ => {}
-        }
-    }
-    stretches
-}
-
-/// The longest overlap of the stretches, which are in order, with a span.
-fn overlap(stretches: &[Stretch], from: Time, to: Time) -> Option<Stretch> {
-    let end = stretches.partition_point(|stretch| stretch.0 < to);
-    let parts = stretches[..end].iter().rev().take(8).map(|stretch| (stretch.0.max(from), stretch.1.min(to)));
-    parts.filter(|part| part.0 < part.1).max_by_key(|part| part.1.since(part.0))
+/// The longest part of the waits, which are in order, within a span. Requests leave in order, so the wait of what was sent
+/// then is among the first that begin in it, or began before.
+fn overlap(waits: &[Wait], from: Time, to: Time) -> Option<Wait> {
+    let first = waits.partition_point(|wait| wait.from < from).saturating_sub(1);
+    let parts =
+        waits[first..].iter().take(8).map(|wait| Wait { from: wait.from.max(from), to: wait.to.min(to), ..*wait });
+    parts.filter(|part| part.from < part.to).max_by_key(|part| part.to.since(part.from))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex_messages::{Connection, Incident};
+    use ibex_messages::{Connection, Incident, IncidentKind};
 
     fn job() -> Job {
         let mut job = Job::synthetic(2, 1, 3);
@@ -145,7 +115,8 @@ mod tests {
             incident(6000, IncidentKind::QueuedEnd, 1),
             incident(8500, IncidentKind::QueuedEnd, 0),
         ];
-        let wait = Wait { kind: WaitKind::Queue, from: Time::new(1000), to: Time::new(8500) };
+        // The first request was there before the message, the second is its own.
+        let wait = Wait { kind: WaitKind::Queue, from: Time::new(2000), to: Time::new(8500) };
         assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), Some(wait));
     }
 }
