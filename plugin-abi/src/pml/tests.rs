@@ -19,10 +19,16 @@ use world::{EAGER, For, SIZES, Shape, World};
 /// The longest read where there is one port, bytes.
 const READ: u32 = 512;
 
-/// The bytes of a message: each message has others.
+/// The bytes of a message: each message has others, and each line of it. By lines, as Miri takes long for each byte.
 fn content(message: usize, length: usize) -> Vec<u8> {
-    (0..length).map(|at| (message.wrapping_mul(151) ^ at.wrapping_mul(29)).wrapping_add(at >> 5) as u8).collect()
+    let lines =
+        (0..length.div_ceil(LINE)).map(|line| [((message * 151) ^ (line * 29)).wrapping_add(line >> 5) as u8; LINE]);
+    let mut bytes = lines.collect::<Vec<_>>().concat();
+    bytes.truncate(length);
+    bytes
 }
+
+const LINE: usize = 16;
 
 /// Lengths around each bound, bytes: nothing; inside the work request; what is kept without an allocation; a copy; read at
 /// once; in several reads; in more reads and pieces than are under way at a time.

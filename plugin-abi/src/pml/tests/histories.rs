@@ -282,8 +282,11 @@ fn run(shape: Shape, steps: &[Step]) {
     history.end();
 }
 
+/// Of a history, at most.
+const STEPS: usize = if cfg!(miri) { 80 } else { 160 };
+
 fn cases() -> ProptestConfig {
-    ProptestConfig { cases: if cfg!(miri) { 4 } else { 128 }, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -291,7 +294,7 @@ proptest! {
 
     #[test]
     fn processes_get_what_mpi_permits_whatever_they_do(
-        steps in prop::collection::vec(step(), 1..160),
+        steps in prop::collection::vec(step(), 1..STEPS),
         processes in prop_oneof![9 => 2..5_usize, 1 => Just(8)],
         communicators in 1..3_usize,
         unexpected_memory in prop_oneof![Just(0_u64), Just(600), Just(3000), Just(1 << 20)],
@@ -301,7 +304,7 @@ proptest! {
 
     #[test]
     fn the_same_holds_of_processes_with_several_ports_that_lose_their_links_and_have_them_again(
-        steps in prop::collection::vec(step(), 1..160),
+        steps in prop::collection::vec(step(), 1..STEPS),
         processes in 2..4_usize,
         rails in 2..4_usize,
         unexpected_memory in prop_oneof![Just(0_u64), Just(600), Just(3000), Just(1 << 20)],
