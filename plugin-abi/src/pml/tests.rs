@@ -28,7 +28,7 @@ fn content(message: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-const LINE: usize = 16;
+const LINE: usize = if cfg!(miri) { 512 } else { 16 };
 
 /// Lengths around each bound, bytes: nothing; inside the work request; what is kept without an allocation; a copy; read at
 /// once; in several reads; in more reads and pieces than are under way at a time.
@@ -160,9 +160,11 @@ fn a_receive_gets_its_message_though_more_are_before_it_than_a_window_has_and_no
     let world = World::new(Shape { unexpected_memory: 600, ..TWO });
     let before = |message: usize| LENGTHS[message % 8];
     let mut sends = Vec::new();
-    for message in 0..40 {
+    for message in 0..24 {
         sends.extend(world.send(0, (1, 0, 1), Mode::Standard, &content(message, before(message))));
-        world.settle();
+        if message % 4 == 0 {
+            world.settle();
+        }
     }
     let wanted = content(77, 8);
     sends.extend(world.send(0, (1, 0, 2), Mode::Standard, &wanted));
@@ -171,11 +173,14 @@ fn a_receive_gets_its_message_though_more_are_before_it_than_a_window_has_and_no
     let receive = world.receive(1, For { comm: 0, from: None, tag: Some(2) }, 8);
     world.settle();
     check(&receive, (0, 2), &wanted);
-    for message in 0..40 {
+    for message in 0..24 {
         let receive = world.receive(1, For { comm: 0, from: None, tag: Some(1) }, before(message));
-        world.settle();
+        if !receive.is_finished() {
+            world.settle();
+        }
         check(&receive, (0, 1), &content(message, before(message)));
     }
+    world.settle();
     assert!(sends.iter().all(Operation::is_finished));
     world.is_at_rest();
 }

@@ -272,7 +272,7 @@ const MOST_ROUNDS: usize = 20_000;
 const NOTICED: usize = 40;
 
 /// Rounds in which nothing happens, after which nothing will: a port looks after its connections in each.
-const QUIET_ROUNDS: usize = 8;
+const QUIET_ROUNDS: usize = 4;
 
 /// What the BTL does for the PML where a port of the process that the test stands for loses its link, or has it again.
 fn divert(port: u8, frame: &Frame) {
