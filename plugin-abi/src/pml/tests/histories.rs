@@ -156,6 +156,8 @@ impl History {
             }
             Step::Poll { at } => _ = self.world.poll(at % processes),
             Step::Settle => self.world.settle(),
+            // The longest messages as copies take Miri minutes.
+            Step::Refuse { .. } if rails > 1 && cfg!(miri) => {}
             Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % (processes * rails), refuses),
             Step::Link { .. } if rails == 1 => {}
             Step::Link { port, is_up, is_told } => {
@@ -283,7 +285,7 @@ fn run(shape: Shape, steps: &[Step]) {
 }
 
 /// Of a history, at most.
-const STEPS: usize = if cfg!(miri) { 80 } else { 160 };
+const STEPS: usize = if cfg!(miri) { 40 } else { 160 };
 
 fn cases() -> ProptestConfig {
     ProptestConfig { cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default() }
