@@ -136,7 +136,7 @@ static bool choose(struct measure *measure, const char *begin, const char *end) 
 
 static void between(MPI_Comm apart) {
     static struct measure measure;
-    peruse_event_h first, last;
+    peruse_event_h first = PERUSE_EVENT_HANDLE_NULL, last = PERUSE_EVENT_HANDLE_NULL;
     bool unexpected = choose(&measure, "PERUSE_COMM_MSG_INSERT_IN_UNEX_Q", "PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q");
     if (!unexpected)
         check_true("transfers are supported", choose(&measure, "PERUSE_COMM_REQ_XFER_BEGIN", "PERUSE_COMM_REQ_XFER_END"));
