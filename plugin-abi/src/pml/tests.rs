@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML in a box: several processes in one, over a fabric in memory, without Open MPI and without a device.
+//! Tests of the PML in a box: one process simulates several, over a fabric in memory, without Open MPI and a device.
 //!
-//! `world` has the processes, `model` what MPI permits, `histories` tries what happens against it. Here is what each
-//! way of a message does. All of it runs under Miri, as nothing of C is called. It is not tried here: data with gaps
-//! (Open MPI's convertors), requests that MPI holds and persistent ones, buffered sends (its memory), shared memory (its BTL), tools, threads.
+//! `world` simulates the processes, `model` states what MPI permits, and `histories` checks random histories against
+//! it. This file tests each protocol alone. All of it runs under Miri: built for Open MPI 4.1, it calls no C. Data with
+//! gaps, requests that MPI holds, buffered sends and shared memory need Open MPI and are not tested here; nor are tools
+//! and several threads.
 
 mod histories;
 mod model;
@@ -16,10 +17,11 @@ use ibex_ffi::openmpi::sys;
 use operation::{EMPTY, GUARD, Operation, Status};
 use world::{EAGER, For, SIZES, Shape, World};
 
-/// The longest read where there is one port, bytes.
+/// Longest RDMA read in worlds with one port per process, bytes.
 const READ: u32 = 512;
 
-/// The bytes of a message: each message has others, and each line of it. By lines, as Miri takes long for each byte.
+/// Returns the bytes of a message: lines of [`LINE`] equal bytes, which differ between lines and between messages. To
+/// fill each byte alone would take Miri too long.
 fn content(message: usize, length: usize) -> Vec<u8> {
     let lines =
         (0..length.div_ceil(LINE)).map(|line| [((message * 151) ^ (line * 29)).wrapping_add(line >> 5) as u8; LINE]);
@@ -30,8 +32,8 @@ fn content(message: usize, length: usize) -> Vec<u8> {
 
 const LINE: usize = if cfg!(miri) { 512 } else { 16 };
 
-/// Lengths around each bound, bytes: nothing; inside the work request; what is kept without an allocation; a copy; read at
-/// once; in several reads; in more reads and pieces than are under way at a time.
+/// Lengths around each bound, bytes: none; kept by the receiver without an allocation (`arrived::SHORT`); inside the
+/// work request; copied to a send buffer; one read; several reads; more reads and pieces than may be in flight.
 const LENGTHS: [usize; 16] = [
     0,
     1,
@@ -51,12 +53,12 @@ const LENGTHS: [usize; 16] = [
     6 * READ as usize,
 ];
 
-/// Under Miri, which is a thousand times slower, some of them: one of each way.
+/// Step through [`LENGTHS`]: Miri is a thousand times slower, and tests one length of each protocol.
 const STRIDE: usize = if cfg!(miri) { 5 } else { 1 };
 
 const TWO: Shape = Shape { processes: 2, communicators: 1, rails: 1, read_size: READ, unexpected_memory: 1 << 20 };
 
-/// A receive has got the whole message, and nothing was written behind it.
+/// Asserts that a receive got the whole message, and that nothing was written behind it.
 fn check(operation: &Operation, (source, tag): (usize, i32), bytes: &[u8]) {
     assert!(operation.is_finished());
     let (length, error) = (bytes.len(), sys::OPAL_SUCCESS);
@@ -65,7 +67,8 @@ fn check(operation: &Operation, (source, tag): (usize, i32), bytes: &[u8]) {
     assert_eq!(operation.bytes.copy(), [bytes, &[EMPTY; GUARD]].concat());
 }
 
-/// One message from each of two processes to the other, and from each to itself.
+/// Sends one message from each of two processes to the other, and one from process 0 to itself. `is_expected`: the
+/// receives are posted first.
 fn exchange(world: &World, mode: Mode, length: usize, is_expected: bool) {
     let pairs = [(0, 1), (1, 0), (0, 0)];
     let receive =
@@ -125,7 +128,7 @@ fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
     world.is_at_rest();
 }
 
-/// Messages of a flood: more than a window of announcements, where that does not take for ever.
+/// Number of messages of a flood: more than a window of announcements, which has 8 in unit tests.
 const MANY: usize = if cfg!(miri) { 40 } else { 1500 };
 
 #[test]

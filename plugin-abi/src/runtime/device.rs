@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ports of this process are made of: libibverbs, and Open MPI's cache of registrations. In unit tests the
-//! `fabric` stands in for both.
+//! Type names for the ports of this process: over libibverbs, with Open MPI's cache of registrations. In unit tests
+//! `fabric` replaces both.
 //!
-//! Used by whoever names a port. Plain names: it costs nothing. Threads: any.
+//! Used by all modules that name a port. Grade: none, as it holds only type names. Threads: any.
 
 use engine::transport::{self, adapter::verbs::Verbs};
 
@@ -23,16 +23,15 @@ type Adapter = Verbs;
 #[cfg(test)]
 type Adapter = fabric::Adapter;
 
-/// A port of this process.
 pub(crate) type Port = transport::Port<Adapter>;
 
-/// A port that was opened, and its registrations.
+/// Returns a port that was opened, and its registrations.
 #[cfg(not(test))]
 pub(super) fn opened(port: transport::Port<Verbs>, memory: memory::Memory) -> (Port, Memory) {
     (port, memory)
 }
 
-/// A port that was opened, and its registrations.
+/// Never called: unit tests open no device.
 #[cfg(test)]
 pub(super) fn opened(_: transport::Port<Verbs>, _: memory::Memory) -> (Port, Memory) {
     unreachable!("unit tests have no device")

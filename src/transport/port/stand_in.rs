@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port over what stands in for a device of libibverbs: for the unit tests of who uses the engine.
+//! Makes a port from a stand-in for a device of libibverbs, for unit tests of the crates that use the engine.
 //!
-//! Called by the unit tests of the plugin, which bring an adapter that carries bytes in memory; behind the feature
-//! `stand-in`. Setup grade. One thread at a time.
+//! Called by the unit tests of the plugin (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled
+//! with the feature `stand-in`. Grade: setup. Threads: one at a time. Tests: `plugin-abi/src/pml/tests.rs`.
 
 use super::open::{Parts, receive_batch, signal_interval};
 use super::{Attributes, Port, Setup};
@@ -17,30 +17,30 @@ use crate::transport::tx::{self, Tx, bounce};
 use crate::tunables::Tunables;
 use std::io;
 
-/// What stands in for a device.
+/// A stand-in for a device.
 #[derive(Debug)]
 pub struct StandIn<A: Adapter> {
     /// Makes queue pairs and slots to send from.
     pub adapter: A,
-    /// For receives and sends.
+    /// Completion queue of all receives and sends.
     pub completions: A::CompletionQueue,
-    /// With its slots.
+    /// Receive queue, with its slots.
     pub receives: A::ReceiveQueue,
-    /// By which hellos come and go.
+    /// Carriers of the handshake's hellos.
     pub carriers: A::Carriers,
-    /// What the port is and can.
+    /// Properties of the port.
     pub attributes: Attributes,
     /// Requests that a queue pair takes.
     pub depth: u32,
-    /// What is published of the port.
+    /// Entry that the process publishes for the port.
     pub entry: PortEntry,
 }
 
 impl<A: Adapter> Port<A> {
-    /// A port of what stands in for a device, which is looked after at each poll that finds nothing.
+    /// Makes a port from a stand-in. The port checks its carriers and connections at each empty poll.
     ///
     /// # Errors
-    /// What the adapter says.
+    /// Those of the adapter.
     pub fn of_stand_in(device: StandIn<A>, tunables: &Tunables, setup: Setup) -> io::Result<Self> {
         let StandIn { adapter, completions: cq, receives, carriers, attributes, depth, entry } = device;
         let PortEntry { address, key } = entry;

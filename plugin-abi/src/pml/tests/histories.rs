@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories: whatever processes send, receive, probe and cancel, and however the fabric moves, what each gets is
-//! what MPI permits, with the right bytes, and in the end everything is done and nobody is held back.
-//!
-//! `PROPTEST_CASES` says how many are tried.
+//! Random histories: processes send, receive, probe and cancel in any order, and the fabric moves in any order. Each
+//! receive must get a message that MPI permits, with the right bytes. At the end all requests are finished, and no
+//! sender is held back.
 
 use super::model::{Got, Matches, Model, Sent, Wish};
 use super::*;
 use crate::pml::striped::SHORTEST;
 use proptest::prelude::*;
 
-/// One thing that happens. Numbers are taken modulo how many there are of what they choose.
+/// One step of a history. An index is taken modulo the number of processes, ports, queue pairs or receives.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Send {
@@ -25,20 +24,20 @@ enum Step {
         wanted: Wanted,
         room: usize,
     },
-    /// `takes`: a message that it finds is taken out.
+    /// `takes`: a matched probe, which takes the message out.
     Probe {
         at: usize,
         wanted: Wanted,
         takes: bool,
     },
-    /// The oldest message that a probe took out is received.
+    /// Receives the oldest message that a probe took out.
     ReceiveProbed {
         room: usize,
     },
     Cancel {
         which: usize,
     },
-    /// The fabric carries so many requests of a queue pair.
+    /// The fabric carries `count` requests of a queue pair.
     Carry {
         queue_pair: usize,
         count: usize,
@@ -50,14 +49,15 @@ enum Step {
     Poll {
         at: usize,
     },
-    /// All moves as far as it can.
+    /// The fabric and all processes move until nothing happens any more.
     Settle,
-    /// A port refuses to register memory, or does not any more.
+    /// A port refuses to register memory, or accepts it again.
     Refuse {
         port: usize,
         refuses: bool,
     },
-    /// A port of those of which there are several loses its link, or has it again; its process may be told.
+    /// The link of a port goes down or up, in worlds with several ports per process. `is_told`: its process polls until
+    /// it has noticed.
     Link {
         port: usize,
         is_up: bool,
@@ -65,7 +65,7 @@ enum Step {
     },
 }
 
-/// What a receive or a probe is for; 0: any.
+/// The communicator, source and tag of a receive or probe. Source and tag 0 are wildcards; others count from 1.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     comm: usize,
@@ -73,10 +73,10 @@ struct Wanted {
     tag: usize,
 }
 
-/// Lengths from which on messages are read by several ports.
+/// Lengths around the shortest message that several ports read, bytes.
 const LONGEST: [usize; 3] = [SHORTEST - 1, SHORTEST, 3 * SHORTEST + 1];
 
-/// Of a program, and one of MPI's own.
+/// Three tags of a program, and a negative one of the MPI library itself.
 const TAGS: [i32; 4] = [0, 1, 7, -20];
 
 fn wanted() -> impl Strategy<Value = Wanted> {
@@ -104,16 +104,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A history as far as it has happened.
 struct History {
     shape: Shape,
     world: World,
     model: Model,
-    /// Sends that are not done, with their messages.
+    /// Unfinished sends, each with the index of its message in the model.
     sends: Vec<(usize, Operation)>,
-    /// Receives, with their wishes and their room.
+    /// Receives, each with the index of its wish in the model and the size of its buffer.
     receives: Vec<(usize, usize, Operation)>,
-    /// Wishes whose message was taken out and not received, with its handle.
+    /// Matched probes whose message was not received yet: index of the wish, and handle of the message.
     probed: Vec<(usize, u64)>,
     now: usize,
 }
@@ -156,7 +155,7 @@ impl History {
             }
             Step::Poll { at } => _ = self.world.poll(at % processes),
             Step::Settle => self.world.settle(),
-            // The longest messages as copies take Miri minutes.
+            // Miri would take minutes to copy the longest messages.
             Step::Refuse { .. } if rails > 1 && cfg!(miri) => {}
             Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % (processes * rails), refuses),
             Step::Link { .. } if rails == 1 => {}
@@ -171,7 +170,7 @@ impl History {
         self.look();
     }
 
-    /// Where there are several ports the longest messages are read by all.
+    /// Length of a message in bytes. With several ports, the last of [`LENGTHS`] become those of [`LONGEST`].
     fn length(&self, which: usize) -> usize {
         let longest = LONGEST.get(which.wrapping_sub(LENGTHS.len() - LONGEST.len()));
         *longest.filter(|_| self.shape.rails > 1).unwrap_or(&LENGTHS[which])
@@ -202,7 +201,7 @@ impl History {
         }
     }
 
-    /// Receives what a probe took out; `None`: whole.
+    /// Receives the oldest message that a probe took out, into a buffer of `room` bytes; `None`: of its length.
     fn receive_probed(&mut self, room: Option<usize>) {
         if self.probed.is_empty() {
             return;
@@ -213,7 +212,7 @@ impl History {
         self.receives.push((wish, room, self.world.receive_probed(at, comm, handle, room)));
     }
 
-    /// Sees what is done.
+    /// Notes in the model which sends and receives have finished.
     fn look(&mut self) {
         let (done, under_way) = std::mem::take(&mut self.sends).into_iter().partition(|(_, send)| send.is_finished());
         self.sends = under_way;
@@ -232,7 +231,8 @@ impl History {
         }
     }
 
-    /// Everything comes to its end: what nobody has asked for is received, and what waits is cancelled.
+    /// Ends the history: receives every message that no receive has taken, cancels every receive that still waits, and
+    /// checks the bytes of all receives.
     fn end(mut self) {
         let Shape { processes, rails, .. } = self.shape;
         self.now += 1;
@@ -284,7 +284,7 @@ fn run(shape: Shape, steps: &[Step]) {
     history.end();
 }
 
-/// Of a history, at most.
+/// Upper bound of the number of steps in a history.
 const STEPS: usize = if cfg!(miri) { 40 } else { 160 };
 
 fn cases() -> ProptestConfig {

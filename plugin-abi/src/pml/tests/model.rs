@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What MPI says of which receive takes which message, without saying how.
+//! A model of MPI's matching: which receive may take which message. It contains no algorithm of the PML.
 //!
-//! A history is written down as it goes: the messages in the order in which each process sends them, and the *wishes*
-//! (receives and probes) in the order in which they are made. When all has come to rest [`Model::matches`] works out
-//! which message each wish has got, and refuses what MPI does not permit (MPI 4.1, section 3.5):
-//! - a wish gets a message that it is for, whole or cut to its room, and each message is taken once;
-//! - no message overtakes: of those of a sender that a wish is for it gets the first that no earlier wish has taken;
-//! - no receive waits while there is a message for it, or has let a later one take it;
-//! - a synchronous send is not done before its message was wished for.
+//! A test notes its history: the messages in the order in which each process sends them, and the *wishes* (receives and
+//! probes) in the order in which they are made. When nothing is in flight any more, [`Model::matches`] works out which
+//! message each wish got, and panics if MPI does not permit it (MPI 4.1, section 3.5):
+//! - a wish gets a message that matches it, whole or cut to its buffer, and each message is taken once;
+//! - no message overtakes another: a wish gets the sender's first matching message that no earlier wish took;
+//! - no receive waits while a message matches it, or while a later receive took such a message;
+//! - a synchronous send does not finish before a wish for its message is made.
 //!
-//! Which of two senders' messages comes first is open. Of messages that a receiver cannot tell apart (sender,
-//! communicator and tag) wishes take the first, so that their statuses say which they have got; their bytes say whether
-//! that is true.
+//! Any order of messages from two senders is permitted. A wish's status does not distinguish messages with the same
+//! sender, communicator and tag. The model assumes that the wish got the first of them; the caller checks the bytes.
+//! Called by `histories.rs`. Tests: at the end of the file.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) struct Sent {
     pub(super) tag: i32,
     pub(super) length: usize,
     pub(super) is_synchronous: bool,
-    /// When its send was done.
+    /// Number of the step after which its send was finished.
     pub(super) done: Option<usize>,
 }
 
@@ -33,36 +33,35 @@ pub(super) struct Sent {
 pub(super) struct Wish {
     pub(super) at: usize,
     pub(super) comm: usize,
-    /// `None`: of anybody.
+    /// Rank of the sender; `None`: any.
     pub(super) from: Option<usize>,
-    /// `None`: with any tag that is not negative.
+    /// The tag; `None`: any that is not negative.
     pub(super) tag: Option<i32>,
-    /// When it was made.
+    /// Number of the step that made it.
     pub(super) made: usize,
-    /// Not a probe that leaves the message where it is.
+    /// Whether it takes the message out: a receive or a matched probe.
     pub(super) takes: bool,
     pub(super) got: Got,
 }
 
-/// What became of a wish, as its status says.
+/// Result of a wish, from its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Got {
     /// It waits.
     Nothing,
     /// It was cancelled.
     Cancelled,
-    /// It has got a message of this sender, with this tag, of so many bytes.
+    /// It got a message from this sender, with this tag and this length in bytes.
     Message { source: usize, tag: i32, length: usize },
 }
 
-/// A history.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) sent: Vec<Sent>,
     pub(super) wishes: Vec<Wish>,
 }
 
-/// Which message each wish has got, and which wish has taken each message.
+/// The message that each wish got, and the wish that took each message, by their indices.
 pub(super) struct Matches {
     pub(super) of_wishes: Vec<Option<usize>>,
     pub(super) takers: Vec<Option<usize>>,
@@ -76,10 +75,10 @@ impl Wish {
 }
 
 impl Model {
-    /// Which wish has got which message.
+    /// Works out which wish got which message.
     ///
     /// # Panics
-    /// MPI does not permit it.
+    /// If MPI does not permit it.
     pub(super) fn matches(&self) -> Matches {
         let matches = self.assigned();
         for (index, (wish, got)) in self.wishes.iter().zip(&matches.of_wishes).enumerate() {
@@ -108,7 +107,7 @@ impl Model {
         matches
     }
 
-    /// By what their statuses say.
+    /// Assigns messages to wishes by the wishes' statuses.
     fn assigned(&self) -> Matches {
         let mut classes: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, message) in self.sent.iter().enumerate().rev() {
@@ -168,7 +167,7 @@ mod tests {
         assert!(is_permitted(two(), vec![wish(Some(2), None, None), wish(None, Some(7), None)]));
         assert!(!is_permitted(two(), vec![wish(None, Some(5), None), wish(None, Some(5), Some((1, 5)))]));
         assert!(!is_permitted(two(), vec![wish(None, Some(5), Some((1, 5))), wish(None, Some(5), Some((1, 5)))]));
-        // Whichever comes first.
+        // Messages of two senders, in either order.
         let others = || vec![sent(1, 5), sent(2, 5)];
         for (first, second) in [(1, 2), (2, 1)] {
             let wishes = vec![wish(None, None, Some((first, 5))), wish(None, None, Some((second, 5)))];

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send or a receive of a test: its request, and the buffer of the program, which is reached by raw pointers alone, as
-//! the PML reaches it.
+//! A send or a receive of a test: its request, and the program's buffer. The test, like the PML, accesses the buffer by
+//! raw pointers only.
 //!
-//! When an operation is done the program uses its buffer for something else. Threads: the test's.
+//! When a finished operation is dropped, its buffer is overwritten, as a program may do. Called by the other tests of
+//! this folder. Threads: the test's.
 
 use std::ptr::NonNull;
 
 use super::super::request::Request;
 
-/// What a buffer for a message has before, and how many bytes follow it that no message is to touch.
+/// Initial value of each byte of a receive buffer.
 pub(super) const EMPTY: u8 = 0xee;
+/// Number of bytes behind a receive buffer that no message may change.
 pub(super) const GUARD: usize = 8;
 
 /// Bytes of a program's buffer.
@@ -24,24 +26,23 @@ impl Bytes {
         self.0.as_ptr().cast()
     }
 
-    /// What is there.
     pub(super) fn copy(&self) -> Vec<u8> {
         let mut copy = vec![0; self.0.len()];
-        // SAFETY: as many bytes, which nobody writes meanwhile: there is one thread.
+        // SAFETY: both have `len` bytes; the test has one thread, so no other thread writes them.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(self.start(), copy.len()) };
         copy
     }
 
-    /// The program uses them for something else.
+    /// Overwrites the bytes, as a program may do once its operation is finished.
     fn spoil(&self) {
-        // SAFETY: as many bytes, which nobody else uses now.
+        // SAFETY: P2: the operation is finished, so only the test uses the `len` bytes.
         unsafe { self.start().write_bytes(0xaa, self.0.len()) };
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: leaked by `new`, once.
+        // SAFETY: `new` leaked the box, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -67,15 +68,14 @@ impl Operation {
         Operation { request: NonNull::from(Box::leak(Box::new(Request::unused()))), bytes: Bytes::new(bytes) }
     }
 
-    /// Whether it is done.
     pub(super) fn is_finished(&self) -> bool {
-        // SAFETY: P1: it lives as long as this.
+        // SAFETY: P1: the request lives until the operation is dropped.
         unsafe { self.request.as_ref() }.is_finished()
     }
 
-    /// How it ended.
+    /// Status of the finished receive.
     pub(super) fn status(&self) -> Status {
-        // SAFETY: P1: finished, so this call's own.
+        // SAFETY: P1: the request is finished, so the PML no longer refers to it.
         let status = unsafe { &(*self.request.as_ptr()).base().req_status };
         let (source, tag, error, is_cancelled) =
             (status.MPI_SOURCE, status.MPI_TAG, status.MPI_ERROR, status._cancelled != 0);
@@ -85,10 +85,10 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // What failed may be named still.
+        // After a failed assertion the PML may still refer to the request, so it is leaked.
         if self.is_finished() {
             self.bytes.spoil();
-            // SAFETY: leaked by `new`, once; finished, so that nobody names it.
+            // SAFETY: P1: `new` leaked the box, and the request is finished, so the PML no longer refers to it.
             drop(unsafe { Box::from_raw(self.request.as_ptr()) });
         } else {
             assert!(std::thread::panicking(), "an operation ends before it is forgotten");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A world of processes: each with a PML of its own over ports of one fabric, and communicators of all of them.
+//! A world of simulated processes: each has its own PML over ports of one fabric, and all share the communicators.
 //!
-//! What Open MPI would have (communicators, a datatype, requests) is made here of zeroes and the few fields that the PML
-//! reads; requests are those of blocking calls, whose end is one store. So nothing of libmpi's is called. Threads: the test's.
+//! This file makes Open MPI's objects (communicators, a datatype, requests) from zeroes and the few fields that the PML
+//! reads. Requests are those of blocking calls, which one store finishes. So no test calls libmpi. Called by `tests.rs`
+//! and `histories.rs`. Threads: the test's.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -27,49 +28,45 @@ use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
 use crate::runtime::poller::{self, Btl};
 
-/// What a port has, small enough that histories meet each bound.
+/// Sizes of a port, small enough that histories reach each bound.
 pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
 
-/// The longest message that is sent at once, header and all, bytes.
+/// Longest eager message, header included, bytes.
 pub(super) const EAGER: usize = 256;
 
-/// How a world is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) processes: usize,
     pub(super) communicators: usize,
     pub(super) rails: usize,
-    /// The longest read, bytes.
+    /// Longest RDMA read, bytes.
     pub(super) read_size: u32,
-    /// Bytes of unexpected messages, before their senders are held back.
+    /// Bytes of unexpected messages beyond which a receiver holds their senders back.
     pub(super) unexpected_memory: u64,
 }
 
-/// A process.
 struct Process {
     pml: NonNull<Pml>,
     communicators: Vec<NonNull<sys::ompi_communicator_t>>,
 }
 
-/// A world.
 pub(super) struct World {
     pub(super) fabric: Fabric,
     processes: Vec<Process>,
     datatype: NonNull<sys::ompi_datatype_t>,
-    /// By turns calls are those of a program that no tool watches, and of one that a tool does.
+    /// Whether the next request is that of a watched call; alternates.
     is_watched: Cell<bool>,
 }
 
-/// A message that a probe has found.
 pub(super) struct Found {
     pub(super) source: i32,
     pub(super) tag: i32,
     pub(super) length: usize,
-    /// Where it was taken out.
+    /// Handle of the message, if the probe took it out.
     pub(super) handle: u64,
 }
 
-/// The ranks and the tag that a receive or a probe is for, as MPI has them.
+/// The communicator, source and tag of a receive or probe; `None`: any.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct For {
     pub(super) comm: usize,
@@ -88,7 +85,7 @@ const fn name(rank: usize) -> PeerName {
 }
 
 impl World {
-    /// A world in which nobody is connected.
+    /// Makes a world without connections.
     pub(super) fn new(shape: Shape) -> Self {
         if shape.rails > 1 {
             poller::set_btl(Btl { deliver: divert, operations_done: |_| () });
@@ -102,9 +99,9 @@ impl World {
         World { fabric, processes, datatype, is_watched: Cell::new(false) }
     }
 
-    /// The test stands for a process from now on.
+    /// Makes the test act as process `at` from now on.
     fn stand_for(&self, at: usize) -> &'static Pml {
-        // SAFETY: leaked, and taken back when the world ends, after which the test stands for nobody.
+        // SAFETY: `process` leaked the PML, and `drop` of the world resets `OF_TEST` before it frees the PML.
         let pml = unsafe { &*self.processes[at].pml.as_ptr() };
         OF_TEST.set(Some(pml));
         pml
@@ -123,7 +120,7 @@ impl World {
         if is_watched { Owner::WatchedCall } else { Owner::Call }
     }
 
-    /// Sends. `None`: that is done.
+    /// Starts a send. `None`: it is finished already.
     pub(super) fn send(
         &self,
         from: usize,
@@ -135,8 +132,8 @@ impl World {
         let operation = Operation::new(bytes.to_vec());
         let (data, comm) = (self.data(&operation.bytes, bytes.len()), self.comm(from, comm));
         let outgoing = send::Outgoing { data, to: to as i32, tag, comm };
-        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
-        // new request.
+        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
+        // P1, P3: the request is new.
         unsafe {
             let extent = data.extent();
             if mode == Mode::Standard
@@ -154,15 +151,15 @@ impl World {
         Some(operation)
     }
 
-    /// Receives into so much room.
+    /// Posts a receive with a buffer of `room` bytes.
     pub(super) fn receive(&self, at: usize, wanted: For, room: usize) -> Operation {
         let pml = self.stand_for(at);
         let operation = Operation::new(vec![EMPTY; room + GUARD]);
         let ((from, tag), data) = (wanted.ranks(), self.data(&operation.bytes, room));
         let described = receive::Wanted { data, from, tag, comm: self.comm(at, wanted.comm) };
         let mut state = pml.enter().expect("nobody is inside");
-        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
-        // new request.
+        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
+        // P1, P3: the request is new.
         unsafe {
             receive::fill(operation.request, &described, self.owner());
             let pattern = receive::pattern(from, tag);
@@ -174,26 +171,26 @@ impl World {
         operation
     }
 
-    /// Probes, once; `takes`: a message that is found is taken out.
+    /// Polls and probes once. `takes`: a matched probe, which takes the message out.
     pub(super) fn probe(&self, at: usize, wanted: For, takes: bool) -> Option<Found> {
         let pml = self.stand_for(at);
         let (from, tag) = wanted.ranks();
         let probed = Probed { from, tag, comm: self.comm(at, wanted.comm) };
-        // SAFETY: P4: a live communicator.
+        // SAFETY: P4: the world's communicator lives.
         let found = unsafe { probed.look(pml, takes) }?;
         let (source, tag) = (found.envelope.source(), found.envelope.tag());
         Some(Found { source, tag, length: found.length, handle: found.handle.unwrap_or_default() })
     }
 
-    /// Receives what a probe has taken out.
+    /// Receives the message that a matched probe took out, into a buffer of `room` bytes.
     pub(super) fn receive_probed(&self, at: usize, comm: usize, handle: u64, room: usize) -> Operation {
         let pml = self.stand_for(at);
         let operation = Operation::new(vec![EMPTY; room + GUARD]);
         let data = self.data(&operation.bytes, room);
         let described = receive::Wanted { data, from: ANY_SOURCE, tag: ANY_TAG, comm: self.comm(at, comm) };
         let mut state = pml.enter().expect("nobody is inside");
-        // SAFETY: P4: a live communicator and datatype; P2: the bytes are there until the operation is dropped; P1, P3: a
-        // new request.
+        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
+        // P1, P3: the request is new.
         unsafe {
             receive::fill(operation.request, &described, Owner::WatchedCall);
             receive::take(pml, &mut state, operation.request, MessageHandle::from_bits(handle));
@@ -202,16 +199,16 @@ impl World {
         operation
     }
 
-    /// Cancels a receive, which is finished then if nothing has come for it.
+    /// Cancels a receive. This finishes it if it has matched no message.
     pub(super) fn cancel(&self, at: usize, operation: &Operation) {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
-        // SAFETY: P1: a receive that was posted and is not given back.
+        // SAFETY: P1: the receive was posted, and its operation lives.
         unsafe { receive::cancel(&mut state, operation.request) };
         progress::leave(pml, state);
     }
 
-    /// A process polls.
+    /// Polls once as process `at`. Returns the number of completions handled.
     pub(super) fn poll(&self, at: usize) -> usize {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
@@ -220,15 +217,15 @@ impl World {
         count
     }
 
-    /// A process polls so often that it hears of its ports' links.
+    /// Polls as process `at` until its ports have noticed changes of their links.
     pub(super) fn notice(&self, at: usize) {
         (0..NOTICED).for_each(|_| _ = self.poll(at));
     }
 
-    /// Everything moves and everybody polls until nothing happens any more.
+    /// Moves all requests of the fabric and polls as every process, until nothing happens any more.
     ///
     /// # Panics
-    /// They do not come to rest.
+    /// If that takes more than [`MOST_ROUNDS`] rounds.
     pub(super) fn settle(&self) {
         let mut quiet = 0;
         for _ in 0..MOST_ROUNDS {
@@ -246,10 +243,7 @@ impl World {
         panic!("they do not come to rest");
     }
 
-    /// Nothing is under way, nothing is kept, nobody is held back.
-    ///
-    /// # Panics
-    /// Something is.
+    /// Asserts that no registration, queued request or kept message is left, and that no sender is held back.
     pub(super) fn is_at_rest(&self) {
         assert_eq!(self.fabric.registered(), 0, "registrations");
         for (at, process) in self.processes.iter().enumerate() {
@@ -258,23 +252,23 @@ impl World {
             assert!(state.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.starved.is_empty() && !state.has_failed);
             for comm in &process.communicators {
-                // SAFETY: P3; the communicator lives.
+                // SAFETY: P3: the PML is entered; P4: the world's communicator lives.
                 assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");
             }
         }
     }
 }
 
-/// Rounds in which all must be done: each of the longest histories takes some hundred.
+/// Maximum number of rounds until nothing happens any more. The longest histories take some hundreds.
 const MOST_ROUNDS: usize = 20_000;
 
-/// Polls after which a port has asked its adapter for asynchronous events.
+/// Number of polls within which a port queries its adapter for asynchronous events.
 const NOTICED: usize = 40;
 
-/// Rounds in which nothing happens, after which nothing will: a port looks after its connections in each.
+/// Number of rounds without any event after which none can follow, because a port checks its connections in each.
 const QUIET_ROUNDS: usize = 4;
 
-/// What the BTL does for the PML where a port of the process that the test stands for loses its link, or has it again.
+/// Acts for the BTL: diverts the messages of a port whose link went down, and ends that when it is up again.
 fn divert(port: u8, frame: &Frame) {
     let rails = OF_TEST.get().map_or(&[][..], Pml::rails);
     let Some(rail) = rails.iter().find(|rail| rail.port().index() == port) else { return };
@@ -309,7 +303,7 @@ fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
     Process { pml: NonNull::from(Box::leak(pml)), communicators }
 }
 
-/// How a process reaches a peer, which it looks up.
+/// Returns the link by which process `rank` reaches a peer.
 fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
     if peer == rank {
         return Link::ONESELF;
@@ -335,7 +329,7 @@ fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
 fn communicator(pml: &Pml, rank: usize, number: usize, links: &[Link]) -> NonNull<sys::ompi_communicator_t> {
     let mut comm = Box::new(release::blank_communicator(number as u32));
     comm.c_my_rank = rank as i32;
-    // SAFETY: filled in so far.
+    // SAFETY: P4: `blank_communicator` has set the number, which is all that this reads.
     let context = unsafe { release::context(&raw const *comm) };
     let mut communicator = Communicator::new(pml.rails()[0].entry(), links.len(), rank as i32, context);
     let mut state = pml.enter().expect("nobody is inside");
@@ -347,7 +341,7 @@ fn communicator(pml: &Pml, rank: usize, number: usize, links: &[Link]) -> NonNul
     let comm = NonNull::from(Box::leak(comm));
     communicator.comm = comm.as_ptr();
     let communicator = NonNull::from(Box::leak(communicator));
-    // SAFETY: leaked just now.
+    // SAFETY: the communicator was leaked above, and only this function has it.
     unsafe { (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast() };
     assert!(state.contexts.add(context, communicator).is_ok_and(|kept| kept.is_empty()));
     comm
@@ -360,17 +354,17 @@ impl Drop for World {
             return;
         }
         for process in self.processes.drain(..) {
-            // SAFETY: leaked by `process`, once; nobody uses it any more.
+            // SAFETY: `process` leaked the PML; `OF_TEST` was reset, so no reference to it is left.
             drop(unsafe { Box::from_raw(process.pml.as_ptr()) });
             for comm in process.communicators {
-                // SAFETY: leaked by `communicator`, once; nobody uses them any more.
+                // SAFETY: `communicator` leaked both boxes; the PML that used them is freed.
                 unsafe {
                     let comm = Box::from_raw(comm.as_ptr());
                     drop(Box::from_raw(comm.c_pml_comm.cast::<c_void>().cast::<Communicator>()));
                 }
             }
         }
-        // SAFETY: leaked by `new`, once; nobody uses it any more.
+        // SAFETY: `new` leaked the datatype; the PMLs and communicators that used it are freed.
         drop(unsafe { Box::from_raw(self.datatype.as_ptr()) });
     }
 }

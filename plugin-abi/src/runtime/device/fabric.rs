@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fabric of the unit tests: adapters of several processes in one, and the wires between them, which the test moves
-//! a request at a time.
+//! The fabric of the unit tests: the adapters of several simulated processes, and the network between them. The test
+//! moves one work request at a time.
 //!
-//! What is posted stays until the test has it carried, and then acknowledged: so bytes that a process changes too early
-//! arrive changed, and memory that is not registered any more is found out. A message for which its receiver has no
-//! slot stays where it is (RNR), and so does one by a port without a link. This file has the test's side; `adapter.rs`
-//! is the transport's, `memory.rs` has registrations and slots. Threads: the test's.
+//! A posted request stays in its queue pair until the test first carries it to the peer and then acknowledges it. So a
+//! process that changes its buffer too early sends the changed bytes, and an RDMA read whose memory is no longer
+//! registered fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports
+//! has no link. This file has the functions for the test; `adapter.rs` implements the transport's adapter, `memory.rs`
+//! the registrations and slots. Called by `pml/tests/world.rs`. Threads: the test's.
 
 mod adapter;
 mod memory;
@@ -30,22 +31,21 @@ pub(crate) use adapter::Adapter;
 pub(crate) use memory::Memory;
 use memory::{Registrations, read, write};
 
-/// How large what a port has is.
+/// Sizes of a port.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
-    /// The longest message inside a work request, bytes.
+    /// Longest message inside a work request, bytes.
     pub(crate) inline: u32,
-    /// The longest message that may wait in memory of no registration, bytes.
+    /// Longest message that may wait in unregistered memory, bytes.
     pub(crate) bounce: u32,
-    /// A receive slot, bytes.
+    /// Size of a receive slot, bytes.
     pub(crate) receive: u32,
-    /// Receive slots.
+    /// Number of receive slots.
     pub(crate) slots: u32,
     /// Requests that a queue pair takes.
     pub(crate) depth: u32,
 }
 
-/// The states of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum QpState {
     Reset,
@@ -56,13 +56,13 @@ enum QpState {
     Destroyed,
 }
 
-/// What a request does.
+/// The operation of a work request.
 enum Work {
-    /// A message: bytes from inside the work request, then those of spans.
+    /// A message: the inline bytes, then those of the spans (address and length).
     Send { inline: Vec<u8>, spans: Vec<(u64, u32)>, immediate: u32 },
-    /// A read: to here, with that key, from there.
+    /// An RDMA read: local address, length and key; remote address and key.
     Read { local: (u64, u32, u32), remote: (u64, u32) },
-    /// A request of no bytes.
+    /// A write of no bytes.
     Nothing,
 }
 
@@ -73,13 +73,13 @@ struct Posted {
 }
 
 struct QueuePair {
-    /// Which port's.
+    /// Index of its port in the fabric.
     port: usize,
     state: QpState,
-    /// The peer's number.
+    /// Number of the peer's queue pair.
     peer: u32,
     posted: VecDeque<Posted>,
-    /// How many of these have been carried, and wait to be acknowledged.
+    /// Number of posted requests that were carried and not yet acknowledged, from the front.
     carried: usize,
 }
 
@@ -88,9 +88,9 @@ struct FabricPort {
     key: Key,
     is_up: bool,
     refuses_memory: bool,
-    /// Slots that the adapter has, in the order in which they will be filled.
+    /// Posted receive slots, in the order in which messages will fill them.
     receives: VecDeque<u32>,
-    /// Where each slot starts.
+    /// Start address of each slot.
     slots: Vec<u64>,
     completions: VecDeque<WorkCompletion>,
     hellos: VecDeque<Hello>,
@@ -104,11 +104,11 @@ struct State {
     queue_pairs: Vec<QueuePair>,
     registrations: Registrations,
     published: HashMap<PeerName, Vec<PortEntry>>,
-    /// Hellos, requests carried and acknowledged.
+    /// Number of hellos sent, requests carried and requests completed.
     moved: u64,
 }
 
-/// The number of the first queue pair.
+/// Number of the first queue pair.
 const FIRST: u32 = 0x100;
 
 impl State {
@@ -124,7 +124,6 @@ impl State {
     }
 }
 
-/// The fabric.
 #[derive(Clone, Default)]
 pub(crate) struct Fabric(Arc<Mutex<State>>);
 
@@ -133,7 +132,7 @@ impl Fabric {
         self.0.lock().expect("no test failed while it looked")
     }
 
-    /// Opens a port of a process, the next of its ports. Ports of the same number are in one network.
+    /// Opens the next port of a process. Ports with the same index are in the same network.
     pub(crate) fn open(&self, me: PeerName, mbps: u32, sizes: Sizes) -> OpenPort {
         let Sizes { inline, bounce, receive, slots, depth } = sizes;
         let mut state = self.state();
@@ -177,17 +176,17 @@ impl Fabric {
         OpenPort::of((port, Memory::new(self.clone(), place)), (receive, bounce), index, false)
     }
 
-    /// How much has moved so far.
+    /// Number of hellos sent, requests carried and requests completed so far.
     pub(crate) fn moved(&self) -> u64 {
         self.state().moved
     }
 
-    /// How many queue pairs there were so far.
+    /// Number of queue pairs made so far, destroyed ones included.
     pub(crate) fn queue_pairs(&self) -> usize {
         self.state().queue_pairs.len()
     }
 
-    /// Carries the next request of a queue pair to its peer. False: none can be carried.
+    /// Carries the next request of a queue pair to its peer. False if no request can be carried.
     pub(crate) fn carry(&self, number: usize) -> bool {
         let mut state = self.state();
         let State { ports, queue_pairs, registrations, .. } = &mut *state;
@@ -227,8 +226,8 @@ impl Fabric {
         true
     }
 
-    /// Has the sender know that the oldest request of a queue pair was carried, or flushes it where the queue pair is in
-    /// error. False: there is none.
+    /// Completes the oldest request of a queue pair: successfully if it was carried, as flushed if the queue pair is in
+    /// error. False if there is no such request.
     pub(crate) fn acknowledge(&self, number: usize) -> bool {
         let mut state = self.state();
         let Some(QueuePair { state: of, posted, carried, .. }) = state.queue_pairs.get(number) else { return false };
@@ -241,12 +240,12 @@ impl Fabric {
         true
     }
 
-    /// A port refuses to register memory from now on, or does not.
+    /// Makes a port refuse to register memory from now on, or accept it again.
     pub(crate) fn refuse_memory(&self, port: usize, refuses: bool) {
         self.state().ports[port].refuses_memory = refuses;
     }
 
-    /// A port loses its link, or has it again.
+    /// Takes a port's link down, or up again, and raises the asynchronous event.
     pub(crate) fn set_link(&self, port: usize, is_up: bool) {
         let mut state = self.state();
         let port = &mut state.ports[port];
@@ -257,7 +256,7 @@ impl Fabric {
         }
     }
 
-    /// How many registrations there are.
+    /// Number of registrations of all ports.
     pub(crate) fn registered(&self) -> usize {
         self.state().registrations.count()
     }
@@ -273,7 +272,7 @@ impl Directory for Fabric {
     }
 }
 
-/// Where the port of this life is reached, in the network of that number.
+/// Address of the port instance, in the network with this number.
 fn address(instance: u64, network: u8) -> PortAddress {
     PortAddress {
         link_layer: LINK_ETHERNET,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The transport's side of the fabric: what it asks of an adapter.
+//! The fabric as the transport's adapter: queue pairs, queues, slots and carriers of hellos.
 //!
-//! What destroys a queue pair discards its completions that were not polled, receives included, as mlx5 and `bnxt_re`
-//! do. Threads: the test's.
+//! Destroying a queue pair discards its completions that were not polled, receives included, as mlx5 and `bnxt_re` do.
+//! Called by the transport (`engine::transport`). Threads: the test's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,7 +42,6 @@ impl Fabric {
     }
 }
 
-/// A port of an adapter.
 pub(crate) struct Adapter {
     fabric: Fabric,
     port: usize,
@@ -75,7 +74,7 @@ impl adapter::Adapter for Adapter {
         self.fabric.state().ports[self.port].events.pop_front()
     }
 
-    /// Time passes as it is looked at: between two looks long enough that a port asks for asynchronous events again.
+    /// Advances the time by 5 ms, so that a port asks for asynchronous events each time it reads the clock.
     fn now(&self) -> Duration {
         let mut state = self.fabric.state();
         state.now += Duration::from_millis(5);
@@ -83,7 +82,6 @@ impl adapter::Adapter for Adapter {
     }
 }
 
-/// A queue pair.
 pub(crate) struct Qp {
     fabric: Fabric,
     number: usize,
@@ -104,7 +102,7 @@ impl Qp {
     }
 }
 
-/// What a span has inside a work request.
+/// Copies the bytes of a span into a work request.
 fn copied(span: InlineSpan<'_>) -> Vec<u8> {
     read(span.as_ptr().expose_provenance() as u64, span.len())
 }
@@ -174,7 +172,6 @@ impl Drop for Qp {
     }
 }
 
-/// A completion queue.
 pub(crate) struct Completions {
     fabric: Fabric,
     port: usize,
@@ -182,7 +179,7 @@ pub(crate) struct Completions {
     taken: Vec<WorkCompletion>,
 }
 
-/// The most completions of a poll.
+/// Maximum number of completions per poll.
 const BATCH: usize = 16;
 
 impl CompletionQueue for Completions {
@@ -208,7 +205,6 @@ impl CompletionQueue for Completions {
     }
 }
 
-/// A receive queue, and its slots.
 pub(crate) struct Receives {
     fabric: Fabric,
     port: usize,
@@ -221,7 +217,7 @@ impl ReceiveQueue for Receives {
     }
 
     fn post(&mut self, slots: &[u32]) -> io::Result<usize> {
-        // What is posted may be written from now on: who still reads it sees that.
+        // The adapter may write a posted slot from now on. Fill it, so that a late reader gets wrong bytes.
         let nothing = vec![0xdd; self.slots.size()];
         slots.iter().filter_map(|slot| self.slots.address(*slot)).for_each(|start| write(start, &nothing));
         self.fabric.state().ports[self.port].receives.extend(slots);
@@ -245,7 +241,6 @@ impl Drop for Receives {
     }
 }
 
-/// Slots to send from.
 pub(crate) struct Sends(Slots);
 
 impl SendSlots for Sends {
@@ -272,7 +267,7 @@ impl SendSlots for Sends {
     }
 }
 
-/// What hellos come and go by: none is lost.
+/// Carries hellos in memory, and loses none.
 pub(crate) struct Datagrams {
     fabric: Fabric,
     port: usize,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the fabric: slots, and registrations without a cache.
+//! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes.
 //!
-//! What an adapter reads or writes is named by its address, as in a work request, and copied here. Threads: the test's.
+//! As in a work request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and, for registrations, by
+//! the PML. Threads: the test's.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -12,20 +13,20 @@ use ibex_ffi::verbs::LocalSpan;
 use super::super::super::memory::Registered;
 use super::Fabric;
 
-/// A copy of what is at an address. That who has posted a request which names it keeps it until the request is
-/// acknowledged is what is tried (R2).
+/// Copies the bytes at an address. The tests check that their owner keeps them until the request that names them is
+/// acknowledged (R2); under Miri, a violation is an error here.
 pub(super) fn read(start: u64, length: usize) -> Vec<u8> {
     let start = std::ptr::with_exposed_provenance::<u8>(start as usize);
     let mut bytes = vec![0; length];
-    // SAFETY: R2: named by a request that is under way; the copy is new.
+    // SAFETY: R2: a request in flight names the bytes, so they are alive; the copy is in new memory.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(start, length) };
     bytes
 }
 
-/// Writes to an address, by the same rule.
+/// Writes bytes to an address, which belongs to the adapter (R2).
 pub(super) fn write(start: u64, bytes: &[u8]) {
     let start = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
-    // SAFETY: R2: a slot that the adapter has, or named by a read that is under way.
+    // SAFETY: R2: the address is in a posted slot, or a read in flight names it, so it belongs to the adapter.
     unsafe { start.copy_from(bytes.as_ptr(), bytes.len()) };
 }
 
@@ -37,7 +38,7 @@ pub(super) struct Slots {
     count: usize,
 }
 
-// SAFETY: the memory is its own.
+// SAFETY: `Slots` owns its memory, so any thread may use and free it.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -56,27 +57,26 @@ impl Slots {
         self.size
     }
 
-    /// Where a slot starts.
+    /// Start address of a slot; `None` if there is no such slot.
     pub(super) fn address(&self, slot: u32) -> Option<u64> {
         let slot = slot as usize;
         (slot < self.count).then(|| (self.memory.cast::<u8>().addr() + slot * self.size) as u64)
     }
 
-    /// A slot, whole.
     pub(super) fn span(&self, slot: u32) -> Option<LocalSpan> {
-        // SAFETY: R3: the fabric reads it without a registration, as long as it is there; R1, R2: who posts it.
+        // SAFETY: R3: the fabric needs no registration for a slot; R1, R2: slots are accessed only by raw pointers, and
+        // the transport writes a slot only before it posts it.
         self.address(slot).map(|start| unsafe { LocalSpan::new(start, self.size as u32, 0) })
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // SAFETY: made by `into_raw` in `new`; once.
+        // SAFETY: `new` made the pointer by `Box::into_raw`, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.memory) });
     }
 }
 
-/// What is registered.
 struct Region {
     port: usize,
     start: u64,
@@ -102,8 +102,10 @@ impl Registrations {
         self.regions.len()
     }
 
+    /// Checks that a registration of this port with this key covers these bytes and permits `access`.
+    ///
     /// # Panics
-    /// There is no registration under this key for these bytes.
+    /// If there is no such registration.
     pub(super) fn check(&self, (port, key): (usize, u32), (start, length): (u64, u32), access: u32) {
         let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
         let is_inside = start >= region.start && start + u64::from(length) <= region.start + region.length;
@@ -122,7 +124,7 @@ impl Memory {
         Memory { fabric, port }
     }
 
-    /// As Open MPI's cache does.
+    /// Registers memory, like the function of Open MPI's cache; `None` if the test makes the port refuse.
     ///
     /// # Safety
     /// M3: the bytes are mapped until the registration is put back.
@@ -136,12 +138,14 @@ impl Memory {
         Some(Registered::without_cache(state.registrations.add(region)))
     }
 
+    /// Ends a registration.
+    ///
     /// # Safety
-    /// R3: no work request under way names the registration; it is put back once.
+    /// R3: no work request in flight names the registration, and the caller puts it back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
         let region = self.fabric.state().registrations.regions.remove(&registered.rkey());
         assert!(region.is_some_and(|region| region.port == self.port), "it is put back once, to its port");
-        // SAFETY: it was there until now, so made by `register`, and nobody names it.
+        // SAFETY: R3: `register` made it, as the table had its key until now; no request names it.
         unsafe { registered.free() };
         sys::OPAL_SUCCESS
     }
