@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A receiver that reads a message from its sender's memory, over one path or several: which reads go by which, when it
-//! has all, and what becomes of a path that fails.
+//! The receiver's side of a message that it reads from the sender's memory, over one path or several: divides the
+//! message into reads, assigns each to a path, and gives the reads of a failed path to the others.
 //!
-//! Each lane (a path, in the caller's order) has a share of the message by its weight, and reads it from its first byte
-//! on, in reads of at most a piece, [`MOST`] at a time; the caller posts each that [`Reading::next_part`] names, and says
-//! when one is done. A lane that is through with its share takes from the end of the longest that is left: so none waits
-//! for another that is slower than its weight says, or has failed. Reads of one lane end in the order in which they were
-//! begun, as a queue pair carries them out so. A read that fails is given to the other lanes: reading twice changes
-//! nothing. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Each lane (a path, in the caller's order) gets a share of the message, proportional to its weight. It reads its
+//! share from front to back, in reads of at most one piece, [`MOST`] in flight at a time. The caller posts each read
+//! that [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from
+//! the end of the longest remaining share. So no lane waits for one that is slower than its weight, or that has failed.
+//! A lane's reads complete in the order of posting, because a queue pair executes them in order. Another lane repeats a
+//! failed read, which is harmless because a read changes nothing at the sender. Called by `pml/reading.rs`. Pending
+//! grade. Threads: the owner's. Tests: at the end of the file.
 
 use arrayvec::ArrayVec;
 
-/// Reads of a lane that are under way at a time.
+/// Maximum number of a lane's reads in flight.
 pub const MOST: usize = 4;
 
-/// Shares begin at multiples of this, bytes: a page of the sender's, where its memory begins with one.
+/// Alignment of shares in the message, bytes: a share begins at a page of the sender if the message does.
 const ALIGNMENT: u64 = 4096;
 
 /// A contiguous part of a message.
@@ -26,14 +27,14 @@ pub struct Part {
     pub length: u32,
 }
 
-/// A message that is being read, over paths that the caller knows by `P`.
+/// A message that is being read. `P` names a path.
 #[derive(Debug)]
 pub struct Reading<P> {
-    /// Bytes that have not been read.
+    /// Number of bytes whose read has not completed.
     left: u64,
     length: u64,
     lanes: Vec<Lane<P>>,
-    /// Reads that failed, to be begun again.
+    /// Failed reads, which another lane repeats.
     failed: Vec<Part>,
 }
 
@@ -41,12 +42,13 @@ pub struct Reading<P> {
 struct Lane<P> {
     path: P,
     weight: u32,
-    /// The part of its share of which no read was begun.
+    /// Start of the part of its share that no lane has begun to read.
     next: u64,
+    /// End of that part.
     end: u64,
-    /// The longest read, bytes.
+    /// Longest read, bytes.
     piece: u64,
-    /// In the order in which they were begun.
+    /// Reads in flight, in the order of posting.
     under_way: ArrayVec<Part, MOST>,
     has_failed: bool,
 }
@@ -58,8 +60,8 @@ impl<P> Lane<P> {
 }
 
 impl<P> Reading<P> {
-    /// Of `length` bytes, at least 1, over these paths, each with its weight and its longest read (at least 1 each). `None`:
-    /// there is no path.
+    /// Starts to read a message of `length` bytes, at least 1. Each path has its weight and its longest read in bytes;
+    /// 0 counts as 1. Returns `None` if there is no path.
     #[must_use]
     pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
         let lane = |(path, weight, piece): (P, u32, u32)| {
@@ -71,7 +73,7 @@ impl<P> Reading<P> {
         let (mut weight_before, mut next) = (0, 0);
         for lane in &mut lanes {
             weight_before += u128::from(lane.weight);
-            // Less than `length`, as the weight is less than the total. A lane that is alone needs no division.
+            // Less than `length`, because `weight_before` is less than `total`. A single lane needs no division.
             let share = || (u128::from(length) * weight_before / total) as u64;
             let end = if weight_before == total { length } else { share() / ALIGNMENT * ALIGNMENT };
             (lane.next, lane.end) = (next, end);
@@ -80,25 +82,25 @@ impl<P> Reading<P> {
         (!lanes.is_empty()).then(|| Reading { left: length, length, lanes, failed: Vec::new() })
     }
 
-    /// Bytes of the message.
+    /// Length of the message, bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The paths, in the order of their lanes.
+    /// Returns the paths, in the order of their lanes.
     #[must_use]
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &P> {
         self.lanes.iter().map(|lane| &lane.path)
     }
 
-    /// The next read to be posted on a lane; `None`: not now.
+    /// Returns the next read to post on a lane; `None` if the lane can start none now.
     pub fn next_part(&mut self, lane: usize) -> Option<Part> {
         let Lane { piece, has_failed, ref under_way, .. } = self.lanes[lane];
         if has_failed || under_way.is_full() {
             return None;
         }
-        // One that has reads under way leaves the others theirs: a message of a few pieces would be all its own.
+        // A lane with reads in flight takes nothing from other shares; else one lane would read all of a short message.
         let is_through = under_way.is_empty();
         let part = self.failed.pop().or_else(|| self.own_part(lane));
         let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
@@ -120,29 +122,29 @@ impl<P> Reading<P> {
         (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
     }
 
-    /// The oldest read of a lane is done; which that was, `None` where none is under way.
+    /// Notes that the oldest read of a lane has completed, and returns it; `None` if the lane has none in flight.
     pub fn done(&mut self, lane: usize) -> Option<Part> {
         let part = self.lanes[lane].under_way.pop_at(0)?;
         self.left -= u64::from(part.length);
         Some(part)
     }
 
-    /// Whether all has been read.
+    /// Whether the whole message has been read.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.left == 0
     }
 
-    /// The read that was named last could not be posted on its lane, which has failed: the other lanes are to be asked
-    /// for their next.
+    /// Notes that the lane has failed, because the read that [`Self::next_part`] returned last could not be posted. The
+    /// caller asks every other lane for its next read.
     pub fn refused(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
         self.failed.extend(lane.under_way.pop());
     }
 
-    /// The oldest read of a lane has failed, and with it the lane: the other lanes are to be asked for their next. Which
-    /// that was, `None` where none is under way.
+    /// Notes that the oldest read of a lane has failed, and with it the lane. Returns the read; `None` if none was in
+    /// flight. The caller asks every other lane for its next read.
     pub fn failed(&mut self, lane: usize) -> Option<Part> {
         let lane = &mut self.lanes[lane];
         lane.has_failed = true;
@@ -151,13 +153,13 @@ impl<P> Reading<P> {
         part
     }
 
-    /// Whether reads of any lane are under way, failed lanes included: its memory is the adapter's as long.
+    /// Whether any lane, failed ones included, has reads in flight. While it has, the memory belongs to the adapter.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.under_way.is_empty())
     }
 
-    /// Whether no lane is left that could go on.
+    /// Whether all lanes have failed.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.lanes.iter().all(|lane| lane.has_failed)
@@ -173,8 +175,8 @@ mod tests {
         Reading::new(length, lanes.iter().map(|(weight, piece)| ((), *weight, *piece))).expect("a lane")
     }
 
-    /// Reads a message, each lane at its own pace; a lane fails after so many of its reads. Returns the bytes that each
-    /// has read.
+    /// Reads a message; lane `i` completes a read every `paces[i]` rounds. `failing`: a lane, and the number of its
+    /// reads after which it fails. Returns the number of bytes that each lane read.
     fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
         let mut reading = over(length, lanes);
         let mut covered = vec![false; length as usize];

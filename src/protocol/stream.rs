@@ -93,7 +93,8 @@ mod tests {
         Message(u32),
     }
 
-    /// What a sender puts on each port that moves to each port of `stays` in turn and sends that many messages there.
+    /// Returns what each port carries, and the number of messages, if the sender moves to each port of `stays` in turn
+    /// and sends that many messages there.
     fn sent(ports: usize, stays: &[(usize, u32)]) -> (Vec<VecDeque<Wire>>, u32) {
         let (mut wires, mut number) = (vec![VecDeque::new(); ports], 0);
         let mut before: Option<(usize, u32)> = None;

@@ -73,7 +73,7 @@ pub(crate) struct Flow {
 /// ones.
 const WAITING: u64 = 192 << 10;
 
-/// Messages announced to a peer in a communicator without an answer: some 128 KiB there. Unit tests are to fill it.
+/// Announced and unanswered messages to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
 const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
 
 /// Bytes that a message takes beside its data while it waits for the port or for its receive.

@@ -82,7 +82,7 @@ impl Communicator {
             context,
             comm: null_mut(),
         });
-        // Once its links are where they stay: what moves a box takes what is in it for its own.
+        // Only now, because the short cut points into the box: moving the box later would invalidate the pointer.
         communicator.open_short_cut(true);
         communicator
     }

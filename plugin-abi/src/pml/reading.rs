@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message that its receiver reads from the sender's memory to the user's, without a copy: by the port that it was
-//! announced by, or by several at once.
+//! Reads a long message from the sender's memory into the user's buffer, without a copy: by the port that it was
+//! announced by, or by several ports at once.
 //!
-//! Both sides register through Open MPI's cache; a side that cannot has copies sent (`pieces`). Of a message that was
-//! announced with several ports' keys (`striped`) the shares are by the ports' rates; a port that fails leaves its reads to
-//! the others, and where none is left it asks for copies. The state machine is `engine::protocol::reading`. Called by
-//! `accept`, `incoming` and `progress`. Grade: pending. Threads: who has entered the PML.
+//! Both sides register their memory through Open MPI's cache; if one cannot, the message is sent as copies
+//! (`pieces`). If the announcement has the keys of several ports (`striped`), each port reads a share in proportion to
+//! its rate. The other ports repeat the reads of a failed port; if none is left, the receiver asks for copies. The
+//! state machine is `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending.
+//! Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::ptr::NonNull;
 
@@ -27,19 +28,19 @@ use super::watched_reads::WatchedReads;
 use super::{flight, moving, pieces, resume, routing, striped, transmit, watch};
 use crate::runtime::memory::Registered;
 
-/// The shortest and the longest read where several ports read, bytes, as far as the port permits it.
+/// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 
-/// Reads of each of several ports that a message is divided into, where the pieces are of a length that is permitted.
+/// Number of reads per port into which a message is divided, as far as [`PIECE`] permits.
 const READS: u64 = 4;
 
 /// A message that is being read.
 pub(crate) struct Reads {
     state: Reading<Lane>,
     sender: TransferId,
-    /// By which the message was announced.
+    /// Link by which the message was announced.
     from: Link,
-    /// Where the data begins.
+    /// Address of the data in the sender's memory.
     address: u64,
     watched: Option<Box<WatchedReads>>,
 }
@@ -48,13 +49,13 @@ pub(crate) struct Reads {
 #[derive(Debug)]
 struct Lane {
     link: Link,
-    /// The sender's key of its memory.
+    /// Remote key of the sender's memory for this port.
     key: u32,
     registered: Registered,
 }
 
-/// Has a receive that was matched read the first `wanted` bytes, at least 1, of its message, by as many ports as can.
-/// False: none can, or its memory cannot be registered.
+/// Starts to read the first `wanted` bytes, at least 1, of the message of a matched receive, by all ports that can.
+/// Returns false if no port can, or none can register the receive's memory.
 ///
 /// # Safety
 /// P1: a matched receive into contiguous memory, with no transfer in progress.
@@ -75,7 +76,7 @@ pub(crate) unsafe fn begin(
     let lanes = ways.into_iter().filter_map(|(link, key)| {
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
-        // SAFETY: P2, M3: mapped until the receive is finished, and put back before.
+        // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
         let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) }?;
         Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
@@ -83,7 +84,7 @@ pub(crate) unsafe fn begin(
     r.link = link;
     r.transfer =
         Transfer::Reading(Reads { state: reading, sender, from: link, address: memory.address, watched: None });
-    // SAFETY: P1: a receive that is not finished, and is being read from here on; P3.
+    // SAFETY: P1: the receive is not finished, and its transfer is `Reading` now; P3.
     unsafe {
         watch::begins_by(r, Bytes::None.posted(), |r| read_by(pml, r));
         let watched = WatchedReads::of(r, memory.address, wanted);
@@ -95,7 +96,7 @@ pub(crate) unsafe fn begin(
     true
 }
 
-/// How a message goes that is being read.
+/// Passage of a message that is being read.
 fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
     let Transfer::Reading(reads) = &request.transfer else { return None };
     let mut lanes = reads.state.paths();
@@ -103,7 +104,7 @@ fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
     Some(passage::by(pml, lanes.next()?.link, (Protocol::Read, Reason::Size), rails))
 }
 
-/// Posts as many reads as may be under way, on every lane.
+/// Posts as many reads as may be in flight, on every lane.
 ///
 /// # Safety
 /// P1: a receive that is being read.
@@ -113,21 +114,21 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     let Transfer::Reading(reads) = &mut r.transfer else { return };
     let (lanes, mut at) = (reads.state.paths().len(), 0);
     while at < lanes {
-        // SAFETY: P1: a receive that is being read, into where its data starts.
+        // SAFETY: P1: a receive that is being read; its data starts at `extent.start`.
         let is_posted = unsafe { post_on(pml, reads, at, r.extent.start, request) };
-        // What a lane could not take is left to the others, those before included.
+        // If the lane has failed, the other lanes take its reads, earlier lanes included.
         at = if is_posted { at + 1 } else { 0 };
     }
     if reads.state.is_stuck() && !reads.state.is_under_way() {
-        // SAFETY: P1: a receive that is being read, and no read is under way.
+        // SAFETY: P1: a receive that is being read, and no read is in flight.
         unsafe { ask_for_copies(pml, state, request) };
     }
 }
 
-/// Posts on one lane. False: it has failed.
+/// Posts reads on one lane. Returns false if the lane has failed.
 ///
 /// # Safety
-/// P1: a receive that is being read to `start`, where it is registered with each lane's port.
+/// P1: a receive that is being read to `start`; each lane's port has registered the memory there.
 unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, request: NonNull<Request>) -> bool {
     let Reads { state: reading, address, watched, .. } = reads;
     let Some(&Lane { link, key, registered }) = reading.paths().nth(at) else { return true };
@@ -137,8 +138,8 @@ unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, reque
             watched.started(part);
         }
         let (to, from) = ((start, registered.lkey()), RemoteSpan { addr: *address, rkey: key });
-        // SAFETY: R3: within what is registered under that key until the last read is done; R2, P2: the adapter's till
-        // then.
+        // SAFETY: R3: the part is within the memory that stays registered under this key until the last read completes;
+        // R2, P2: until then it belongs to the adapter.
         if !unsafe { transmit::read(&mut port, link, part, to, from, request) } {
             if let Some(watched) = watched {
                 watched.refused(part);
@@ -150,15 +151,15 @@ unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, reque
     true
 }
 
-/// No port is left that could read: the sender is to send copies instead, of all of it.
+/// Asks the sender for copies of the whole message, because no port is left that can read it.
 ///
 /// # Safety
-/// P1: a receive that is being read, and no read is under way.
+/// P1: a receive that is being read, and no read is in flight.
 #[cold]
 unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a receive of which no read is under way; P3.
+    // SAFETY: P1: a receive without a read in flight; P3.
     if let Some(reads) = unsafe { take(pml, request) } {
-        // SAFETY: P1: a receive, matched, with nothing under way; P3.
+        // SAFETY: P1: a matched receive without a transfer in progress; P3.
         unsafe {
             let (from, why) = (reads.from, Reason::Adapter);
             watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, (Protocol::Pieces, why))));
@@ -167,27 +168,27 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
     }
 }
 
-/// Takes the reads of a message, whose memory is given back.
+/// Takes the reads out of a receive, and ends its registrations.
 ///
 /// # Safety
-/// P1: a receive of which no read is under way any more; P3: the caller has entered the PML.
+/// P1: a receive without a read in flight; P3: the caller has entered the PML.
 unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let Transfer::Reading(reads) = std::mem::replace(&mut r.transfer, Transfer::None) else { return None };
     for lane in reads.state.paths() {
         if let Some(rail) = pml.rails().get(lane.link.rail()) {
-            // SAFETY: R3: no read is under way.
+            // SAFETY: R3: no read is in flight.
             unsafe { rail.port().memory().put_back(lane.registered) };
         }
     }
     Some(reads)
 }
 
-/// A read by this rail is done, or has failed.
+/// Handles the completion or failure of a read by this rail.
 ///
 /// # Safety
-/// P1: the receive to which the read belonged; it is not finished.
+/// P1: the receive to which the read belongs; it is not finished.
 pub(crate) unsafe fn read_done(
     pml: &Pml,
     state: &mut State,
@@ -225,12 +226,12 @@ pub(crate) unsafe fn read_done(
     unsafe { post(pml, state, request) };
 }
 
-/// All has been read, `last` at the end.
+/// Finishes a receive whose message has been read; `last` are the bytes of the last read.
 ///
 /// # Safety
-/// P1: a receive that was being read, and no read is under way any more.
+/// P1: a receive that was being read, without a read in flight.
 unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Moved) {
-    // SAFETY: P1: a receive of which no read is under way any more; P3.
+    // SAFETY: P1: a receive without a read in flight; P3.
     let Some(reads) = (unsafe { take(pml, request) }) else { return };
     // SAFETY: P1: a receive that is not finished; P3.
     unsafe {
@@ -239,7 +240,7 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Mov
     }
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
-    // SAFETY: P1: a receive that has all it wants.
+    // SAFETY: P1: the receive has all its data, and no read is in flight.
     unsafe { finish(state, request) };
 }
 

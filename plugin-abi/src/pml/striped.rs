@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message that its receiver may read by several ports at once: what its sender announces, and by which ports it
-//! can be read.
+//! Long messages that the receiver may read by several ports at once: the sender's announcement, and the receiver's
+//! choice of ports.
 //!
 //! The sender registers the memory with each port that reaches the peer, and announces it with each port's key
-//! ([`announce`]). The receiver reads (`reading`) by those of its own that are connected to one of them, and lets the others
-//! begin to connect, for the next message. Called by `protocol` and `reading`, and by `pieces` when the receiver has
-//! answered. Grade: pending. Threads: who has entered the PML.
+//! ([`announce`]). The receiver reads (`reading`) by those of its ports that are connected to one of the announced
+//! ports ([`ways`]). Its other ports begin to connect, for the next message. Called by `protocol` and `reading`, and by
+//! `pieces` when the receiver has answered. Grade: pending. Threads: the one that has entered the PML. Tests:
+//! `pml/tests/histories.rs`.
 
 use engine::protocol::header::{Header, Match, Memory, PortKey};
 use engine::protocol::transfers::TransferId;
@@ -19,14 +20,14 @@ use super::transmit::{self, Transmitted};
 use super::{rails, routing};
 use crate::runtime::memory::Registered;
 
-/// The shortest message that is read by several ports, bytes: two reads of the least length.
+/// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;
 
-/// What a port's registration is of: which rail's, and the registration.
+/// Index of a rail, and a registration with its port.
 pub(crate) type OfRail = (usize, Registered);
 
-/// The links by which a message can be read now, with the sender's keys: a short one by the link that announced it if
-/// that can be.
+/// Returns the links by which a message can be read now, with the sender's keys. For a message shorter than
+/// [`SHORTEST`] that is one link, if possible the one that announced it.
 pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = rails::of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();

@@ -89,22 +89,22 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
     }
 }
 
-/// The port that has brought a step, as the events say it.
+/// Number of the port that reported a step, as the events encode it; `u32::MAX`: none.
 fn port(by: Option<Completed>) -> u32 {
     by.map_or(u32::MAX, |by| by.port.into())
 }
 
-/// Gives the engine a step, of a type with the elements of [`XferBegin`]; `told` lacks what stands here.
+/// Raises an event of type `step`, which has the elements of [`XferBegin`]. Adds port and thread to `told`.
 fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
     let mut group = EventGroup::new(events::interest());
     group.add_as(step, || XferBegin { port: port(by), thread: events::this_thread(), ..told });
     watch::stage(group, by);
 }
 
-/// A step of a request's transfer, which has a number for tools.
+/// Raises the event of a step of a request's transfer. The request has a number for tools.
 ///
 /// # Safety
-/// P1: a request that is not finished, and whose peer is known; P3: the PML is entered.
+/// P1: a request that is not finished and has a known peer; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
@@ -134,7 +134,7 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
         Bytes::None => (if step == XferEnd::TYPE { goes as u64 } else { 0 }, 0),
         Bytes::Of { offset, length } => (offset, length),
     };
-    // SAFETY: P1: not finished, so its communicator lives.
+    // SAFETY: P1: the request is not finished, so its communicator lives.
     let peer = unsafe { process(comm, peer) };
     let Spec { context, operation, .. } = request.spec;
     let (request, total, direction) = (id, total as u64, operation as u32);
@@ -154,14 +154,14 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     give(step, told, completion().filter(|_| moved.is_completed));
 }
 
-/// [`tell`] for a send without a request: the specification has all that is known of it.
+/// [`tell`] for a send without a request, from its specification.
 ///
 /// # Safety
 /// P3: the PML is entered; the specification's communicator lives.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
-    // SAFETY: it lives, and is the PML's.
+    // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
     let (source, peer) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
     let (offset, bytes) = if step == XferBegin::TYPE { (0, spec.bytes) } else { (spec.bytes, 0) };
     let told = XferBegin {
@@ -188,7 +188,7 @@ pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
 #[inline(never)]
 pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
-    // SAFETY: it lives, and is the PML's.
+    // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
     let peer = unsafe { process(spec.comm, envelope.source()) };
     let by = completion();
     let mut group = EventGroup::new(events::interest());

@@ -263,7 +263,7 @@ pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, ev
             introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
-            // SAFETY: P1: not finished; P3.
+            // SAFETY: P1: the request is not finished; P3.
             unsafe { transfers::tell(request, step, moved) };
         }
     }

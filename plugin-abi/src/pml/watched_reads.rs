@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The RDMA reads of a message as tools see them: `ibex_get_started` when one is posted, `ibex_get_complete` when the
-//! adapter says that it is done, with the adapter's stamp.
+//! Raises the events of a message's RDMA reads: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
+//! completion is polled, with the adapter's timestamp.
 //!
-//! Made when a receive begins to read, where a tool asks for these events, and kept with its reads (`reading`).
-//! Grade: pending, while a tool listens. Threads: who has entered the PML. Tests:
-//! `hw-tests/tools/mpi_t_transfers.c`, `hw-tests/mpi/events.c`.
+//! Made by `reading` when a receive begins to read while a tool wants these events, and stored with its reads. Grade:
+//! pending, while a tool listens. Threads: the one that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`,
+//! `hw-tests/mpi/events.c`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::protocol::reading::Part;
@@ -15,22 +15,23 @@ use super::request::Request;
 use super::transfers;
 use crate::runtime::watch::{self, SAFETY, numbers};
 
-/// What the events of all reads of a message have in common.
+/// Elements that the events of all reads of a message share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchedReads {
-    /// The number of the read at offset 0; that of another is greater by twice its offset.
+    /// Number of the read at offset 0. The number of another read is greater by twice its offset.
     first: u64,
-    /// The receive.
+    /// Number of the receive.
     request: u64,
-    /// Where the message begins, here and in the sender's memory.
+    /// Address of the receive's data.
     local: u64,
+    /// Address of the data in the sender's memory.
     remote: u64,
-    /// The sender's rank in the job.
+    /// Rank of the sender in the job.
     peer: u32,
 }
 
 impl WatchedReads {
-    /// Of a receive that is about to read `wanted` bytes of its message from this address; `None`: no tool asks.
+    /// Makes the record of a receive that is about to read `wanted` bytes from `remote`; `None` if no tool wants it.
     ///
     /// # Safety
     /// P1: a receive that was matched and is not finished; P3: the PML is entered.
@@ -40,13 +41,13 @@ impl WatchedReads {
         if request.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
             return None;
         }
-        // SAFETY: P1: matched, so that it has a communicator that lives, and a source; P3.
+        // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
         let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
         let local = request.extent.start.expose_provenance() as u64;
         Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
     }
 
-    /// A part is about to be read.
+    /// Raises the event of a read that is about to be posted.
     #[cold]
     pub(crate) fn started(&self, part: Part) {
         let WatchedReads { request, peer, .. } = *self;
@@ -54,13 +55,13 @@ impl WatchedReads {
         events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request });
     }
 
-    /// The port has not taken the read of a part: its connection has failed.
+    /// Raises the event of a read that the port refused, because its connection has failed.
     #[cold]
     pub(crate) fn refused(&self, part: Part) {
         self.done(part, Err(Failed { status: Status::FLUSHED, posted: false }));
     }
 
-    /// A part was read, or could not be.
+    /// Raises the event of a read that has completed or failed.
     #[cold]
     pub(crate) fn done(&self, part: Part, outcome: Result<(), Failed>) {
         let WatchedReads { request, peer, .. } = *self;
@@ -71,7 +72,7 @@ impl WatchedReads {
         watch::stage(group, transfers::completion());
     }
 
-    /// The number of the read of a part, where that begins here and there, and its bytes.
+    /// Returns the number of the read of a part, the part's local and remote address, and its length in bytes.
     fn place(&self, Part { offset, length }: Part) -> (u64, u64, u64, u64) {
         let (local, remote) = (self.local.wrapping_add(offset), self.remote.wrapping_add(offset));
         (self.first.wrapping_add(2 * offset), local, remote, length.into())

@@ -68,8 +68,8 @@ events! {
         Free,
         /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
         Protocol,
-        /// PERUSE has no such event, and no tool listens to it: [`NOBODY`] does while the engine is to be given the
-        /// transfers and arrivals (`pml/transfers.rs`).
+        /// Not an event of PERUSE. Only [`NOBODY`] listens to it, while the PML raises the engine's events of transfers
+        /// and arrivals (`pml/transfers.rs`).
         Transfer,
     }
 }
@@ -196,7 +196,7 @@ pub(crate) struct Listener {
 /// Placeholder for a listener that a callback has removed.
 const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
 
-/// A listener that no tool is, for what is told in another way.
+/// Listener of no tool: it opens the site of [`Event::Transfer`], whose events the engine delivers.
 pub(crate) const NOBODY: Listener = Listener { handle: -1, ..TAKEN };
 
 impl Listener {

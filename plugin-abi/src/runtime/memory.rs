@@ -144,10 +144,12 @@ impl Registered {
         Registered(NonNull::from(Box::leak(Box::new(registration))))
     }
 
+    /// Frees a registration that is in no cache.
+    ///
     /// # Safety
-    /// R3; made by [`Self::without_cache`], and freed once.
+    /// R3: [`Self::without_cache`] made it, no work request names it, and it is freed once.
     pub(super) unsafe fn free(self) {
-        // SAFETY: R3: nothing uses what `without_cache` has leaked.
+        // SAFETY: R3: `without_cache` leaked the box, and nothing uses it any more, as this function requires.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -56,7 +56,7 @@ impl OpenPort {
         Ok(OpenPort::of(device::opened(port, memory), (receive_size, bounce_size), index, threads))
     }
 
-    /// Of a port and its registrations, with these sizes.
+    /// Makes the record of an open port with its registrations and these sizes.
     pub(super) fn of(
         (port, memory): (Port, Memory),
         (receive_size, bounce_size): (u32, u32),

@@ -44,9 +44,9 @@ const TRANSFERS: u8 = 1;
 /// make progress, which would empty it.
 const ANYTHING: u8 = 2;
 
-/// A registration has got a callback, or was freed: the face that does the matching gives the engine the transfers of all
-/// communicators while a tool is registered for any, or for RDMA reads, which have the numbers of their requests. The engine
-/// finds who is registered for which communicator. The caller holds no lock that a callback takes.
+/// Starts or stops the transfer events of all communicators, when a registration has got a callback or was freed. The
+/// PML raises them while a tool is registered for any of them, or for RDMA reads, whose events name their requests. The
+/// engine finds the registrations of each communicator. The caller holds no lock that a callback takes.
 pub(crate) fn follow_transfers() {
     static ARE_WANTED: Mutex<bool> = Mutex::new(false);
     let are_wanted = events::interest().has_transfers();
@@ -90,12 +90,12 @@ pub(crate) fn serve() {
     }
 }
 
-/// A completion of the adapter's.
+/// A completion of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
-    /// Which of the process' ports reported it.
+    /// Index of the port, among those of the process, that reported it.
     pub(crate) port: u8,
-    /// The port's source and the adapter's raw timestamp; `None` where the adapter stamps no completions.
+    /// The port's source and the adapter's raw timestamp; `None` if the adapter stamps no completions.
     pub(crate) stamp: Option<(SourceId, u64)>,
 }
 
