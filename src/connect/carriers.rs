@@ -78,7 +78,7 @@ pub trait Carriers: Send {
     /// Why the last datagram could not be sent, or none can be sent any more.
     fn error(&self) -> Option<&io::Error>;
 
-    /// What the user should be told of how they were opened.
+    /// Warning for the user about how the carriers were opened.
     fn warning(&self) -> Option<&str> {
         None
     }

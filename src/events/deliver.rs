@@ -110,8 +110,8 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
     deliver_with(safety, |delivery| drain::empty(delivery, budget, safety)).unwrap_or(0)
 }
 
-/// Delivers all waiting events of this thread and of the ports, and from buffers as `empty` does; then finishes freed
-/// registrations. `None` within a callback, where it does nothing.
+/// Delivers all waiting events of this thread and of the ports, then calls `empty` for those in buffers, and finishes
+/// freed registrations. Within a callback it does nothing, and returns `None`.
 pub(super) fn deliver_with<R>(safety: Safety, empty: impl Fn(&mut Delivery<'_>) -> R) -> Option<R> {
     thread::with(&mut (), |thread, ()| {
         if thread.is_delivering() {
@@ -209,8 +209,8 @@ pub fn wait_for_callbacks() {
     }
 }
 
-/// Delivers the due events of the ports' sources. Those for callbacks that may do anything go into buffers even where such
-/// a callback could run now, as earlier events may wait there.
+/// Delivers the due events of the ports' sources. Events for callbacks that may do anything go into buffers even if
+/// such a callback could run now, because earlier events may wait there.
 fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     let safety = safety.max(Safety::MpiRestricted);
     if !interest_mask::is_pending(PORTS | CLOCKS) {

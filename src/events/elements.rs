@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the elements of an event are made into: a structure that who raises the event fills in, and its encoding.
+//! The structure of an event's elements, which the code that raises the event fills in, and its encoding.
 //!
-//! Owns [`elements`], which declares such a structure for the tables (`table.rs`, `matching_table.rs`), and the layout, which
-//! is C's. Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data. Tests:
-//! `tests/table.rs`.
+//! Owns [`elements`], which declares such a structure for the tables (`table.rs`, `matching_table.rs`), and the layout,
+//! which is that of C. Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data.
+//! Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, Words};
 
-/// A value an element may have.
+/// A type of value that an element may have.
 pub(super) trait Scalar: Copy {
     fn bits(self) -> u64;
 }
@@ -39,7 +39,7 @@ pub(super) fn put(words: &mut Words, at: usize, value: impl Scalar) {
     words[at / 8] |= value.bits() << (at % 8 * 8);
 }
 
-/// Where elements of these kinds begin, laid out as C does.
+/// Returns the displacements of elements of these kinds, laid out as in C.
 pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [usize; N] {
     let mut at = [0; N];
     let mut next = 0_usize;
@@ -53,13 +53,13 @@ pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [u
     at
 }
 
-/// Where the last of them ends: what a tool that knows displacements and types has room for. C would pad a structure
-/// behind it; such padding is nobody's.
+/// Returns the end of the last element: the size of the buffer of a tool that knows displacements and types. The
+/// padding that C adds behind the last element is not part of it.
 pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
     if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }
 
-/// Declares the structure of an event's elements, in the order in which they are laid out.
+/// Declares the structure of an event's elements, in the order of their layout.
 macro_rules! elements {
     (@type I32) => { i32 };
     (@type U32) => { u32 };
@@ -79,7 +79,7 @@ macro_rules! elements {
             pub(super) const ELEMENTS: &'static [Element] =
                 &[$( Element { name: stringify!($element), element_type: ElementType::$kind, help: $help } ),*];
 
-            /// The elements at their displacements.
+            /// Encodes the elements at their displacements.
             #[inline(always)]
             pub(super) fn words(&self) -> Words {
                 const { assert!(Self::EXTENT <= WORDS * 8, "an event's data fits an instance") };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events that threads had staged when they ended.
+//! Events that were still staged when their thread ended.
 //!
-//! A thread that ends can call no callback any more (the tool's own thread-local values may be gone), so it leaves its
-//! events here, and the next thread that delivers takes them, each thread's in order. Its source goes to a new thread
-//! only then. Called by `thread.rs`, which counts such a thread as one that stages until its events are delivered.
+//! An ending thread must not call callbacks any more, because the tool's thread-local values may be gone. So it leaves
+//! its events here, and the next thread that delivers takes them, in each thread's order. Only then may a new thread
+//! reuse its source. Called by `thread.rs`, which counts such a thread as one with staged events until then.
 //!
 //! Path: setup, once per thread that ends with staged events. Threads: any; a lock for a moment, never while a callback
 //! runs. Tests: `tests/threads.rs`.

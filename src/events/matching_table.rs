@@ -24,8 +24,8 @@ pub const MATCHING_TYPES: usize = NAMES.len();
 pub const PROTOCOL: usize = MATCHING_TYPES - 1;
 
 elements! {
-    /// The elements of such an event, but for the last: in the order in which the raiser has most of them in its memory, so
-    /// that two are copied at once.
+    /// The elements of all matching events but the last. They are in the order of the PML's own record, so that the PML
+    /// copies two at once.
     MatchingEvent {
         id: U64 "The number of the request, the message or the search: the same in all its events, and unique. PERUSE uses the same number.";
         bytes: U64 "The bytes of the message; for a request and the search for its message, the bytes of the caller's buffer, which may be more. 0 for a probe.";
@@ -41,7 +41,7 @@ elements! {
 }
 
 elements! {
-    /// The elements of the event that says how the bytes of a message go.
+    /// The elements of the last event, which reports the protocol of a message.
     ProtocolEvent {
         id: U64 "The number of the request: the same in all its events.";
         message: U64 "For a receive, the number of its message, as in the events of the message. 0 for a send.";
@@ -55,7 +55,7 @@ elements! {
     }
 }
 
-/// Makes the list of the types: name, level, and what each tells.
+/// Makes the list of the types: name, level and description.
 macro_rules! names {
     ($( $name:ident, level $level:literal: $description:literal; )*) => {
         static NAMES: [(&str, u8, &str); [$(stringify!($name)),*].len()] = [$( (stringify!($name), $level, $description) ),*];
@@ -85,7 +85,7 @@ names! {
     comm_req_protocol, level 2: "The protocol of a message is known: for a send before its transfer ends, for a receive after the match. PERUSE has no such event. A second one follows if the ports that were to read have failed, and copies are sent instead.";
 }
 
-/// The row of the type at a place among these.
+/// Returns the row of the matching type at this position.
 pub(super) const fn row(place_in_matching: usize) -> EventType {
     let (name, level, description) = NAMES[place_in_matching];
     let (elements, displacements, extent) = if place_in_matching == PROTOCOL {

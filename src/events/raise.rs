@@ -47,7 +47,7 @@ impl EventGroup {
         self.add_as(P::TYPE, make);
     }
 
-    /// The same of another type with the same elements.
+    /// [`Self::add`] for an event of another type with the same elements.
     #[inline]
     pub fn add_as<P: Payload>(&mut self, event_type: TypeId, make: impl FnOnce() -> P) {
         debug_assert_eq!(event_type.row().displacements, P::TYPE.row().displacements, "the same elements");

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of all event types, and for each type a structure with which a site raises it.
 //!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on; `elements.rs`) that is [`Payload`]. The
-//! rows of matching events, which have no such structure, are in `matching_table.rs`. A row's vocabulary is in
-//! `event_type.rs`, the page made from the table (docs/events.md) in `page.rs`. Tools see each type as `ibex_<name>`.
+//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on; `elements.rs`) that
+//! implements [`Payload`]. The rows of matching events are in `matching_table.rs`; their structures have no `Payload`.
+//! A row's vocabulary is in `event_type.rs`; `page.rs` makes docs/events.md from the table. Tools see each type as
+//! `ibex_<name>`.
 //!
-//! Path: setup. Threads: plain data. Units: each element says its own. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front
-//! rewrites the page).
+//! Path: setup. Threads: plain data. Units: in each element's help. Tests: `tests/table.rs`
+//! (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
@@ -63,7 +64,7 @@ impl TypeId {
     }
 }
 
-/// The place of the bounding element; `None` where there is none.
+/// Position of the element with this name, to which the type is bound; `None` for the empty name.
 pub(super) const fn place(elements: &[Element], wanted: &str) -> Option<usize> {
     let mut index = 0;
     while index < elements.len() {
@@ -84,7 +85,7 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
     index == left.len() && index == right.len()
 }
 
-/// Makes [`TABLE`] and the structures out of one list.
+/// Makes the rows of [`TABLE`] and the structures from one list.
 macro_rules! table {
     ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
         { $( $element:ident: $kind:ident $help:literal; )* } )*) => {

@@ -13,7 +13,7 @@
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
 //!   caller that chooses among ports itself.
-//! - `stand_in.rs` makes a port of what stands in for a device, for tests of the plugin.
+//! - `stand_in.rs` makes a port from a stand-in for a device, for tests of the plugin.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
@@ -273,13 +273,13 @@ impl<A: Adapter> Port<A> {
         Arc::clone(&self.counters)
     }
 
-    /// What the user should be told of how this port was opened.
+    /// Warning for the user about how this port was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()
     }
 
-    /// Where this port is reached.
+    /// Address of this port.
     #[must_use]
     pub fn address(&self) -> &PortAddress {
         &self.handshakes.identity().address

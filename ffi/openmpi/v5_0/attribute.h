@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* An attribute of communicators whose copying is told with the communicator that it is copied to. Open MPI 5.0 passes the old one
- * alone, and has the new one in its table of communicators by then, without a number (ompi_comm_set_nb). Included by
- * plugin-abi/src/tool/communicator.c alone; openmpi/v4_1 has its counterpart. */
+/* An attribute of communicators whose copy function learns the new communicator, too. Open MPI 5.0 passes only the old
+ * one, but the new one is already in its table of communicators, without a number (ompi_comm_set_nb). Included by
+ * plugin-abi/src/tool/communicator.c only; openmpi/v4_1 has its counterpart. */
 #ifndef IBEX_OPENMPI_ATTRIBUTE_H
 #define IBEX_OPENMPI_ATTRIBUTE_H
 
 #include "ompi/attribute/attribute.h"
 #include "ompi/communicator/communicator.h"
 
-/* The attribute's value for the new communicator; NULL: it has none. The communicator has no number yet. Of communicator.c. */
+/* Returns the attribute's value for the new communicator, which has no number yet; NULL: none. By communicator.c. */
 static void *ibex_copied(void *value, MPI_Comm made);
 
-/* The copy of a communicator that is being made: of its groups, without a number, and without this attribute, which copies that were
- * begun before and wait for their number have. Two threads may not begin to copy one communicator at once. */
+/* Finds the copy of a communicator that is being made: it has the same group, no number, and not this attribute. Copies
+ * that were begun earlier and wait for their number have the attribute. MPI forbids two threads to copy one communicator
+ * at once. */
 static MPI_Comm ibex_being_made(const ompi_communicator_t *of, int key)
 {
     for (int i = opal_pointer_array_get_size(&ompi_comm_f_to_c_table); i > 0; --i) {

@@ -23,7 +23,7 @@ pub(super) struct Start {
 pub struct WorkCompletion(sys::ibv_wc);
 
 impl WorkCompletion {
-    /// A completion as an adapter would write it: for what stands in for an adapter in tests. `immediate` in host
+    /// Makes a completion like that of an adapter, for the stand-ins for adapters in tests. `immediate` is in host byte
     /// order.
     #[must_use]
     pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {

@@ -64,7 +64,7 @@ impl CompletionQueue {
     pub fn new(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
         // SAFETY: the context is open (R4); no channel and no cookie are given.
         let raw = unsafe { sys::ibv_create_cq(context.raw(), entries as i32, ptr::null_mut(), ptr::null_mut(), 0) };
-        // SAFETY: R4: of that context.
+        // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
         Self::over(context, unsafe { Handle::new(raw, Arc::clone(context)) }?, batch)
     }
 
@@ -78,7 +78,7 @@ impl CompletionQueue {
         let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where
         // something fails.
-        // SAFETY: R4: of that context.
+        // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
         let handle = unsafe { Handle::new(raw.as_ptr().cast(), Arc::clone(context)) }?;
         let mut queue = Self::over(context, handle, batch)?;
         // SAFETY: just made, with those flags.

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
 #[derive(Debug)]
 pub struct ProtectionDomain {
-    /// Memory of ibex's own. It goes with the domain, just before it, which every queue holds an `Arc` to: after the last
-    /// work request (R3).
+    /// Memory of ibex's own, released just before the domain. Every queue holds an `Arc` to the domain, so that is
+    /// after the last work request (R3).
     mappings: Mutex<Vec<Mapping>>,
     handle: Handle<sys::ibv_pd>,
     relaxation: Relaxation,
@@ -78,7 +78,7 @@ impl ProtectionDomain {
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
         // SAFETY: the domain is live (R4); the range is the caller's promise.
         let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
-        // SAFETY: R4: of this domain.
+        // SAFETY: R4: the verb has just made it from this domain, which `_domain` keeps alive.
         let handle = unsafe { Handle::new(raw.as_ptr(), ()) }?;
         Ok(MemoryRegion { handle, _domain: Arc::clone(self) })
     }
@@ -102,7 +102,7 @@ impl ProtectionDomain {
 #[derive(Debug)]
 pub struct MemoryRegion {
     handle: Handle<sys::ibv_mr>,
-    /// Which goes after it.
+    /// Domain of the registration; the second field, so that it is dropped after the handle.
     _domain: Arc<ProtectionDomain>,
 }
 
@@ -121,11 +121,10 @@ impl MemoryRegion {
         unsafe { (*self.handle.raw()).rkey }
     }
 
-    /// Takes the registration back and says whether that worked. R3 is kept by the owner, who lets go of a registration only
-    /// when no work request names it.
+    /// Ends the registration. Its owner keeps R3: it does this only when no work request names the registration.
     ///
     /// # Errors
-    /// The errno of `ibv_dereg_mr(3)`; the registration is then lost to the process until it ends.
+    /// The errno of `ibv_dereg_mr(3)`; the registration then stays until the process ends.
     pub fn deregister(self) -> io::Result<()> {
         self.handle.destroy()
     }
@@ -176,7 +175,7 @@ impl LocalSpan {
         self.0.length
     }
 
-    /// The key of its registration.
+    /// Local key of the span's registration.
     #[must_use]
     pub const fn lkey(&self) -> u32 {
         self.0.lkey

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles of verbs objects (R4): made of what a verb gave, destroyed once, and keeping alive what the object was made
-//! from.
+//! Handles of verbs objects (R4). A handle owns an object that a verb made, destroys it once, and keeps alive what the
+//! object was made from.
 //!
-//! Held by every object of this module that owns one. Setup grade, but for [`Handle::raw`]: hot. Any thread. Tests: device
-//! tests in `hw-tests`.
+//! Used by every type of this folder that owns a verbs object. Grade: setup, except [`Handle::raw`]: hot. Threads: any.
+//! Tests: the device tests in `hw-tests`.
 
 use super::{errno, sys};
 use std::ptr::NonNull;
 use std::{fmt, io};
 
-/// A structure of libibverbs that a verb makes, and another destroys.
+/// A structure of libibverbs that one verb makes and another destroys.
 pub(super) trait Object {
+    /// Destroys the object. Returns 0 or an errno.
+    ///
     /// # Safety
-    /// R4: made by a verb, not destroyed yet, and nothing made from it is left.
+    /// R4: a verb made the object, it is not destroyed yet, and no object made from it is left.
     unsafe fn destroy(raw: *mut Self) -> i32;
 }
 
@@ -20,7 +22,7 @@ macro_rules! objects {
     ($($object:ident: $destroy:ident;)*) => { $(
         impl Object for sys::$object {
             unsafe fn destroy(raw: *mut Self) -> i32 {
-                // SAFETY: R4, as the caller says.
+                // SAFETY: R4: the object is live and unused, as `Object::destroy` requires.
                 unsafe { sys::$destroy(raw) }
             }
         }
@@ -37,25 +39,25 @@ objects! {
     ibv_ah: ibv_destroy_ah;
 }
 
-/// The owner of an object, and of `K`, what the object was made from.
+/// Owner of an object. `K` keeps alive what the object was made from.
 pub(super) struct Handle<T: Object, K = ()> {
     raw: NonNull<T>,
     _keep: K,
 }
 
-// SAFETY: R4, libibverbs objects may be used and destroyed by any thread.
+// SAFETY: R4: any thread may use and destroy an object of libibverbs.
 unsafe impl<T: Object, K: Send> Send for Handle<T, K> {}
-// SAFETY: `&Handle` only gives out the pointer.
+// SAFETY: R4: `&Handle` only gives out the pointer, and any thread may use the object.
 unsafe impl<T: Object, K: Sync> Sync for Handle<T, K> {}
 
 impl<T: Object, K> Handle<T, K> {
-    /// Takes what a verb has answered.
+    /// Takes the result of a verb that makes an object.
     ///
     /// # Errors
-    /// The errno, where that is null.
+    /// The verb's errno, if `raw` is null.
     ///
     /// # Safety
-    /// R4: null, or just made, from what `keep` keeps alive.
+    /// R4: `raw` is null, or an object that a verb has just made from what `keep` keeps alive.
     pub(super) unsafe fn new(raw: *mut T, keep: K) -> io::Result<Self> {
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         Ok(Self { raw, _keep: keep })
@@ -68,20 +70,22 @@ impl<T: Object, K> Handle<T, K> {
 }
 
 impl<T: Object> Handle<T> {
-    /// Destroys the object, and says whether that worked.
+    /// Destroys the object.
     ///
     /// # Errors
-    /// The errno of the verb; the object is then lost to the process until it ends.
+    /// The errno of the verb; the object then stays until the process ends.
     pub(super) fn destroy(self) -> io::Result<()> {
         let handle = std::mem::ManuallyDrop::new(self);
-        // SAFETY: R4: destroyed once, here; the `ManuallyDrop` keeps `drop` from doing so again.
+        // SAFETY: R4: `ManuallyDrop` prevents `drop`, so the object is destroyed once; it has no users, because this is
+        // the whole handle.
         errno(unsafe { T::destroy(handle.raw()) })
     }
 }
 
 impl<T: Object, K> Drop for Handle<T, K> {
     fn drop(&mut self) {
-        // SAFETY: R4: destroyed once, before `_keep`; what was made from it holds an `Arc` to it, so none is left.
+        // SAFETY: R4: `drop` runs once, before `_keep` is dropped; objects made from this one hold an `Arc` to it, so
+        // none is left.
         unsafe { T::destroy(self.raw()) };
     }
 }

@@ -13,9 +13,9 @@
 //!
 //! And the rule for handles:
 //!
-//! - **R4** A handle (`handle.rs`) is made by a successful verb, is destroyed once, in `Drop`, and everything it was made from
-//!   (context, protection domain, queues) is kept alive by an `Arc` it holds. libibverbs locks each object inside, so
-//!   handles may be used from any thread (`ibv_open_device(3)` and the verbs manual pages: all verbs are thread safe).
+//! - **R4** A handle (`handle.rs`) owns an object that a successful verb made. It destroys the object once, and holds
+//!   an `Arc` to everything that the object was made from (context, protection domain, queues). libibverbs locks each
+//!   object, so any thread may use a handle (the verbs manual pages: all verbs are thread safe).
 //!
 //! Destroy verbs that fail in `Drop` are ignored: nothing can be done then, and the kernel frees all at process end.
 

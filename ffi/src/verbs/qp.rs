@@ -140,7 +140,7 @@ impl QueuePair {
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = 0 };
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };
-        // SAFETY: domain and queues are live (R4) and kept so by `keep`; `init` is valid for the call.
+        // SAFETY: R4: domain and queues are live, and `keep` keeps them alive; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), keep) }.map_err(refusal)?;
         // SAFETY: the context is open; its operations are set once, when it is opened.
         let post = unsafe { (*domain.context().raw()).ops.post_send };

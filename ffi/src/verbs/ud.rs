@@ -51,7 +51,7 @@ impl AddressHandle {
         let mut vector = address_vector(path);
         // SAFETY: the domain is live (R4) and `vector` valid for the call.
         let raw = unsafe { sys::ibv_create_ah(domain.raw(), &raw mut vector) };
-        // SAFETY: R4: of that domain.
+        // SAFETY: R4: the verb has just made it from `domain`, which the handle keeps alive.
         unsafe { Handle::new(raw, Arc::clone(domain)) }.map(|handle| Arc::new(Self(handle)))
     }
 }
@@ -59,7 +59,8 @@ impl AddressHandle {
 /// A UD queue pair with its own completion queue and slots.
 #[derive(Debug)]
 pub struct UdQueuePair {
-    /// First, as it goes before the address handles that its sends name (R3), and before its completion queue.
+    /// The first field, so that it is dropped before the address handles that its sends name (R3), and before its
+    /// completion queue.
     handle: Handle<sys::ibv_qp, Arc<ProtectionDomain>>,
     ops: Operations,
     cq: CompletionQueue,
@@ -109,7 +110,7 @@ impl UdQueuePair {
             qp_type: sys::ibv_qp_type::IBV_QPT_UD,
             sq_sig_all: 1,
         };
-        // SAFETY: domain and queue are live (R4) and kept so by the fields; `init` is valid for the call.
+        // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // After the queue pair, since their memory stays where an adapter turns out to have none.
         let arena = |slot| Arena::new(domain, slot, depth as usize);

@@ -9,16 +9,16 @@ use std::cell::UnsafeCell;
 use super::series::{Received, call};
 use crate::openmpi::sys;
 
-/// A received message of one segment, as the callback for its tag is shown it. Open MPI reads it within the callback,
-/// through pointers to its parts. Hot. Threads: who has it shows one message at a time.
+/// A received message of one segment, as the callback for its tag gets it. Open MPI reads it during the callback,
+/// through pointers to its parts. Hot. Threads: its owner passes one message at a time.
 pub struct ReceiveDescriptor {
     base: UnsafeCell<Received>,
-    /// The one segment it has.
+    /// Its only segment.
     segment: UnsafeCell<sys::mca_btl_base_segment_t>,
 }
 
 impl ReceiveDescriptor {
-    /// One that shows nothing yet.
+    /// Makes a descriptor without a message.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "to be settled before it is of use")]
     pub fn new() -> Self {
@@ -27,30 +27,29 @@ impl ReceiveDescriptor {
         ReceiveDescriptor { base: UnsafeCell::new(base), segment: UnsafeCell::new(segment) }
     }
 
-    /// Names its segment, once, where it will stay.
+    /// Stores the address of its segment. Called once, when the descriptor is where it stays.
     pub fn settle(&self) {
-        // SAFETY: ours alone outside of a callback.
+        // SAFETY: outside of a callback only the owner uses the descriptor.
         let base = unsafe { &mut *self.base.get() };
         base.des_segments = self.segment.get();
         base.des_segment_count = 1;
     }
 
-    /// Describes a message of `len` bytes at `addr`. To be settled before.
+    /// Describes a message of `len` bytes at `addr`. [`Self::settle`] was called before.
     #[inline]
     pub fn describe(&self, addr: u64, len: u32) -> &Self {
-        // SAFETY: ours alone outside of a callback.
+        // SAFETY: outside of a callback only the owner uses the descriptor.
         let segment = unsafe { &mut *self.segment.get() };
         segment.seg_addr.lval = addr;
         segment.seg_len = u64::from(len);
         self
     }
 
-    /// Calls what is registered for the tag of the message that it describes, if anything is. `sender` is asked for the
-    /// endpoint it came from where a callback is told of that.
+    /// Passes the described message to the callback of `tag`, if one is registered. `sender` returns the endpoint that
+    /// it came from, for series that tell callbacks.
     ///
     /// # Safety
-    /// A module that Open MPI knows, a tag that its table has a place for, and bytes that are the message's until this
-    /// returns.
+    /// Open MPI knows the module, and its table has an entry for the tag. The bytes are the message's during the call.
     #[inline]
     pub unsafe fn show(
         &self,
@@ -60,22 +59,22 @@ impl ReceiveDescriptor {
     ) {
         let trigger =
             (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
-        // SAFETY: the table has a place for it, as the caller says; written at start, before messages of it come.
+        // SAFETY: the table has an entry for the tag, as this function requires, written before messages of it arrive.
         let callback = unsafe { trigger.add(usize::from(tag)).read() };
-        // SAFETY: the table's callback, the caller's module; outside of a callback the descriptor is ours alone.
+        // SAFETY: the callback is the table's, Open MPI knows the module, and outside of callbacks only the owner uses
+        // the descriptor.
         unsafe { call(callback, (btl, tag), self.base.get(), sender) };
     }
 }
 
-/// Registers a callback for a tag that no layer of Open MPI uses: every BTL calls it. For a BTL that initialises, when no
-/// BML is chosen yet that could be asked (`ibex_bml_listen`).
+/// Registers a callback, which every BTL calls, for a tag that no layer of Open MPI uses. For a BTL that is being
+/// initialised: no BML is chosen yet that could register it (`ibex_bml_listen`).
 ///
 /// # Safety
-/// A function that [`super::received_by`] gave; while MPI is initialised, in one thread, before a message of that tag is
-/// sent.
+/// [`super::received_by`] returned the function. One thread initialises MPI, and no message of this tag was sent.
 pub unsafe fn listen(tag: u8, function: sys::mca_btl_base_module_recv_cb_fn_t) {
     let trigger = (&raw mut sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
     let callback = sys::mca_btl_active_message_callback_t { cbfunc: function, cbdata: std::ptr::null_mut() };
-    // SAFETY: before anybody reads it, as the caller says; the table has a place for each tag of Open MPI's.
+    // SAFETY: the table has an entry for every tag, and no thread reads it yet, as this function requires.
     unsafe { trigger.add(usize::from(tag)).write(callback) };
 }

@@ -10,32 +10,33 @@ use crate::openmpi::sys;
 /// The release series.
 pub const SERIES: &str = "4.1";
 
-/// The version of the BTL interface, hundreds, tens and ones: 3.1.0.
+/// Version of the BTL interface, as the decimal digits of 3.1.0.
 pub const BTL_VERSION: u32 = 310;
 
-/// The same of the PML interface: 2.0.0, which no header says as a number.
+/// Version of the PML interface, as the decimal digits of 2.0.0. No header defines it as a number.
 pub const PML_VERSION: u32 = 200;
 
-/// The flag of a BTL whose puts are done at the peer when they are reported done: 4.1 has none, and takes it for granted.
+/// Flag of a BTL whose puts are complete at the peer when their completion is reported. 4.1 has no such flag, and
+/// assumes this of every BTL.
 pub const REMOTE_COMPLETION: u32 = 0;
 
-/// Whether osc/rdma does the atomics of a BTL that has none by messages of its own.
+/// Whether osc/rdma performs the atomics of a BTL without atomics by messages of its own.
 pub const ATOMICS_BY_MESSAGES: bool = false;
 
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// The number that messages in a communicator carry, the same for all its members.
+/// Returns the number of a communicator that its messages carry. It is the same for all members.
 ///
 /// # Safety
-/// A communicator that Open MPI has filled in.
+/// `comm` is a live communicator whose number is set.
 #[inline]
 #[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
-    // SAFETY: the caller says that Open MPI has filled it in.
+    // SAFETY: `comm` is live, as this function requires.
     unsafe { (*comm).c_contextid }
 }
 
-/// A communicator in which nothing is set but its number: for tests.
+/// Makes a communicator in which only its number is set, for tests.
 #[must_use]
 pub fn blank_communicator(number: u32) -> sys::ompi_communicator_t {
     // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
@@ -44,32 +45,33 @@ pub fn blank_communicator(number: u32) -> sys::ompi_communicator_t {
     comm
 }
 
-/// What the PML's table says of it: nothing.
+/// Flags in the PML's module table: none.
 pub const PML_FLAGS: i32 = 0;
 
-/// The name of a process' host; null where it is not known. The text is Open MPI's.
+/// Returns the name of a process' host; null if it is unknown. Open MPI owns the text.
 ///
 /// # Safety
-/// A live process of Open MPI's.
+/// `process` is a live process record of Open MPI.
 pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> *const c_char {
-    // SAFETY: the caller says that it is a live process of Open MPI's.
+    // SAFETY: `process` is live, as this function requires.
     unsafe { sys::opal_get_proc_hostname(process) }
 }
 
-/// Whether the job is started with fault tolerance: never in 4.1.
+/// Whether the job was started with fault tolerance: never in 4.1.
 #[must_use]
 pub fn is_fault_tolerant() -> bool {
     false
 }
 
-/// What a callback is shown of a received message.
+/// Description of a received message, as callbacks get it.
 pub(super) type Received = sys::mca_btl_base_descriptor_t;
 
-/// Calls what is registered for a tag, if anything is, with a received message. `sender` is asked for the endpoint that it
-/// came from where a callback is told of that.
+/// Calls the callback of a tag, if one is registered, with a received message. 4.1 does not tell callbacks the sender,
+/// so `_sender` is not called.
 ///
 /// # Safety
-/// A callback of Open MPI's table, a module that it knows, and a message that stays as it is until this returns.
+/// The callback is from Open MPI's table, the module is known to Open MPI, and the message does not change during the
+/// call.
 #[inline]
 pub(super) unsafe fn call(
     callback: sys::mca_btl_active_message_callback_t,
@@ -78,11 +80,12 @@ pub(super) unsafe fn call(
     _sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
 ) {
     let Some(function) = callback.cbfunc else { return };
-    // SAFETY: the caller gives a callback of Open MPI's table; it reads the descriptor within this call only (btl.h).
+    // SAFETY: the callback is from Open MPI's table, as this function requires, and reads the descriptor only during
+    // this call (btl.h).
     unsafe { function(btl, tag, received, callback.cbdata) };
 }
 
-/// The function that Open MPI calls with messages for `R`.
+/// Returns the function that Open MPI calls with messages for `R`.
 #[must_use]
 pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     unsafe extern "C" fn received<R: Receiver>(
@@ -91,9 +94,9 @@ pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
         descriptor: *mut sys::mca_btl_base_descriptor_t,
         _context: *mut c_void,
     ) {
-        // SAFETY: the BTL's descriptor, for the call.
+        // SAFETY: the BTL's descriptor is valid during the call (btl.h).
         let (segments, count) = unsafe { ((*descriptor).des_segments, (*descriptor).des_segment_count) };
-        // SAFETY: Open MPI calls this with a BTL that is open, and segments that it has received.
+        // SAFETY: Open MPI calls this with an open BTL and the segments of a received message.
         unsafe { R::received(btl, tag, segments, count) };
     }
     Some(received::<R>)
