@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the programs of this folder that measure have in common: calls that must succeed, memory, and the quantiles of what
-// was measured. Header only, so that each program is one compilation: mpicc -O2 -o NAME NAME.c
+// Shared by the benchmarks of this folder: checked MPI calls, memory, and quantiles of measured values. Header only, so
+// that each program is compiled by itself: mpicc -O2 -o NAME NAME.c
 #ifndef IBEX_BENCH_H
 #define IBEX_BENCH_H
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rank; // of MPI_COMM_WORLD, as soon as the program knows it
+static int rank; // in MPI_COMM_WORLD; the program sets it
 
 static inline void bench_must(int code, const char *call, const char *file, int line) {
     if (code == MPI_SUCCESS)
@@ -23,7 +23,7 @@ static inline void bench_must(int code, const char *call, const char *file, int 
 }
 #define MPI_OK(call) bench_must((call), #call, __FILE__, __LINE__)
 
-// Memory at a page of its own, all zero; of no bytes, too.
+// Allocates zeroed memory that starts at a page. At least 1 byte, also if `bytes` is 0.
 static inline void *allocate(size_t bytes) {
     void *memory = NULL;
     bytes = bytes ? bytes : 1;
@@ -35,7 +35,7 @@ static inline void *allocate(size_t bytes) {
     return memory;
 }
 
-// For qsort().
+// Comparison for qsort().
 static inline int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;

@@ -30,7 +30,7 @@ pub(crate) enum Owner {
     Port(u32),
 }
 
-/// Every counter by its number: what formats call it, and what it means.
+/// All counters in the order of their numbers: name in formats, and meaning.
 const COUNTERS: [(Counter, &str, &str); 6] = [
     (Counter::SendsActive, "sends active", "sends that have been called and are not complete"),
     (Counter::PostedReceives, "posted receives", "the length of the posted receive queue"),
@@ -45,9 +45,9 @@ const COUNTERS: [(Counter, &str, &str); 6] = [
 ];
 
 impl Counter {
-    /// How many of them are of ranks; the others are of ports.
+    /// Number of counters of ranks; the other counters are of ports.
     const OF_RANKS: usize = 4;
-    /// How many are of ports.
+    /// Number of counters of ports.
     pub(crate) const OF_PORTS: u32 = (COUNTERS.len() - Counter::OF_RANKS) as u32;
 
     pub(crate) fn of_ranks() -> impl Iterator<Item = Counter> {
@@ -58,7 +58,7 @@ impl Counter {
         COUNTERS[Counter::OF_RANKS..].iter().map(|(counter, ..)| *counter)
     }
 
-    /// Its number in formats, from 0.
+    /// Number of the counter in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! New output files, whose errors name them.
+//! Creates output files; errors name the file.
 //!
 //! Called by the formats. Path: pending. Threads: any. Tests: tests/refusals.rs.
 
@@ -9,18 +9,18 @@ use std::path::Path;
 
 use anyhow::{Error, Result, anyhow};
 
-/// Makes a file, which must not exist, and has it written.
+/// Creates a file, which must not exist, and writes it by `with`.
 pub(crate) fn write(path: &Path, with: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 18, create(path)?);
     with(&mut file).and_then(|()| file.flush()).map_err(failed(path))
 }
 
-/// Makes a file, which must not exist.
+/// Creates a file, which must not exist.
 pub(crate) fn create(path: &Path) -> Result<File> {
     File::create_new(path).map_err(failed(path))
 }
 
-/// Of a file or folder.
+/// Returns a function that makes an error, which names the file or folder, from an I/O error.
 pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     |cause| match cause.kind() {
         io::ErrorKind::AlreadyExists => exists(path),
@@ -28,7 +28,7 @@ pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     }
 }
 
-/// Of what is in the way.
+/// Makes the error for a file or folder that exists already.
 pub(crate) fn exists(path: &Path) -> Error {
     anyhow!("{} exists already, and nothing is overwritten; give another name or remove it", path.display())
 }

@@ -62,7 +62,7 @@ pub(crate) enum Phase {
     Connected,
 }
 
-/// Every phase by its number: what formats call it, and what it means.
+/// All phases in the order of their numbers: name in formats, and meaning.
 const PHASES: [(Phase, &str, &str); 16] = [
     (Phase::SendWaits, "send waits", "from the call of the send until the first bytes leave"),
     (Phase::SendGoes, "send goes", "from the departure of the first bytes until the adapter has the last"),
@@ -83,15 +83,15 @@ const PHASES: [(Phase, &str, &str); 16] = [
 ];
 
 impl Phase {
-    /// How many there are.
+    /// Number of phases.
     pub(crate) const COUNT: u32 = PHASES.len() as u32;
 
-    /// Every phase, by its number.
+    /// Returns all phases in the order of their numbers.
     pub(crate) fn all() -> impl Iterator<Item = Phase> {
         PHASES.into_iter().map(|(phase, ..)| phase)
     }
 
-    /// Its number in formats, from 0.
+    /// Number of the phase in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }

@@ -5,7 +5,7 @@
 
 use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Queue, Reason};
 
-/// Every protocol by its number in formats, with its name.
+/// All protocols in the order of their numbers in formats, with their names.
 pub(crate) const PROTOCOLS: [(Protocol, &str); 6] = [
     (Protocol::Inline, "inline"),
     (Protocol::Copied, "copied"),
@@ -19,7 +19,7 @@ pub(crate) fn protocol(protocol: Protocol) -> &'static str {
     PROTOCOLS[protocol as usize].1
 }
 
-/// Every reason by its number in formats, with its name.
+/// All reasons in the order of their numbers in formats, with their names.
 pub(crate) const REASONS: [(Reason, &str); 8] = [
     (Reason::Size, "size"),
     (Reason::Synchronous, "synchronous"),
@@ -35,7 +35,7 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
     REASONS[reason as usize].1
 }
 
-/// Every kind of incident by its number in formats, with its name.
+/// All kinds of incidents in the order of their numbers in formats, with their names.
 pub(crate) const INCIDENTS: [(IncidentKind, &str); 7] = [
     (IncidentKind::QueuedBegin, "request queued"),
     (IncidentKind::QueuedEnd, "queued request posted"),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of MPI and searches of queues as regions of their threads, and pauses of the recording: where each begins and
-//! ends, in the order of time.
+//! MPI calls and searches of queues as regions of their threads, and pauses of the recording: the begins and ends of
+//! all, in the order of time.
 //!
-//! The regions of a thread nest: a search ends at the latest with the call that it is in, whatever clocks make of it. Of a
-//! call whose end is lost nothing is known; one that had not returned lasts until the job's last moment. Called by the
-//! formats beside the walk (`walk.rs`). Path: once for each region. Threads: one. Memory: two edges for each region.
-//! Times: nanoseconds since the job's first moment. Tests: at the end of the file.
+//! The regions of a thread nest: a search ends with its call at the latest, even if the clocks disagree. A call whose
+//! end was lost is left out; a call that had not returned lasts until the job's last moment. Called by the formats,
+//! beside the walk (`walk.rs`). Path: once for each region. Threads: one. Memory: two edges for each region. Times:
+//! nanoseconds since the job's first moment. Tests: at the end of the file.
 
 use std::cmp::Reverse;
 
@@ -104,7 +104,7 @@ fn nest(regions: impl Iterator<Item = (u32, u64, u64, Region)>, edges: &mut Vec<
     edges.extend(open.into_iter().rev().map(end));
 }
 
-/// The last moment that is known.
+/// Time of the job's last known moment.
 pub(crate) fn last(job: &Job) -> Time {
     let calls = job.calls.iter().map(|call| call.ended.unwrap_or(call.begun));
     let pauses = job.pauses.iter().map(|pause| pause.to.unwrap_or(pause.from));

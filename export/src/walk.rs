@@ -207,7 +207,7 @@ pub(crate) fn first(job: &Job) -> i64 {
     others.chain(messages).chain(rest).min().unwrap_or(0)
 }
 
-/// Nanoseconds from the job's first moment to a time; none to what clocks have before it.
+/// Nanoseconds from the job's first moment to a time; 0 for a time before it, which clocks that disagree may produce.
 pub(crate) fn since(first: i64, time: Time) -> u64 {
     time.nanoseconds().saturating_sub(first).max(0).cast_unsigned()
 }

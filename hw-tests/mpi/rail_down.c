@@ -4,11 +4,12 @@
 //
 //   rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
 //
-// With --connect the ranks exchange some first. Then each says that it is in the middle (check.h) and looks for messages,
-// of which there are none, until the caller is done and ibex has taken NUMBER events of its ports from the adapters, of
-// each of which they say so; with --traffic they exchange messages of LEAST to MOST bytes (up to 2 MiB) all the time, many at once. Then all kinds are
-// exchanged, several times, so that each way is met. --short leaves out those that are read by their receiver. Runs with
-// 2 or more ranks; each sends to and receives from its neighbours.
+// With --connect the ranks exchange messages first. Then each prints that it is in the middle (check.h). There it
+// probes, although no message comes, until the caller lets it go on and ibex has taken NUMBER port events from the
+// adapters; the ranks print each event. With --traffic the ranks instead exchange messages of LEAST to MOST bytes (up
+// to 2 MiB), many at once. After the middle they exchange messages of all kinds several times, so that each protocol is
+// used. --short leaves out the messages that the receiver reads. Runs with 2 or more ranks; each exchanges messages
+// with its neighbours.
 #include "counts.h"
 
 enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20 };

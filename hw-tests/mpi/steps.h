@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Two ranks of a host tell each other how far they have come, by memory that both share and without a message: steps_begin()
-// once, then each say() of a rank is for one hear() of the other. From the main thread only.
+// Steps by which two ranks of a host synchronise through shared memory, without messages. Both call steps_begin() once;
+// then each say() of one rank ends one hear() of the other. Main thread only.
 #ifndef IBEX_HW_TESTS_STEPS_H
 #define IBEX_HW_TESTS_STEPS_H
 
@@ -12,12 +12,12 @@
 #include <sys/mman.h>
 
 static struct {
-    // How often each rank has said so.
+    // Number of say() calls of each rank, in shared memory.
     atomic_int *said;
     int heard;
 } steps;
 
-// By both ranks.
+// Maps the shared memory. Collective over both ranks.
 static inline void steps_begin(void) {
     int number = getpid();
     char name[64];
@@ -33,7 +33,7 @@ static inline void steps_begin(void) {
     }
     close(file);
     steps.said = memory;
-    // Both have opened it.
+    // After the barrier both ranks have opened the file, so its name can go.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     shm_unlink(name);
 }
@@ -42,7 +42,7 @@ static inline void say(void) {
     atomic_fetch_add(&steps.said[check.rank], 1);
 }
 
-// Computes until the other rank has said so for the next time.
+// Spins until the other rank has called say() once more than this rank has called hear().
 static inline void hear(void) {
     for (steps.heard++; atomic_load(&steps.said[!check.rank]) < steps.heard;)
         ;

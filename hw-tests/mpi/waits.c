@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Waits that are planted, of each kind, after computing: for a recorder beside the program. For each message, under a tag
-// of its own, rank 0 prints what somebody who looks at the trace must find:
+// Makes waits of each kind, by computing before a call, while a recorder runs. Each message has its own tag, for which
+// rank 0 prints the wait that the trace must have:
 //
 //     planted TAG KIND LEAST MOST LOST
 //
-// in nanoseconds; `nothing`: nobody waits; LEAST 0: somebody may, no longer than that. MOST is between clock readings around
-// the calls that begin and end the wait, and LEAST half of it. LOST is for how long the kernel kept both ranks from a
-// processor meanwhile: the wait may be so much shorter than LEAST, and so much other waiting may be found. Who is to be late
-// begins to compute when the other one says that it is about to wait.
+// in nanoseconds. KIND `nothing`: no rank waits; LEAST 0: a rank may wait, at most MOST. MOST is the time between clock
+// readings around the calls that begin and end the wait, and LEAST half of it. LOST is the time that both ranks
+// together waited for a processor meanwhile: the wait may be shorter than LEAST by it, and other waits of that length
+// may be found. The late rank begins to compute when the other one says that it is about to wait.
 #include "steps.h"
 #include <time.h>
 
@@ -22,7 +22,7 @@ static long now(void) {
     return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-// For how long this process was kept from a processor, since it began.
+// Returns the time that this process has waited for a processor since it began, nanoseconds.
 static long kept(void) {
     long ran, waited;
     FILE *file = fopen("/proc/self/schedstat", "r");
@@ -41,7 +41,7 @@ static void compute(int milliseconds) {
         ;
 }
 
-// By both ranks: what the other one says.
+// Exchanges a number with the other rank. Collective.
 static long theirs(long mine) {
     long theirs;
     MPI_OK(MPI_Sendrecv(&mine, 1, MPI_LONG, !check.rank, 1000, &theirs, 1, MPI_LONG, !check.rank, 1000, MPI_COMM_WORLD,
@@ -49,13 +49,13 @@ static long theirs(long mine) {
     return theirs;
 }
 
-// By both ranks: from a moment of the rank that waits to one of the other.
+// Returns the time from a moment of rank `waits` to a moment of the other rank. Collective.
 static long between(int waits, long moment) {
     long other = theirs(moment);
     return check.rank == waits ? other - moment : moment - other;
 }
 
-// By both ranks.
+// Prints the line for a wait. Collective.
 static void print_planted(int tag, const char *kind, long least, long most) {
     long lost = kept() - kept_before;
     lost += theirs(lost);
@@ -214,7 +214,7 @@ static void late_wait(int tag) {
 static void both_compute(int tag) {
     begin_case("both compute between a call and its wait");
     MPI_Request request;
-    // A receive that finds its message in shared memory takes it at once, and then only its wait is late.
+    // A receive that finds its message in shared memory completes at once, so that only its wait is late.
     if (check.rank == 0) {
         hear();
         MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));

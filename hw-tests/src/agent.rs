@@ -29,7 +29,7 @@ const SHELL_PORT: u16 = 4790;
 /// The name of the virtio-serial port that joins a guest's agent with the host.
 pub const PORT_NAME: &str = "fabric";
 
-/// What jobs on this machine begin with.
+/// Environment and folder that jobs on this machine start with.
 #[derive(Default)]
 pub(crate) struct Here {
     environment: Vec<(String, String)>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The caller's end of a stream of frames: many jobs at a time over one connection to an agent.
 //!
-//! Used by [`crate::fabric`] (a guest's virtio-serial port, or pipes to the agent of this machine) and the guest's `rsh`
-//! (TCP). Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs that run
-//! then see their events end. Tests: at the end of this file, together with [`crate::agent`].
+//! Used by [`crate::fabric`] (a guest's virtio-serial port, or pipes to the agent of this machine) and the guest's
+//! `rsh` (TCP). Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs
+//! that run then see their events end. Tests: at the end of this file, together with [`crate::agent`].
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -90,7 +90,7 @@ impl Channel {
         let number = self.shared.enter(sender).context("the node has ended; open the fabric anew")?;
         self.shared.send(&Frame::with_json(START, number, job)?)?;
         let shared = Arc::clone(&self.shared);
-        // Where the stream has ended, so has the job.
+        // A failed send is ignored: if the stream has ended, the job has ended, too.
         let kill = move || drop(shared.send(&Frame::new(KILL, number, Vec::new())));
         Ok(Running::new(job, events, Box::new(kill)))
     }

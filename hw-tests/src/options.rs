@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a fabric is made: how many nodes, and how large; the adapters; and the cache.
+//! Options of a fabric: the number of nodes and their size, the adapters, and the folder of the cache.
 //!
-//! Read by [`crate::fabric`] and by what boots virtual machines. Setup grade; plain data. Tests: the device tests of
-//! this package.
+//! Read by [`crate::fabric`] and [`crate::vm`]. Grade: setup; plain data. Tests: the device tests of this package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Names the folder for the kernel and what is known of this machine, instead of `soft-roce` in the target folder.
 pub const CACHE_VARIABLE: &str = "FABRIC_CACHE";
 
-/// How a fabric is made. The processors and memory matter to virtual machines only.
+/// Options of a fabric. Processors and memory matter only to virtual machines.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One or two.
@@ -33,7 +32,7 @@ impl Options {
     }
 }
 
-/// The folder for the kernel and what is known of this machine: see [`CACHE_VARIABLE`].
+/// Returns the folder for the kernel and for facts about this machine: see [`CACHE_VARIABLE`].
 pub(crate) fn cache() -> PathBuf {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let target = || of("CARGO_TARGET_DIR").unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));

@@ -3,8 +3,8 @@
 //!
 //! `u32 length of the rest | u8 kind | u32 job | body`, little-endian. The body of `HELLO`, `START` and `ENDED` is
 //! JSON, that of `STDOUT` and `STDERR` the job's bytes as they came, that of `KILL` and `STOP` empty. Written by
-//! [`crate::channel`] and [`crate::agent`], over a virtio-serial port, TCP between nodes, or pipes. Setup
-//! grade, any thread. Tests: at the end of this file.
+//! [`crate::channel`] and [`crate::agent`], over a virtio-serial port, TCP between nodes, or pipes. Setup grade, any
+//! thread. Tests: at the end of this file.
 
 use std::io::{self, Read, Write};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the transport tells below another PML: each message that it carries begins and ends once at its sender, and arrives, begins and
-// ends once at its receiver, with as many bytes; it belongs to no communicator that is known. 2 ranks.
+// Transfer events of the BTL under another PML: the transfer of each message begins and ends once at its sender; it
+// arrives, begins and ends once at its receiver, with as many bytes. Its communicator is unknown. 2 ranks.
 #include <ibex_mpi_t.h>
 
 #include "../mpi/seen.h"
@@ -14,7 +14,7 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static struct tool all;
 static atomic_int of_world;
 
-// What was sent to the other, or came from it, so far.
+// Messages and bytes that were sent to the other rank, or received from it, so far.
 struct carried {
     long long messages, bytes;
 };
@@ -41,8 +41,9 @@ static void exchange(void) {
                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-// One tells the other what it has sent, in a message that is one more. Several ports bring messages in no order: who is told waits for
-// as many, but for those whose events came too late for their place and are counted as dropped.
+// Rank `teller` sends its counts to the other rank, in one more message. Several ports deliver messages in any order,
+// so the other rank waits until it has seen as many, less the events that came too late for their order and count as
+// dropped.
 static void compare(int teller) {
     struct carried sent;
     int there;
@@ -105,7 +106,7 @@ int main(int argc, char **argv) {
     exchange();
     seen_begin(&seen_dropped, "btl_ibex_events_dropped");
     steps_begin();
-    // Nothing is under way while one of them does not listen yet.
+    // No message is in flight until both ranks listen.
     say();
     hear();
     unsigned kinds = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << ARRIVED;

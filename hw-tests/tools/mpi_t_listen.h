@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Registrations for events by MPI_T, which must succeed: of a name, for a communicator, or for all of them where it is null.
+// Registers callbacks for MPI_T events; a failure fails the test. `of`: the communicator of the events; NULL: all.
 #ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
 #define IBEX_HW_TESTS_MPI_T_LISTEN_H
 
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
-// One without a callback yet.
+// Returns a registration for the event of this name, without a callback.
 static inline MPI_T_event_registration registered(const char *name, MPI_Comm *of, MPI_Info info) {
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     int index = -1;
@@ -28,12 +28,12 @@ static inline MPI_T_event_registration listen_at(MPI_T_cb_safety level, const ch
     return registration;
 }
 
-// With a callback that may be called by several threads at once.
+// Registers a callback that several threads may call at once.
 static inline MPI_T_event_registration listen_to(const char *name, MPI_Comm *of, MPI_T_event_cb_function *function, void *user) {
     return listen_at(MPI_T_CB_REQUIRE_THREAD_SAFE, name, of, function, user);
 }
 
-// A callback that counts its events in an `int`.
+// Callback that adds 1 to the int that `count` points to.
 static inline void count_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
                                void *count) {
     (void)instance, (void)registration, (void)safety;

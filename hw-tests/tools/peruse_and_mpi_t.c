@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Two tools at once, one by PERUSE and one by MPI_T: both see every message of a communicator, by MPI_T in the order of each source
-// (peruse_order.c judges that of PERUSE); neither is touched by what the other does, when windows are closed, handles freed, or the
-// other's interface is finalized. 2 or more ranks.
+// Two tools at once, one by PERUSE and one by MPI_T: both see every message of a communicator. MPI_T events are in the
+// order of each source (peruse_order.c checks the order of PERUSE). Neither tool is affected when the other closes
+// windows, frees handles or finalizes its interface. 2 or more ranks.
 #include "mpi_t_listen.h"
 #include "peruse_handle.h"
 #include <ibex_mpi_t.h>
@@ -73,7 +73,7 @@ static void check_tool(const char *what, struct tool *tool, int messages) {
     tool->count = 0;
 }
 
-// Finds the place of the element `tag`: the last of its kind (docs/events.md).
+// Finds the index of the element `tag`, the last element of its type (docs/events.md).
 static void find_tag(void) {
     enum { ROOM = 32 };
     int index = -1, elements = ROOM;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Event handles of PERUSE, which must be made and released: each with its window open meanwhile.
+// Makes and releases event handles of PERUSE, which are active in between; a failure fails the test.
 #ifndef IBEX_HW_TESTS_PERUSE_HANDLE_H
 #define IBEX_HW_TESTS_PERUSE_HANDLE_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The structures of a [`Job`]. Plain data: the reader of traces fills them, commands and exports read them.
 //!
-//! Ranks, ports, communicators and messages are indexes into the vectors of the job. Unknown values are `None`, never
-//! 0.
+//! Ranks, ports, communicators and messages are indexes into the vectors of the job. A field named after an event holds
+//! its time. Unknown values are `None`, never 0.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,13 +23,13 @@ pub struct Job {
     pub messages: Vec<Message>,
     /// MPI calls in which processes could wait for others, by rank; those of a thread ordered by their begins.
     pub calls: Vec<Call>,
-    /// The names of the functions that were called: `MPI_Wait`.
+    /// Names of the functions that were called, such as `MPI_Wait`.
     pub functions: Vec<String>,
     /// Fragments of messages after the first, by rank.
     pub fragments: Vec<Fragment>,
     /// Searches of the matching queues, by rank; none if they are not recorded.
     pub searches: Vec<Search>,
-    /// Times in which processes recorded nothing, by rank.
+    /// Pauses of the recording, by rank.
     pub pauses: Vec<Pause>,
     /// Puts, gets and atomic operations, ordered by their begins.
     pub operations: Vec<Operation>,
@@ -48,13 +48,13 @@ pub struct Job {
 /// A process of the job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rank {
-    /// Which `MPI_COMM_WORLD`: 0 is the first, others were spawned.
+    /// Number of its `MPI_COMM_WORLD`: 0 is the first, others were spawned.
     pub world: u32,
-    /// The rank in it.
+    /// Rank in that communicator.
     pub rank: u32,
     /// Its host; empty if it has no trace and is known only from others.
     pub host: String,
-    /// The process's number there.
+    /// Its process number on the host.
     pub pid: u32,
     /// The program.
     pub program: String,
@@ -68,98 +68,98 @@ pub struct Rank {
     pub has_calls: bool,
 }
 
-/// An MPI call in which a process could wait for others; of nested calls, the outermost. Those of a thread do not
-/// overlap in a trace.
+/// An MPI call in which a process could wait for others; of nested calls, only the outermost. The calls of a thread do
+/// not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Whose.
+    /// The calling process.
     pub rank: u32,
-    /// The thread of the call.
+    /// The calling thread.
     pub thread: u32,
-    /// What was called, an index in [`Job::functions`].
+    /// The function, an index in [`Job::functions`].
     pub function: u32,
-    /// It begins.
+    /// The call begins.
     pub begun: Time,
-    /// It returns; `None` if it had not when the trace ended.
+    /// The call returns; `None` if it had not when the trace ended. Equal to `begun` if the event of its end was lost.
     pub ended: Option<Time>,
 }
 
-/// A fragment of a message that follows the first: it has gone or come between the begin and the end of the transfer.
+/// A fragment of a message after the first, sent or received between the begin and the end of the transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fragment {
-    /// Who saw it.
+    /// The process that recorded it.
     pub rank: u32,
-    /// The thread that did.
+    /// The thread that recorded it.
     pub thread: u32,
     /// The message, an index in [`Job::messages`].
     pub message: u32,
-    /// Whether the receiver saw it.
+    /// Whether the receiver recorded it.
     pub is_received: bool,
-    /// When.
+    /// Time at which it was sent or received.
     pub time: Time,
-    /// Whether the adapter's clock says so, not the host's.
+    /// Whether `time` is from the adapter's clock rather than the host's.
     pub is_by_adapter: bool,
-    /// Its offset in the message and its bytes, which only events of transfers tell.
+    /// Offset in the message and length in bytes; only transfer events have them.
     pub part: Option<(u64, u64)>,
 }
 
-/// A queue of the matching.
+/// A matching queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Queue {
-    /// Receives whose messages have not come.
+    /// The posted receive queue.
     Posted,
-    /// Messages whose receives have not been called.
+    /// The unexpected message queue.
     Unexpected,
 }
 
 /// A search of a queue: of the posted receives for a message, or of the unexpected messages for a receive or a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
-    /// Whose.
+    /// The searching process.
     pub rank: u32,
-    /// The thread that searches.
+    /// The searching thread.
     pub thread: u32,
-    /// Where.
+    /// The queue.
     pub queue: Queue,
-    /// The message's sender, or that which the receive asks for, a rank in the communicator; negative: any.
+    /// The sender of the message, or the source of the receive or probe: a rank in the communicator; negative: any.
     pub peer: i32,
-    /// Its tag; -1: any.
+    /// The tag of the message, receive or probe; -1: any.
     pub tag: i32,
-    /// How long the queue is.
+    /// Length of the queue.
     pub length: Option<u32>,
-    /// The message that it is for, or that its receive gets later: an index in [`Job::messages`]. None of a probe.
+    /// The message that it is for, or that its receive gets later: an index in [`Job::messages`]. `None`: a probe.
     pub message: Option<u32>,
-    /// Whether it finds one; unknown of a probe that leaves the message where it is.
+    /// Whether it finds one; `None`: unknown, for a probe that does not take the message out.
     pub is_found: Option<bool>,
-    /// It begins.
+    /// The search begins.
     pub begun: Time,
-    /// It ends.
+    /// The search ends.
     pub ended: Time,
 }
 
-/// A time in which a process recorded nothing but communicators and the ends of calls, because its program wanted that
-/// (`MPI_Pcontrol`).
+/// A pause of the recording, which the program requested (`MPI_Pcontrol`): its process recorded only communicators and
+/// the ends of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Whose.
+    /// The process.
     pub rank: u32,
     /// The recording stops.
     pub from: Time,
-    /// It goes on; `None` if it did not.
+    /// The recording goes on; `None`: it did not.
     pub to: Option<Time>,
 }
 
 /// A port that a rank has opened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Port {
-    /// Whose.
+    /// The process that opened it.
     pub rank: u32,
-    /// Its number among those of the rank.
+    /// Its number among the ports of the rank.
     pub index: u32,
-    /// The adapter as verbs name it, and the number of the port there: `mlx5_0`, 1.
+    /// Name of the adapter in libibverbs, such as `mlx5_0`.
     pub device: String,
-    /// See `device`.
+    /// Number of the port on the adapter, from 1.
     pub number: u32,
     /// The GID in use, as text; empty if unknown.
     pub gid: String,
@@ -260,11 +260,11 @@ pub struct SendSide {
     pub begun: Option<Time>,
     /// The adapter has the last bytes.
     pub ended: Option<Time>,
-    /// The request is done.
+    /// The request is complete.
     pub completed: Option<Time>,
-    /// The caller is told so.
+    /// MPI reports the completion to the caller.
     pub notified: Option<Time>,
-    /// In which call of MPI, a place in [`Job::calls`]: that which waited for it.
+    /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
 
@@ -291,11 +291,11 @@ pub struct ReceiveSide {
     pub begun: Option<Time>,
     /// The last bytes are in place.
     pub ended: Option<Time>,
-    /// The request is done.
+    /// The request is complete.
     pub completed: Option<Time>,
-    /// The caller is told so.
+    /// MPI reports the completion to the caller.
     pub notified: Option<Time>,
-    /// In which call of MPI, a place in [`Job::calls`]: that which waited for it.
+    /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
 
@@ -337,19 +337,19 @@ pub struct Operation {
     pub rank: u32,
     /// The target.
     pub peer: u32,
-    /// What it is.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
     /// ibex accepted it.
     pub begun: Option<Time>,
-    /// It is complete, or has failed.
+    /// The operation is complete, or has failed.
     pub completed: Option<Time>,
     /// The adapter's status (`enum ibv_wc_status`): 0 is success.
     pub status: u32,
 }
 
-/// What a one-sided operation is.
+/// Kind of a one-sided operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
@@ -372,36 +372,36 @@ pub struct Connection {
     pub port: Option<u32>,
     /// This side's queue pair.
     pub queue_pair: u32,
-    /// The other side's.
+    /// The other side's queue pair.
     pub remote_queue_pair: u32,
     /// ibex begins to connect.
     pub begun: Option<Time>,
-    /// It is ready for messages.
+    /// The connection is ready for messages.
     pub established: Option<Time>,
-    /// It failed.
+    /// The connection failed.
     pub failed: Option<Time>,
-    /// The adapter's status (`enum ibv_wc_status`) with which it failed; 0 otherwise.
+    /// The adapter's status (`enum ibv_wc_status`) with which the connection failed; 0 otherwise.
     pub status: u32,
 }
 
 /// A rare event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Incident {
-    /// Where.
+    /// The process.
     pub rank: u32,
-    /// When.
+    /// Time of the event.
     pub time: Time,
-    /// What.
+    /// Kind of the event.
     pub kind: IncidentKind,
     /// The other process, if any.
     pub peer: Option<u32>,
     /// The port, an index in [`Job::ports`], if any.
     pub port: Option<u32>,
-    /// Requests that wait, bytes of memory, or the adapter's number of the event, as `kind` says.
+    /// Number of waiting requests, bytes of memory, or the adapter's number of the event, depending on `kind`.
     pub value: u64,
 }
 
-/// What an [`Incident`] is.
+/// Kind of an [`Incident`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncidentKind {
@@ -424,16 +424,16 @@ pub enum IncidentKind {
 /// Events that were lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Where.
+    /// The process.
     pub rank: u32,
-    /// The event's name.
+    /// Name of the event.
     pub event: String,
-    /// How many.
+    /// Number of lost events.
     pub count: u64,
 }
 
 impl Job {
-    /// The name of the function that was called.
+    /// Returns the name of the called function.
     #[must_use]
     pub fn function(&self, call: &Call) -> &str {
         self.functions.get(call.function as usize).map_or("MPI call", String::as_str)
@@ -441,7 +441,7 @@ impl Job {
 }
 
 impl Message {
-    /// All its known times.
+    /// Returns all known times of the message.
     pub fn moments(&self) -> impl Iterator<Item = Time> + '_ {
         let send = self.send.iter().flat_map(|s| [s.activated, s.begun, s.ended, s.completed, s.notified]);
         let receive = self.receive.iter().flat_map(|r| {

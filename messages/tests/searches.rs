@@ -47,7 +47,7 @@ fn a_search_is_of_the_message_that_it_is_for_and_what_follows_says_whether_it_wa
             process.raise(name, now, &[id, 64, 0, 5, 1, 0, 1, 1]);
         }
     };
-    // The first message meets its receive, the second waits for it, and is looked for by a probe before.
+    // The first message finds its receive posted. The second waits for its receive; before, a probe searches for it.
     processes[0].send(0, &to);
     processes[0].send(100, &to);
     let receiver = &mut processes[1];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the page of a synthetic job: `made_page RANKS MESSAGES OUT.html`, to test and measure the page with more messages
-//! than a machine can send.
+//! Writes the page of a synthetic job: `made_page RANKS MESSAGES OUT.html`, to test and measure the page with more
+//! messages than a machine can send.
 
 use ibex_messages::Job;
 use std::fs::File;

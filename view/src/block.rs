@@ -76,7 +76,7 @@ pub(crate) mod reading {
     use flate2::read::ZlibDecoder;
     use std::io::{self, Read, Write};
 
-    /// What is written, as text.
+    /// Returns what `write` writes, as text.
     pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
         let mut page = Vec::new();
         write(&mut page).expect("memory");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes: what the rows of the time line are made of. A rank has as many as it had threads at once, at least one: threads
-//! of which one ended before the other began share a lane. Messages refer to lanes, not ranks, so that the page needs
-//! no look-up. Callers: the files that write messages. Tests: below.
+//! Lanes, of which the rows of the time line consist. A rank has one lane per thread that it had at the same time, and
+//! at least one: a thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so
+//! that the page needs no look-up. Called by the files that write messages. Tests: at the end of the file.
 
 use ibex_messages::{Job, Message, Rank, Time};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub(crate) struct Lane {
     pub(crate) thread: String,
 }
 
-/// All of them, by rank; of a rank in the order of their first threads.
+/// All lanes, by rank; those of a rank in the order of their first threads.
 pub(crate) struct Lanes {
     pub(crate) all: Vec<Lane>,
     first: Vec<u32>,
@@ -54,26 +54,26 @@ impl Lanes {
         lanes
     }
 
-    /// Of a rank: the first.
+    /// First lane of a rank.
     pub(crate) fn of_rank(&self, rank: u32) -> u32 {
         self.first.get(rank as usize).copied().unwrap_or_default()
     }
 
-    /// The sender's and the receiver's.
+    /// Lanes of the sender and the receiver of a message.
     pub(crate) fn of_message(&self, message: &Message) -> (u32, u32) {
         let sender = self.of_thread(message.sender, message.send.map(|side| side.thread));
         let receiver = self.of_thread(message.receiver, message.receive.map(|side| side.thread));
         (sender, receiver)
     }
 
-    /// Of a thread of a rank; where it is not known, the rank's first.
+    /// Lane of a thread of a rank; of an unknown thread, the rank's first lane.
     pub(crate) fn of_thread(&self, rank: u32, thread: Option<u32>) -> u32 {
         let known = thread.and_then(|thread| self.by_thread.get(&(rank, thread)).copied());
         known.unwrap_or_else(|| self.of_rank(rank))
     }
 }
 
-/// Of each rank, the threads that sent, received, waited or searched, in the order in which they began to.
+/// Returns each rank's threads that sent, received, waited or searched, in the order of their first moments.
 fn lives(job: &Job) -> Vec<Vec<Life>> {
     let mut known: HashMap<(u32, u32), (Time, Time)> = HashMap::new();
     let mut grow = |rank, thread, times: &[Option<Time>]| {
@@ -122,8 +122,8 @@ fn name(rank: &Rank, lane: &[Life]) -> String {
 mod tests {
     use super::*;
 
-    /// All messages that rank 0 of two sends are sent by its thread 0, and each that it receives is received by a thread
-    /// that `of` gives the message's place.
+    /// Makes a job of two ranks. Thread 0 of rank 0 sends all its messages; `of` returns, for a message's index, the
+    /// thread that receives it.
     fn received_by(of: impl Fn(usize) -> u32) -> Job {
         let mut job = Job::synthetic(2, 400, 1);
         let mut threads: Vec<u32> = (0..job.messages.len()).map(&of).chain([0]).collect();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stretches of time that the page draws beside messages: calls of MPI, searches of queues and one-sided operations by lane,
+//! Spans of time that the page draws beside messages: MPI calls, searches of queues and one-sided operations by lane,
 //! fragments by message and side.
 //!
-//! Each kind is ordered by its key, the lane or the side, and then by time, in chunks of [`CHUNK`]; those of a key do not
-//! overlap. So the page finds what belongs on a pixel without a look at the rest. `page/spans.js` has the other half.
-//! Called by `page.rs`. Tests: below.
+//! Spans of each kind are ordered by key (the lane, or the message and side) and then by time, in chunks of [`CHUNK`].
+//! Spans with the same key do not overlap. So the page finds the spans of a pixel by binary search. `page/spans.js`
+//! reads them. Called by `page.rs`. Path: pending. Tests: at the end of the file.
 
 use crate::block::{self, Column};
 use crate::columns::CHUNK;
@@ -13,22 +13,20 @@ use crate::rows::Row;
 use ibex_messages::{Job, Time};
 use std::io::{self, Write};
 
-/// A stretch.
 struct Span {
     key: u64,
     begun: Time,
     ended: Time,
-    /// Its index in the job.
+    /// Index of its call, search, fragment or operation in the job.
     place: usize,
 }
 
-/// All stretches of a job.
 pub(crate) struct Spans {
     calls: Vec<Span>,
     searches: Vec<Span>,
     fragments: Vec<Span>,
     operations: Vec<Span>,
-    /// The row of each message that has one.
+    /// Row of each message of the job; `None`: the page has no row for it.
     rows: Vec<Option<u32>>,
 }
 
@@ -40,7 +38,7 @@ impl Spans {
         }
         let last = job.span.map_or(Time::new(0), |span| span.1);
         let lane = |rank, thread| u64::from(lanes.of_thread(rank, Some(thread)));
-        // Of a call whose end is lost nothing is known.
+        // A call whose end was lost ends when it begins; its duration is unknown, so it has no span.
         let calls = job.calls.iter().enumerate().filter(|(_, of)| of.ended != Some(of.begun)).map(|(place, of)| Span {
             key: lane(of.rank, of.thread),
             begun: of.begun,
@@ -58,7 +56,7 @@ impl Spans {
             let key = 2 * u64::from(row) + u64::from(of.is_received);
             Some(Span { key, begun: of.time, ended: of.time, place })
         });
-        // Of those that overlap the page draws all that they cover.
+        // Operations of a rank may overlap; `in_order` shortens them, and together they cover the same time.
         let operations = job.operations.iter().enumerate().filter_map(|(place, of)| {
             let begun = of.begun.or(of.completed)?;
             let key = u64::from(lanes.of_rank(of.rank));
@@ -73,13 +71,13 @@ impl Spans {
         }
     }
 
-    /// How many calls, searches, fragments and operations there are.
+    /// Numbers of calls, searches, fragments and operations.
     pub(crate) fn counts(&self) -> [usize; 4] {
         [&self.calls, &self.searches, &self.fragments, &self.operations].map(Vec::len)
     }
 
-    /// Writes them as blocks `calls-0`, `calls-1`, .., `searches-0`, .., `fragments-0`, .., `operations-0`, ..; -1 is what
-    /// is not known.
+    /// Writes the spans as blocks `calls-0`, `calls-1`, .., `searches-0`, .., `fragments-0`, .., `operations-0`, ..;
+    /// unknown values are -1.
     ///
     /// # Errors
     /// Those of `out`.
@@ -109,7 +107,8 @@ impl Spans {
     }
 }
 
-/// By key and time. What begins within another of its key begins where that ends, as it does in no sound trace.
+/// Orders spans by key and time. A span that begins inside an earlier one of its key is made to begin at the earlier
+/// one's end. Calls, searches and fragments of a consistent trace do not overlap.
 fn in_order(all: impl Iterator<Item = Span>) -> Vec<Span> {
     let mut all: Vec<Span> = all.collect();
     all.sort_by_key(|span| (span.key, span.begun));
@@ -123,8 +122,8 @@ fn in_order(all: impl Iterator<Item = Span>) -> Vec<Span> {
     all
 }
 
-/// Columns of the key, as its distance from the previous one; of the begin, from the previous end of the key or from the
-/// start; of the length; and of the values.
+/// Writes blocks with these columns: the key, as its difference to the previous key; the begin, as its distance from
+/// the key's previous end (from `start` for the key's first span); the length; and the values.
 fn write<const COUNT: usize>(
     name: &str,
     all: &[Span],
@@ -157,7 +156,7 @@ mod tests {
     use crate::rows::rows;
     use ibex_messages::{Call, Fragment, Operation, OperationKind, Queue, Search};
 
-    /// Key, begin, end and values of each, as the page reads them.
+    /// Decodes the key, begin, end and values of each span, as the page does.
     fn found(page: &str, name: &str) -> Vec<(u64, i64, i64, Vec<i64>)> {
         let columns = columns(page, name);
         let (mut key, mut end) = (0, 0);
@@ -194,7 +193,7 @@ mod tests {
             call(1, 0, 100, Some(300)),
             call(0, 1, 500, None),
             call(0, u32::MAX, 200, Some(400)),
-            // Its end is lost.
+            // A call whose end was lost.
             call(0, 0, 450, Some(450)),
         ];
         job.searches = vec![Search {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The longest wait for each message: late senders and receivers and late waits from MPI calls, the rest from the sender's
-//! connections and queues, as `ibex explain --waits` counts them. A late wait counts only where no process waited.
+//! The longest wait for each message, as `ibex explain --waits` counts waits: late senders, late receivers and late
+//! waits from MPI calls, the others from the sender's connections and queues. A late wait counts only if no process
+//! waited.
 //!
 //! Called by `columns.rs`. Tests: below.
 
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 pub(crate) struct Waits {
     /// The longest wait of each message in MPI calls, by its index.
     in_calls: HashMap<usize, Wait>,
-    /// For connections and queues, by rank and peer, ordered by their begins.
+    /// Waits for connections and queues, by rank, peer and kind, ordered by their begins.
     of_pairs: HashMap<(u32, u32, WaitKind), Vec<Wait>>,
 }
 
@@ -47,8 +48,8 @@ fn weight(wait: &Wait) -> (bool, i64) {
     (wait.kind != WaitKind::LateWait, wait.to.since(wait.from))
 }
 
-/// The longest part of the waits, which are in order, within a span. Requests leave in order, so the wait of what was sent
-/// then is among the first that begin in it, or began before.
+/// Returns the longest part, within a span of time, of the waits, which are in order. Requests are sent in order, so
+/// the wait of a message sent in the span is the last that began before the span, or one of the first that begin in it.
 fn overlap(waits: &[Wait], from: Time, to: Time) -> Option<Wait> {
     let first = waits.partition_point(|wait| wait.from < from).saturating_sub(1);
     let parts =
@@ -115,7 +116,7 @@ mod tests {
             incident(6000, IncidentKind::QueuedEnd, 1),
             incident(8500, IncidentKind::QueuedEnd, 0),
         ];
-        // The first request was there before the message, the second is its own.
+        // The first request was queued before the message; the second is the message's own.
         let wait = Wait { kind: WaitKind::Queue, from: Time::new(2000), to: Time::new(8500) };
         assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), Some(wait));
     }

@@ -35,8 +35,8 @@ impl Page {
         self.browser.text(&self.file, fragment).unwrap()
     }
 
-    /// The page's text at an address, once the page says that all is drawn; it must report no problem. A worker of the page
-    /// decompresses blocks, and on a busy machine the browser's virtual time may end before the worker does.
+    /// The page's text at an address, once the page says that all is drawn; it must report no problem. A worker of the
+    /// page decompresses blocks, and on a busy machine the browser's virtual time may end before the worker does.
     fn drawn_text(&self, fragment: &str) -> String {
         for _ in 0..10 {
             let text = self.text(fragment);
@@ -176,7 +176,7 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
     page.draw("faults", "");
 }
 
-/// A job whose ranks are in short calls all the time, and a message with many fragments and a search.
+/// Makes a job whose ranks are always in short MPI calls; one message has many fragments and a search.
 fn with_calls() -> (Job, usize) {
     let mut job = Job::synthetic(4, 400, 3);
     let (start, last) = job.span.unwrap();
@@ -257,7 +257,7 @@ fn the_pointer_tells_of_a_call_and_of_the_search_in_it() {
     let (job, _) = with_calls();
     let mut bytes = Vec::new();
     ibex_view::page(&job, &mut bytes).unwrap();
-    // At the lower edge of each row, in the middle of the view.
+    // The pointer goes to the lower edge of each row, in the middle of the view.
     let script = r#"<script>setInterval(() => {
         const [line, tip] = ["line", "tip"].map((id) => document.getElementById(id));
         if (!JSON.parse(document.getElementById("self").textContent || "{}").ready || document.getElementById("seen")) return;

@@ -69,8 +69,8 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
 ///
-/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it would
-/// be built anew whenever a bench follows an installation.
+/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it
+/// would be built anew whenever a bench follows an installation.
 ///
 /// # Errors
 /// When the build fails.
@@ -137,8 +137,8 @@ pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf
     Ok(command)
 }
 
-/// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share one
-/// build. Writes the manual pages of its command beside those of `ibex` ([`command`]), which is to be built before.
+/// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share
+/// one build. Writes the manual pages of its command beside those of `ibex` ([`command`]), which is to be built before.
 ///
 /// # Errors
 /// When the build fails, or the pages cannot be written.
@@ -226,7 +226,7 @@ struct Compiler {
 
 fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<Vec<PathBuf>> {
     let sources = sources(&workspace.root().join(folder))?;
-    // Tools include headers of the MPI programs too.
+    // Tools also include headers of the MPI programs.
     let headers_of = |folder: &str| files_with(&workspace.root().join(folder), "h");
     let headers = newest(&[headers_of(folder)?, headers_of("hw-tests/mpi")?].concat());
     fs::create_dir_all(workspace.programs())?;

@@ -10,9 +10,9 @@ use crate::workspace::Workspace;
 use anyhow::Result;
 use std::process::Command;
 
-/// The arguments of `cargo miri test`, for each package, and which of its unit tests: those of unsafe code, and of what
-/// threads share, as far as they call no C and wait for no time. The engine has no unsafe code, and is there for the
-/// latter, and for lists whose links are numbers. Of the plugin it is the PML in a box.
+/// Arguments of `cargo miri test` for each package, with the unit tests to run: those of unsafe code and of data that
+/// threads share, unless they call C or wait for time. The engine has no unsafe code; its tests are of shared data, and
+/// of lists whose links are numbers. The plugin's are those of the PML in a box.
 pub(crate) const RUNS: [&[&str]; 3] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
     &[

@@ -53,7 +53,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that everything is there that building needs, a device if one is named, and whatever else is.
+/// Makes sure that everything is installed that is needed to build, for `device` if one is named, and for `more`.
 ///
 /// # Errors
 /// When something is missing and cannot be installed; the message says what to install.
@@ -61,7 +61,7 @@ pub(crate) fn ensure(environment: &Environment, device: Option<&str>, more: &[Ne
     ensure_all(environment, needed(device, more))
 }
 
-/// Makes sure that everything is there that making a root file system needs.
+/// Makes sure that everything is installed that is needed to make a root file system.
 ///
 /// # Errors
 /// Those of [`ensure`].

@@ -85,8 +85,8 @@ pub(crate) struct Counted {
 
 /// Between callgrind's options and the program.
 const END_OF_OPTIONS: &str = "--";
-/// Rank 0 runs the program with callgrind and its options, the other one without. Not as two programs of one job: Debian
-/// 13's `mpirun` crashes on these.
+/// Script that runs rank 0 under callgrind, with its options, and rank 1 without. A job of two command lines would do
+/// the same, but crashes `mpirun` of Debian 13.
 const FIRST_UNDER_CALLGRIND: &str = "\
     if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then exec valgrind --quiet --tool=callgrind \"$@\"; fi
     until [ \"$1\" = -- ]; do shift; done
@@ -96,10 +96,10 @@ const FIRST_UNDER_CALLGRIND: &str = "\
 /// The functions of the C library that allocate.
 const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
-/// Counts over a transport, by what runs a job.
+/// Counts instructions over a transport; `run` runs the job.
 ///
 /// # Errors
-/// Those of [`mpi::mpirun`], and what `run` or the file that callgrind leaves says.
+/// Those of [`mpi::mpirun`] and `run`, and a file of callgrind that cannot be read.
 pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Result<Outcome>) -> Result<Counted> {
     let (argv, file) = command(place, count)?;
     let remove = || fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()));
@@ -108,7 +108,7 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
     }
     let outcome = run(&mpi::job(place, count.transport, argv))?.checked()?;
     let counted = read(&file, Counts::of_all(&outcome.stdout))?;
-    // One that could not be read stays, for who looks why.
+    // A file that could not be read stays, so that the user can look at it.
     remove()?;
     Ok(counted)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPI between two ranks, of one node or of two: the command line over a transport, and the lines `ibex_mpi_bench` prints.
+//! MPI between two ranks, on one node or two: the command line for a transport, and the output of `ibex_mpi_bench`.
 //!
-//! `--mca btl` and `--mca osc` leave one way for a message: what a transport cannot carry fails, and takes no other.
+//! `--mca btl` and `--mca osc` leave a message one transport: a message that it cannot carry fails.
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
 
@@ -138,7 +138,7 @@ pub(crate) fn trace(place: Where) -> PathBuf {
     place.reports.join("events.trace")
 }
 
-/// The job that runs such a command over a transport.
+/// Returns the job that runs this command line over a transport.
 pub(crate) fn job(place: Where, transport: Transport, argv: Vec<String>) -> Job {
     Job { env: environment(place, transport), ..Job::new(argv) }
 }
@@ -157,8 +157,9 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
         if let Some(components) = components {
             let path = format!("{}:SYSTEM_DEFAULT", components.display());
             variables.push(variable("OMPI_MCA_mca_base_component_path", path));
-            // Open MPI 5 hands that on to PMIx, which says of each file there that it is none of its own; so PMIx gets a
-            // folder without files. Of an empty name mpirun would crash when it starts processes on another host.
+            // Open MPI 5 passes the path on to PMIx, which complains about each file there that is no component of its
+            // own. So PMIx gets a folder without files. With an empty path, mpirun crashes when it starts processes on
+            // another host.
             variables.push(variable("PMIX_MCA_mca_base_component_path", "/sys".to_owned()));
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time of each rank in calls of MPI, by function: of those in which a process can wait, which the recorder records.
+//! The time of each rank in MPI calls, by function. The recorder records only calls in which a process can wait.
 //!
 //! Called by `receipt`. Grade: setup. Tests: below.
 
@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::text::{duration, name, table};
 
-/// The calls of a function by a rank.
 #[derive(Serialize)]
 pub(super) struct Called {
     rank: String,
@@ -21,8 +20,8 @@ pub(super) struct Called {
     longest_nanoseconds: i64,
 }
 
-/// By rank, those that took longest first. A call that has not returned lasts until the job's last moment; of one whose
-/// end is lost nothing is known.
+/// Sums the calls by rank and function, ordered by rank, and of a rank by descending time. A call that has not returned
+/// lasts until the job's last moment. A call whose end was lost is left out.
 pub(super) fn by_function(job: &Job) -> Vec<Called> {
     let mut known: BTreeMap<(u32, &str), (u64, i64, i64)> = BTreeMap::new();
     for call in job.calls.iter().filter(|call| call.ended != Some(call.begun)) {
@@ -43,7 +42,6 @@ pub(super) fn by_function(job: &Job) -> Vec<Called> {
     known.into_iter().map(called).collect()
 }
 
-/// As a table.
 pub(super) fn shown(all: &[Called]) -> impl std::fmt::Display {
     let rows = all.iter().map(|of| {
         let times = (duration(of.nanoseconds), duration(of.longest_nanoseconds));
@@ -72,10 +70,10 @@ mod tests {
         job.calls = vec![
             call(0, 0, 100, Some(110)),
             call(0, 0, 120, Some(150)),
-            // Its end is lost.
+            // A call whose end was lost.
             call(0, 0, 200, Some(200)),
             call(0, 1, 300, Some(400)),
-            // It had not returned.
+            // A call that had not returned.
             call(1, 1, 700, None),
         ];
         let found: Vec<_> = by_function(&job)

@@ -109,7 +109,7 @@ impl Life {
     }
 }
 
-/// When the send is called, or the first bytes leave.
+/// Time of the call of the send; if that is unknown, of its first bytes.
 fn begin(message: &Message) -> Option<Time> {
     message.send.and_then(|send| send.activated.or(send.begun))
 }

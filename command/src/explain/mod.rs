@@ -2,8 +2,9 @@
 //! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace.
 //!
 //! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, with the time in MPI [`calls`], the
-//! [`life`] of one message with its [`parts`], or the [`waits`]. Each ends with what is [`unknown`]; [`text`] formats ranks, tables and numbers. For a process instead of a folder
-//! ([`live`]) it uses the trace that the process records, or its counts ([`counted`]). Grade: setup. Tests: in the files.
+//! [`life`] of one message with its [`parts`], or the [`waits`]. Each ends with what is [`unknown`]; [`text`] formats
+//! ranks, tables and numbers. For a process instead of a folder ([`live`]) it uses the trace that the process records,
+//! or its counts ([`counted`]). Grade: setup. Tests: in the files.
 
 mod calls;
 mod counted;

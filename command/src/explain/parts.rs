@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What else there is of one message: the calls of MPI that began it and waited for it, its fragments, and the searches of
-//! queues for it.
+//! The parts of one message: the MPI calls that began it and waited for it, its fragments, and the searches of queues
+//! for it.
 //!
 //! Called by `life`. Grade: setup. Tests: below.
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::text::{duration, name, table, word};
 
-/// All of a message. Times are nanoseconds since its send.
+/// All parts of a message. `since_begin_nanoseconds` counts from the call of its send.
 #[derive(Serialize)]
 pub(super) struct Parts {
     calls: Vec<Called>,
@@ -23,7 +23,7 @@ pub(super) struct Parts {
 struct Called {
     rank: String,
     what: &'static str,
-    /// None of a call that cannot wait, which is not recorded.
+    /// Name of the function; `None`: one in which a process cannot wait, as these are not recorded.
     function: Option<String>,
     since_begin_nanoseconds: Option<i64>,
     nanoseconds: Option<i64>,
@@ -54,7 +54,7 @@ struct Searched {
 }
 
 impl Parts {
-    /// Those of the message at this place, whose send is called at `begin`.
+    /// Collects the parts of the message with this index in the job, whose send is called at `begin`.
     pub(super) fn of(job: &Job, place: usize, begin: Option<Time>) -> Parts {
         let since = |time: Time| begin.map_or(0, |begin| time.since(begin));
         let of_message = job.searches.iter().filter(|of| of.message == Some(place as u32));
@@ -105,7 +105,7 @@ fn calls(job: &Job, place: usize, since: impl Fn(Time) -> i64) -> Vec<Called> {
     all
 }
 
-/// The sender's first, each side's by time.
+/// Returns the fragments of a message: the sender's, then the receiver's, each ordered by time.
 fn fragments(job: &Job, place: usize) -> Vec<Fragment> {
     let message = &job.messages[place];
     let mut of: Vec<_> = job.fragments.iter().filter(|of| of.message as usize == place).collect();
@@ -179,7 +179,7 @@ impl fmt::Display for Parts {
 mod tests {
     use super::*;
 
-    /// A message that is sent in one call, and received in two.
+    /// Makes a job with a message that is sent in one MPI call and received in two.
     fn job() -> Job {
         let mut job = Job::synthetic(2, 1, 3);
         let message = &mut job.messages[0];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size, and what ranks did beside.
+//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size; and each rank's other
+//! activities.
 //!
 //! Size classes are powers of two. A trace has no retries of adapters; `ibex doctor` watches their counters. Grade:
 //! setup. Tests: below.

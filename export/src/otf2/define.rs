@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The definitions of an archive: the clock, texts, processes and their locations, regions, communicators, metrics and
-//! attributes.
+//! Writes the definitions of an archive: the clock, texts, processes and their locations, regions, communicators,
+//! metrics and attributes.
 //!
-//! Called by `mod.rs` when all events are written, as they say which texts and lanes there are. Path: pending. Threads:
-//! one. Tests: tests/otf2.rs.
+//! Called by `mod.rs` after all events are written, because the events determine the texts and lanes. Path: pending.
+//! Threads: one. Tests: tests/otf2.rs.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::names;
 use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Walk};
 
-/// Defines texts as they are needed.
+/// Writes definitions, and the texts that they use at their first use.
 struct Defined<'d, 'a> {
     strings: Strings,
     to: &'d mut Definitions<'a>,
@@ -38,7 +38,7 @@ impl Defined<'_, '_> {
     }
 }
 
-/// All definitions: `last` is the time of the last event, `strings` are the texts that events name.
+/// Writes all definitions. `last` is the time of the last event, `strings` are the texts that events name.
 pub(super) fn define(
     job: &Job,
     threads: &Threads,
@@ -66,7 +66,6 @@ pub(super) fn define(
     define_attributes(&mut defined)
 }
 
-/// Searches of queues and functions of MPI.
 fn define_regions(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     for (queue, number) in SEARCH {
         let name = defined.string(names::search(queue))?;
@@ -99,7 +98,7 @@ fn role(function: &str) -> Role {
     }
 }
 
-/// Hosts by their names, and the ranks on them.
+/// Defines the hosts by name, and the ranks on each.
 fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     let (machine, kind) = (defined.string("job")?, defined.string("machine")?);
     defined.to.tree_node(0, machine, kind, None)?;
@@ -136,7 +135,8 @@ fn define_locations(job: &Job, threads: &Threads, walk: &Walk<'_>, defined: &mut
     Ok(())
 }
 
-/// Group 0 is all ranks; then each communicator has one, or one for each side. Readers want the numbers without gaps.
+/// Defines communicators and their groups: group 0 has all ranks, then each communicator has one group, or one per
+/// side. Readers need group numbers without gaps.
 fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, '_>) -> Result<()> {
     let empty = defined.string("")?;
     let locations: Vec<u64> = (0..job.ranks.len() as u32).map(|rank| u64::from(threads.first_of(rank))).collect();

@@ -31,7 +31,7 @@ pub struct Kernel {
     pub modules: PathBuf,
 }
 
-/// The kernel in `cache`; downloaded first when there is none.
+/// Returns the kernel in `cache`, and downloads it first if there is none.
 ///
 /// # Errors
 /// apt or dpkg failed, or offers no kernel: the message says what to do.
@@ -153,8 +153,8 @@ fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
     fs::rename(&partial, &folder).with_context(|| format!("name {}", folder.display()))
 }
 
-/// Gives `lib` of a kernel's folder the name `usr/lib` as well, or the reverse: Debian 12 has modules in the one, Debian 13
-/// in the other, and so have their `depmod`s.
+/// Makes `lib` of a kernel's folder available as `usr/lib`, too, or the reverse. Debian 12 and its `depmod` have
+/// modules in `lib`, Debian 13 in `usr/lib`.
 fn name_libraries_twice(folder: &Path) -> anyhow::Result<()> {
     let (old, new) = (folder.join("lib"), folder.join("usr/lib"));
     let (name, target) = if new.join("modules").exists() { (&old, "usr/lib") } else { (&new, "../lib") };

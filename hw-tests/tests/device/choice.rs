@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 /// What Open MPI says of the PML it has chosen, with `pml_base_verbose`.
 const CHOSEN: &str = "select: component";
 
-/// What a user sets of PMLs, BTLs and the rest, and the PML that this gives.
+/// Parameters that a user sets (PMLs, BTLs and others), and the PML that Open MPI then chooses.
 struct Choice {
     sentence: &'static str,
     parameters: Parameters,
@@ -102,7 +102,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// A run with these parameters, and no list of PMLs or BTLs but theirs, that says what is chosen.
+/// Makes a run with these parameters and no other lists of PMLs or BTLs, in which Open MPI prints its choice.
 fn asking(launch: Launch, parameters: Parameters) -> Launch {
     let launch = launch.without("pml").without("btl").with_all(parameters);
     // Where there is no port, the windows of the program are made of messages.

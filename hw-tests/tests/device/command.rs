@@ -13,7 +13,7 @@ use hw_tests::Outcome;
 
 const SOUND: &str = "[[device]]\nprofile = \"mlx5\"\n";
 
-/// What is wrong with a sound host, and what the doctor says of it.
+/// Makes a fault of one host, with the doctor's check and message. The test adds the cause to the sound host.
 const fn fault(sentence: &'static str, check: &'static str, says: &'static str) -> Fault {
     doctor::fault(sentence, check, says, "").on(SOUND)
 }

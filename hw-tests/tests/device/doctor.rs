@@ -16,11 +16,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is wrong with a host or between two, and what the doctor says of it.
+/// A fault of a host or between two hosts, and the doctor's check and message for it.
 pub(crate) struct Fault {
     pub(crate) sentence: &'static str,
     pub(crate) adapters: &'static str,
-    /// A shell script around the command, as `"$@"`; of two hosts, around what host `b` starts.
+    /// Shell script that runs the command, `"$@"`. With two hosts, it runs the command of host `b`.
     pub(crate) script: &'static str,
     pub(crate) check: &'static str,
     pub(crate) says: &'static str,
@@ -41,7 +41,8 @@ const START: &str = "exec \"$@\"";
 
 const SOUND: &str = "[[device]]\n[[device]]\n";
 
-/// Of sound adapters, by a command that is started as it is; `mends` is said of what to do.
+/// Makes a fault with sound adapters and an unchanged command, to which the test adds the cause. `mends`: words of the
+/// doctor's advice.
 pub(crate) const fn fault(
     sentence: &'static str,
     check: &'static str,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What events show, compared with what emulated adapters write down of what they executed: requests, and the time of
-//! each by the adapter's clock.
+//! Compares events with the trace of emulated adapters: the requests that an adapter executed, and the time of each by
+//! the adapter's clock.
 //!
-//! The program reads the trace of the adapters (hw-tests/mpi/trace.h). On other devices each is skipped, with the reason.
+//! The MPI program reads the trace (hw-tests/mpi/trace.h). On other devices each test is skipped, with the reason.
 //! Setup grade; one test at a time.
 
 use crate::launch::Launch;
@@ -35,24 +35,24 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// Clocks of two rates that drift apart, and do not go round.
+/// Clocks of two adapters, with different rates, that drift apart and never wrap.
 const CLOCKS: [&str; 2] = [
     "[device.clock]\ndrift_ppm = 80.0",
     "[device.clock]\nfrequency_hz = 156250000\noffset = 0x0f000000\ndrift_ppm = -60.0",
 ];
 
-/// They go round 15 times a second, and 9 times.
+/// Clocks of two adapters that wrap 15 and 9 times a second.
 const NARROW_CLOCKS: [&str; 2] = [
     "[device.clock]\nmask_bits = 26\ndrift_ppm = 80.0",
     "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 24\noffset = 0x0f000000\ndrift_ppm = -60.0",
 ];
 
-/// Two adapters with these clocks, that write down what they execute.
+/// Configuration of two adapters with these clocks, which write a trace.
 fn traced([first, second]: [&str; 2]) -> String {
     format!("trace = true\n{}", adapters(first, second))
 }
 
-/// Patterns with seeds of their own, compared with the trace of the adapters.
+/// Runs the random patterns of a seed, whose events the program compares with the trace of the adapters.
 fn compare(launch: Launch, adapters: &str, arguments: &[&str], site: &mut Site) -> Result<()> {
     let arguments = [arguments, &["--adapter", "softhca"]].concat();
     launch.with("pml", "ibex").arguments(&arguments).on_adapters(adapters).passes(site)

@@ -87,7 +87,7 @@ impl Launch {
         self
     }
 
-    /// Sets each of these.
+    /// Sets each of these MCA parameters.
     pub(crate) fn with_all(self, parameters: &[(&str, &str)]) -> Self {
         parameters.iter().fold(self, |launch, (name, value)| launch.with(name, value))
     }
@@ -332,20 +332,20 @@ fn in_a_shell(script: &str) -> [String; 4] {
     ["sh", "-c", script, "sh"].map(str::to_owned)
 }
 
-/// That the run ended by itself, with whatever status.
+/// Checks that the run ended by itself, with any status.
 pub(crate) fn ended_by_itself(outcome: &Outcome) -> Result<()> {
     ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
     Ok(())
 }
 
-/// That the run ended by itself, without success.
+/// Checks that the run ended by itself, without success.
 pub(crate) fn was_refused(outcome: &Outcome) -> Result<()> {
     ended_by_itself(outcome)?;
     ensure!(!outcome.success(), "the job succeeded, and should have been refused: {outcome}");
     Ok(())
 }
 
-/// That the run printed all of these words, in whatever case and stream.
+/// Checks that the run printed all of these words, in any case and to any stream.
 pub(crate) fn says(outcome: &Outcome, words: &[&str]) -> Result<()> {
     let printed = printed(outcome);
     match words.iter().find(|word| !printed.contains(&word.to_lowercase())) {

@@ -7,15 +7,15 @@
 //! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run
 //! ([`selection`]), `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
 //!
-//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] when one is run. [`engine`]
-//! holds the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what
-//! dies, [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
-//! [`executed`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated adapters
-//! can be told to do; [`applications`] programs that others wrote; [`command`] what a user asks from the shell, [`doctor`] of several
-//! hosts, and [`bench`] measures from it; [`flight`] what is left of a job that failed; [`tools`] what is linked with ibex
-//! and the logger, [`recorder`] its traces, [`waits`] who is late by them. [`listed`] sees to it that no program is
-//! forgotten; [`launch`] writes mpirun's command lines and judges what came back; [`site`] boots the nodes, one fabric at
-//! a time; [`host`] keeps tests apart that another process runs.
+//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] when one is run. [`engine`] holds
+//! the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what dies,
+//! [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
+//! [`executed`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated
+//! adapters can be made to do; [`applications`] programs that others wrote; [`command`] the commands of a user,
+//! [`doctor`] those for several hosts, [`bench`] the measurements; [`flight`] the flight recorder of a job that failed;
+//! [`tools`] programs linked with ibex and the logger, [`recorder`] its traces, [`waits`] which rank is late by them.
+//! [`listed`] checks that every program is run; [`launch`] writes mpirun's command lines and judges the outcome;
+//! [`site`] boots the nodes, one fabric at a time; [`host`] separates the tests that several processes run.
 //!
 //! Setup grade; one test at a time, as all share one fabric.
 

@@ -2,9 +2,9 @@
 //! The MPI programs of hw-tests/mpi on one node: which, with how many ranks, with which parameters.
 //!
 //! Each program runs plainly and where it matters with parameters that force another path (queues that are always full,
-//! no zero-copy, another carrier of the handshake): over the PML. Over ob1 it runs once, and with what only the BTL knows.
-//! What looks at what only the BTL sees runs over ob1 alone. A program that is in the folder and not in this list is a
-//! failure.
+//! no zero-copy, another carrier of the handshake): over the PML. Over ob1 it runs once, and with what only the BTL
+//! knows. What looks at what only the BTL sees runs over ob1 alone. A program that is in the folder and not in this
+//! list is a failure.
 //!
 //! [`cases`] has the list. Setup grade; any thread.
 
@@ -23,7 +23,7 @@ pub(crate) use cases::{COPIED, HELD_BACK, STARVED, WRITTEN};
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
-/// Of these, those that the quick tier runs.
+/// The programs of [`ELSEWHERE`] that the quick tier runs.
 static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside"];
 
 /// Programs that the quick tier leaves out: 12 s and 4 GiB of memory; 5 s, and what it does is found in traces.
@@ -32,7 +32,7 @@ const NOT_QUICK: [&str; 2] = [LONG, "waits"];
 /// Parameters of the BTL that the PML does not look at.
 const OF_THE_BTL: [&str; 3] = ["btl_ibex_flags", "btl_ibex_min_rdma_pipeline_size", "btl_ibex_zero_copy_min"];
 
-/// Programs that look at what only a BTL sees, and are not run over the PML.
+/// Programs that test functions of the BTL only, and are not run over the PML.
 const OF_OB1: [&str; 2] = ["strangers", "pvars"];
 
 /// The tests of this file.
@@ -76,7 +76,7 @@ fn faces(case: &Case) -> (bool, bool) {
     (!is_of_btl_alone, names.any(|name| is_of_btl(name) || name == "btl"))
 }
 
-/// Whether it is the one run that a program has where it has one: that of the quick tier, or of the program too long for it.
+/// Whether this is the only run of a program where each has one: its run in the quick tier, or that of [`LONG`].
 fn is_the_run(case: &Case, ranks: usize) -> bool {
     let usual = if case.ranks.contains(&2) { 2 } else { case.ranks[0] };
     (case.quick || case.program == LONG) && ranks == usual

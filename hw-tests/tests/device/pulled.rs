@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
 const MARK: &str = "in the middle: rank ";
 
-/// A job that does not say what it is waited for is ended by its own limit.
+/// No limit here: if a job never prints the awaited line, its own limit ends it.
 const NO_LIMIT: Duration = Duration::from_hours(1);
 
 /// A job that is in the middle, and the adapters beneath it.
@@ -24,7 +24,7 @@ pub(crate) struct Pull<'a> {
     file: &'a Path,
     running: Running,
     ranks: usize,
-    /// How many port events each rank has said that ibex has taken.
+    /// Number of port events that each rank has reported as taken by ibex.
     port_events: usize,
 }
 
@@ -34,8 +34,8 @@ impl Pull<'_> {
         self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
     }
 
-    /// Gives the adapters a command that is an event of a port, and waits until ibex has taken it in each rank of
-    /// `rail_down --events`. A rank that has not would use the port as it was.
+    /// Gives the adapters a command that raises an event of a port, and waits until ibex has taken the event in each
+    /// rank of `rail_down --events`. Until then a rank uses the port in its old state.
     pub(crate) fn port_event(&mut self, words: &str) -> Result<()> {
         self.ctl(words)?;
         self.port_events += 1;

@@ -21,13 +21,13 @@ pub(crate) fn tests() -> Vec<Test> {
     tests_of_the_btl().into_iter().chain(under_either()).chain(over_the_pml.map(quick)).collect()
 }
 
-/// Of these the quick tier has two that are of a moment.
+/// Tests over the PML that are in the quick tier, because they take only a moment.
 const QUICK: [&str; 2] = [
     "over the pml, a rail that goes down while nothing is under way is left to the other one",
     "over the pml, a rail that was down is used again",
 ];
 
-/// What holds under ob1 and where ibex's own PML carries the messages. Of the latter ranks 0 and 1 have softhca1 as home.
+/// Tests that run under ob1 and under ibex's PML. Under the latter, softhca1 is the home of ranks 0 and 1.
 fn under_either() -> Vec<Test> {
     vec![
         Test::on_emulated("long messages go faster than one rail carries", |site| {

@@ -123,7 +123,7 @@ impl Site {
         &self.components
     }
 
-    /// A job that Open MPI finds the components in.
+    /// Makes a job in which Open MPI finds the components.
     pub(crate) fn job<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Job {
         let path = format!("{}:SYSTEM_DEFAULT", self.components.display());
         Job::new(words).env("OMPI_MCA_mca_base_component_path", path)
@@ -177,7 +177,7 @@ impl Site {
     }
 }
 
-/// The command `ibex`.
+/// Returns the path of the command `ibex`.
 pub(crate) fn command() -> Result<String> {
     env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")
 }

@@ -72,7 +72,7 @@ impl Test {
         Self { device_independent: true, ..self }
     }
 
-    /// The same where ibex's own PML carries the messages; of these a run on one device is enough.
+    /// Makes the same test over ibex's PML; it need run on one device only.
     pub(crate) fn over_the_pml(self) -> Self {
         let (name, run) = (format!("over_the_pml,_{}", self.name), self.run);
         let run = Box::new(move |site: &mut Site| over_the_pml(|| run(site)));

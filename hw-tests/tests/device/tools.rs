@@ -125,7 +125,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.into_iter().map(Test::device_independent).collect()
 }
 
-/// A tool that checks itself.
+/// Makes the test of a tool that checks itself.
 fn checked((sentence, program, arguments, ranks): Checked) -> Test {
     Test::new(sentence, move |site| {
         if can_run(program, sentence, site)? {
@@ -287,8 +287,8 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Where ibex does the matching: how long receives and messages were in the queues, and how long these were. The program posts 50 receives at
-/// once.
+/// Checks, over ibex's PML, how long receives and messages were in the queues, and how long the queues were. The
+/// program posts 50 receives at once.
 fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job from its trace: [`Job::read`]. `pass.rs` reads the file of each process once, and collects its halves of
-//! messages (`matching.rs`, `transfers.rs`), its MPI calls (`calls.rs`), its searches (`searches.rs`) and its communicators (`groups.rs`).
-//! `communicators.rs` identifies communicators across processes, `join.rs` joins the halves of each message, with
-//! `align.rs` where some are missing. Unreadable or inconsistent data becomes a sentence in [`Job::faults`]; reading
-//! never fails. Path: pending; a million messages (18 million events) take some seconds. Threads: one. Tests: tests/.
+//! messages (`matching.rs`, `transfers.rs`), its MPI calls (`calls.rs`), its searches (`searches.rs`) and its
+//! communicators (`groups.rs`). `communicators.rs` identifies communicators across processes, `join.rs` joins the
+//! halves of each message, with `align.rs` where some are missing. Unreadable or inconsistent data becomes a sentence
+//! in [`Job::faults`]; reading never fails. Path: pending; a million messages (18 million events) take some seconds.
+//! Threads: one. Tests: tests/.
 
 mod align;
 mod calls;
@@ -326,7 +327,7 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
     }
 }
 
-/// What a process numbers, in a rank.
+/// Number that the process of a rank gave to a send, receive or message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Number {
     Send(u32, u64),
@@ -334,7 +335,7 @@ enum Number {
     Message(u32, u64),
 }
 
-/// What a process tells of parts of messages.
+/// Fragments and searches of a process.
 struct Parts {
     rank: u32,
     fragments: Vec<Continued>,
@@ -359,7 +360,8 @@ impl Parts {
     }
 }
 
-/// Fragments and searches, by rank, with the messages that they are of. Fragments of messages that are left out are, too.
+/// Adds all fragments and searches to the job, by rank, with the indices of their messages. Leaves out fragments of
+/// messages that were left out.
 fn name_parts(job: &mut Job, mut all: Vec<Parts>) {
     all.sort_by_key(|parts| parts.rank);
     let mut messages: HashMap<Number, Option<u32>> = HashMap::new();

@@ -69,9 +69,9 @@ struct Pass {
     transfers: Transfers,
     calls: Calls,
     searches: Searches,
-    /// Whether there are any.
+    /// Whether the process has any searches.
     searched: bool,
-    /// Of each source, whether it is an adapter's.
+    /// Whether each source is an adapter's.
     adapters: Vec<bool>,
     /// Operations by their numbers, connections by peer and port, that have begun.
     operations: HashMap<(Which, u64), usize>,
@@ -303,7 +303,7 @@ impl Pass {
                 "{name}: {torn} matches of a receive and a message are inconsistent; these messages may lack their receives."
             ));
         }
-        // Those of the transfers say more of the same fragments.
+        // The transfer events describe the same fragments with more detail.
         let (told, more) = (&mut self.matching.fragments, &mut self.transfers.fragments);
         process.fragments = std::mem::take(if more.is_empty() { told } else { more });
         let (sends, received, unknown) = self.matching.halves(&self.calls);
@@ -340,7 +340,7 @@ fn operation(which: Which, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
     Operation { rank: 0, peer, kind, bytes, begun, completed: None, status: 0 }
 }
 
-/// Whether a process has searches of queues.
+/// Whether the process recorded searches of queues.
 fn searched(reader: &Reader, vocabulary: &Vocabulary) -> bool {
     let is_search = |event_type| matches!(vocabulary.kind(event_type), Some(Kind::SearchBegin(_)));
     reader.counts().iter().enumerate().any(|(event_type, counts)| counts.events > 0 && is_search(event_type))

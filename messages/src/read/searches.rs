@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Searches of the matching queues, from the events of their begins and ends, where these are recorded.
+//! Searches of the matching queues, from the events of their begins and ends, if the trace has these.
 //!
-//! A thread searches one queue at a time; a begin and an end with the same number are of one search, and one of which
-//! either is lost is left out. The event before a search of the same thread says what it is for, and the one after it
-//! whether it found something (docs/peruse.md). Called by `pass.rs`. Path: pending, twice for each search, and once per
-//! event of the matching where there are searches. Threads: one. Tests: tests/searches.rs.
+//! A thread searches one queue at a time. A begin and an end with the same number belong to one search; a search
+//! without one of them is left out. The thread's event before the search names the receive or message that it is for;
+//! the thread's event after it tells whether the search found something (docs/peruse.md). Called by `pass.rs`. Path:
+//! pending, twice for each search, and once per matching event if there are searches. Threads: one. Tests:
+//! tests/searches.rs.
 
 use std::collections::HashMap;
 
@@ -12,14 +13,13 @@ use crate::model::{Queue, Search};
 use crate::read::vocabulary::{Seen, Step, matching};
 use crate::time::Time;
 
-/// A search, and the number of the receive or of the message that it is for; 0 of a probe.
+/// A search, and the number of the receive or message that it is for; 0: a probe.
 #[derive(Clone, Copy)]
 pub(crate) struct Searched {
     pub(crate) of: u64,
     pub(crate) search: Search,
 }
 
-/// The searches so far.
 #[derive(Default)]
 pub(crate) struct Searches {
     pub(crate) all: Vec<Searched>,
@@ -28,16 +28,16 @@ pub(crate) struct Searches {
 
 #[derive(Default)]
 struct Thread {
-    /// The receive or message that begins with the last event; 0 if none does.
+    /// Number of the receive or message that the thread's last event began; 0: none.
     begun: u64,
-    /// What is searched now, and the search's number.
+    /// The search in progress, with its number.
     open: Option<(u64, Searched)>,
-    /// The search that has ended with the last event.
+    /// Index in `all` of the search that the thread's last event ended.
     ended: Option<usize>,
 }
 
 impl Searches {
-    /// Another event of the matching.
+    /// Handles a matching event that is not of a search.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, thread: u32) {
         let state = self.threads.entry(thread).or_default();
         if let Some(ended) = state.ended.take()

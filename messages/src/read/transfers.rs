@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When messages and their fragments came, by the events of their transfers, which the adapter stamps where it can.
+//! Arrival times of messages and their fragments, from transfer events, which the adapter stamps if it can.
 //!
-//! The events of the matching say what becomes of a message, by the host's clock; those of its transfer have the same
-//! number. Below another PML it is not known which message a transfer belongs to. Called by `pass.rs`. Path: pending, once
-//! per event. Threads: one. Tests: below.
+//! Matching events have the host's clock, and name a message by the same number as its transfer events. With another
+//! PML the message of a transfer is unknown. Called by `pass.rs`. Path: pending, once per event. Threads: one. Tests:
+//! at the end of the file.
 
 use crate::read::half::{Continued, Received};
 use crate::read::slots::Slots;
@@ -26,14 +26,14 @@ pub(crate) struct Transfers {
     /// Places in `came`, from 1, by the number of the message.
     places: Slots,
     came: Vec<Came>,
-    /// The fragments that go on with a message.
+    /// Fragments of messages after the first.
     pub(crate) fragments: Vec<Continued>,
     /// Whether there were any below another PML.
     pub(crate) below_another: bool,
 }
 
 impl Transfers {
-    /// Sees an event of a thread, which the adapter has stamped or the host.
+    /// Handles a transfer event of a thread. `is_by_adapter`: the adapter stamped it, not the host.
     pub(crate) fn see(
         &mut self,
         kind: Transfer,
@@ -65,7 +65,7 @@ impl Transfers {
         &mut self.came[*place as usize - 1]
     }
 
-    /// Corrects the times at which messages arrived, and at which their last bytes came, where these came after the match.
+    /// Corrects the arrival times of messages, and the times of their last bytes if these came after the match.
     pub(crate) fn time(mut self, received: &mut [Received]) {
         for Received { side, .. } in received {
             let Some(place) = self.places.of(side.message).checked_sub(1) else { continue };

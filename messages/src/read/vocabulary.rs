@@ -294,7 +294,7 @@ impl Seen<'_> {
         self.places[element] != NONE
     }
 
-    /// The number of the source that stamped it.
+    /// Number of the source of the event.
     pub(crate) fn source(&self) -> usize {
         self.event.source.into()
     }

@@ -1,4 +1,4 @@
-// Calls of MPI at the lower edge of their rows, the searches of queues in them, and fragments on the bars of messages.
+// Draws MPI calls at the lower edge of their rows, searches of queues in the calls, and fragments on messages' bars.
 
 const QUEUES = ["posted receive queue", "unexpected message queue"];
 
@@ -6,11 +6,11 @@ const functionOf = (call) => about.functions[spans.calls.function[call]] ?? "MPI
 
 function drawCalls({ pen, height }) {
   if (rows.calls === 0) return;
-  // Low rows are many.
+  // Low rows are many, so they are drawn with a coarser grain.
   const grain = rows.calls < 4 ? 3 : 1;
   const tall = rows.calls - (rows.calls > 4 ? 1 : 0);
   const draw = (kind, lane, top, high, after) => eachSpan(kind, lane, grain, (x1, x2, at, share) => {
-    // A line between neighbours.
+    // Leaves a gap of a pixel between neighbours.
     const wide = x2 - x1 - (x2 - x1 > 4 ? 1 : 0);
     pen.globalAlpha = 0.15 + 0.85 * share;
     pen.fillStyle = ink[kind];
@@ -34,7 +34,7 @@ function drawCalls({ pen, height }) {
   });
 }
 
-/// The call and the search under a point, if there is one of them.
+/// Returns the call and the search at a point; undefined if there is neither.
 function callAt(x, y) {
   const row = rowAt(y);
   if (x < GUTTER || !row || (y - AXIS + state.above) % rows.height < rows.room) return undefined;
@@ -46,7 +46,7 @@ function callAt(x, y) {
   return undefined;
 }
 
-/// Both in words.
+/// Describes a call and a search in words.
 function callWords({ call, search }) {
   const { begun, ended } = spans.calls;
   const lines = [];
@@ -64,13 +64,13 @@ function searchWords(search) {
   return `search of the ${QUEUES[s.queue[search]]}${length}, for ${peer}, tag ${s.tag[search] === -1 ? "any" : s.tag[search]}${found}, ${took}`;
 }
 
-/// The message that is searched for at a point.
+/// Returns the message that a search, as `callAt` returns it, looks for.
 function searchedAt(at) {
   const message = at.search === undefined ? -1 : spans.searches.message[at.search];
   return message < 0 ? undefined : message;
 }
 
-/// The calls that a side of a message begins in, and in which it is told of the end.
+/// Names the MPI calls in which a side of a message begins, and in which the program learns that it has ended.
 function callsOf(lane, begin, end) {
   const call = (time) => (time === undefined ? undefined : spanAt("calls", lane, time));
   const [first, last] = [call(begin), call(end)];
@@ -80,10 +80,10 @@ function callsOf(lane, begin, end) {
   return plain(names.join(", "));
 }
 
-/// Of a message's side: 0 is the sender's.
+/// Key of the fragments of a message's side; side 0 is the sender's.
 const keyOf = (place, side) => 2 * place + side;
 
-/// Fragments after the first, as lines across the bar of their side.
+/// Draws the fragments after the first as lines across the bar of their side.
 function drawFragments({ pen }, { place, side, top, height }) {
   pen.fillStyle = ink.chosen;
   eachSpan("fragments", keyOf(place, side === "came" ? 1 : 0), 2, (x) => {
@@ -92,7 +92,7 @@ function drawFragments({ pen }, { place, side, top, height }) {
   });
 }
 
-/// The fragment of a bar near a point, in words.
+/// Describes in words the fragment near a point of a bar.
 function fragmentAt(x, { place, side }) {
   const key = keyOf(place, side === "came" ? 1 : 0);
   const at = spanAt("fragments", key, drawn.timeAt(x), drawn.timeAt(x + 3) - drawn.timeAt(x));
@@ -108,10 +108,10 @@ const partWords = (fragment) => {
   return offset[fragment] < 0 ? "of an unknown part" : `at ${count(offset[fragment])}, ${bytes(length[fragment])}`;
 };
 
-/// More are left out of the list.
+/// Maximum number of fragments in the table.
 const MOST_LISTED = 200;
 
-/// The fragments of a side as a table, each since the first bytes and since the one before.
+/// Makes a table of a side's fragments, with the time since the first bytes and since the previous fragment.
 function fragmentTable(place, side, first) {
   const key = keyOf(place, side);
   const [begin, end] = [spanFrom("fragments", key, -Infinity), spanFrom("fragments", key, Infinity)];
@@ -126,7 +126,7 @@ function fragmentTable(place, side, first) {
   return `<h3>Fragments, since the first bytes</h3><table class="times">${lines.join("")}</table>${more}`;
 }
 
-/// The searches for a message, since its first moment.
+/// Makes a table of the searches for a message, with the time since the message's first moment.
 function searchTable(place) {
   const { message, begun } = spans.searches;
   const lines = [];

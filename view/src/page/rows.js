@@ -10,8 +10,8 @@ const LETTERS = 12;
 const lanesOf = about.ranks.map(() => []);
 about.lanes.forEach(({ rank }, lane) => lanesOf[rank].push(lane));
 
-/// `all`: `{ rank, lanes }` of each row; `of`: the row of a lane, -1 where it has none; `room`: how much of its height is for
-/// messages, and `calls` how much below it for calls of MPI.
+/// `all`: `{ rank, lanes }` of each row; `of`: the row of each lane, -1 if it has none; `room`: the part of a row's
+/// height for messages; `calls`: the part below it for MPI calls.
 const rows = { all: [], of: new Int32Array(about.lanes.length), height: 20, room: 20, calls: 0, area: 100 };
 
 /// Lays them out in a drawing of a height.

@@ -1,18 +1,19 @@
-// Stretches of time beside the messages: calls of MPI, searches of queues and one-sided operations by lane, fragments by
-// message and side. In columns, ordered by these keys and then by time. What is drawn is found from pixel to pixel, however many there are.
+// Spans of time beside the messages: MPI calls, searches of queues and one-sided operations by lane, fragments by
+// message and side. They are in columns, ordered by key and then by time (spans.rs). Drawing takes a binary search per
+// pixel, however many spans there are.
 
-/// By kind, the columns beside key, begin and end.
+/// Columns of each kind, besides key, begin and end.
 const FIELDS = {
   calls: ["function"], searches: ["queue", "isFound", "length", "peer", "tag", "message"], fragments: ["offset", "bytes", "isByAdapter"],
   operations: ["status"],
 };
-/// By kind; none until all of it is read.
+/// Spans of each kind; empty until the kind has been read completely.
 const spans = Object.fromEntries(Object.keys(FIELDS).map((kind) => [kind, { key: [] }]));
 
 async function readSpans(kind) {
   const names = ["key", "begun", "ended", ...FIELDS[kind]];
   const all = Object.fromEntries(names.map((name) => [name, new Float64Array(about[kind])]));
-  // The length of all before each.
+  // Total length of all spans before each span.
   all.spent = new Float64Array(about[kind] + 1);
   let [key, end, place] = [0, 0, 0];
   for (let chunk = 0; place < about[kind]; chunk += 1) {
@@ -32,20 +33,20 @@ async function readSpans(kind) {
   spans[kind] = all;
 }
 
-/// The first of a key that ends at a time or later, from a place on; or what comes after the key.
+/// Index, from `low` on, of the key's first span that ends at `time` or later; if none does, of the next key's first.
 function spanFrom(kind, key, time, low = 0) {
   const { key: keys, ended } = spans[kind];
   return countBefore(keys.length, (at) => keys[at] < key || (keys[at] === key && ended[at] < time), low);
 }
 
-/// What a key has at a time, give or take.
+/// Index of the key's span at `time`, with a tolerance of `margin`; undefined if there is none.
 function spanAt(kind, key, time, margin = 0) {
   const at = spanFrom(kind, key, time - margin);
   return spans[kind].key[at] === key && spans[kind].begun[at] <= time + margin ? at : undefined;
 }
 
-/// Calls `draw(x1, x2, at, share)` for what a key has in view: one at least as wide as the grain, or those in the grain, of
-/// which they take a share, from `at` on.
+/// Calls `draw(x1, x2, at, share)` for the key's spans in view: for each span that is at least `grain` pixels wide, and
+/// for the spans within `grain` pixels together, of which `at` is the first and which cover a share of these pixels.
 function eachSpan(kind, key, grain, draw) {
   const { key: keys, begun, ended, spent } = spans[kind];
   const perPixel = (state.to - state.from) / Math.max(drawn.width - GUTTER, 1);

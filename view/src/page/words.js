@@ -84,7 +84,7 @@ function sizeOf(text) {
 /// Escapes text for HTML.
 const plain = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
-/// How many of so many, which are in order, come before; counted from a place on.
+/// Index, from `low` to `high`, of the first item for which `isBefore` is false (binary search).
 function countBefore(high, isBefore, low = 0) {
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -94,7 +94,7 @@ function countBefore(high, isBefore, low = 0) {
   return low;
 }
 
-/// The members of each group.
+/// Returns a map from each group to its members.
 function groups(all, groupOf) {
   const found = new Map();
   for (const each of all) {

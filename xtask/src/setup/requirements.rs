@@ -54,7 +54,7 @@ pub(super) struct Requirement {
     pub(super) why: &'static str,
     pub(super) need: Need,
     pub(super) proof: Proof,
-    /// The packages of dnf, zypper, pacman, spack and conda; `-` where none is known.
+    /// Names of the packages of dnf, zypper, pacman, spack and conda; `-`: unknown.
     pub(super) others: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl Requirement {
         self
     }
 
-    /// What it is called there; none: not known to be had from there.
+    /// Name of the package of this package manager; `None`: unknown.
     pub(super) fn package(&self, manager: Manager) -> Option<&'static str> {
         let index = match manager {
             Manager::Apt => return Some(self.name),
@@ -83,7 +83,7 @@ impl Requirement {
     }
 }
 
-/// A thing, still to be told how it is seen, and what it is called elsewhere.
+/// Makes a requirement; [`Requirement::proof`] and [`Requirement::elsewhere`] complete it.
 const fn thing(name: &'static str, need: Need, why: &'static str) -> Requirement {
     Requirement { name, why, need, proof: Program(&[]), others: "- - - - -" }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The definitions of an archive, which its events name by numbers.
 //!
-//! Called by `../define.rs` within `Archive::finish`. Path: setup. Threads: one. Rules that the blocks below cite: D1: the
-//! writer is open as long as a [`Definitions`] lives, as `archive.rs` closes it afterwards; R4: the library copies texts
-//! before a call returns. Tests: export/tests/otf2.rs.
+//! Called by `../define.rs` within `Archive::finish`. Path: setup. Threads: one. Rules that the blocks below cite: D1:
+//! the writer is open while a [`Definitions`] lives, because `archive.rs` closes it only afterwards; R4: the library
+//! copies texts before a call returns. Tests: export/tests/otf2.rs.
 
 use std::ptr::NonNull;
 

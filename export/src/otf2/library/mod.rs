@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The OTF2 library: archives in the Open Trace Format 2, written by its own C code. The only unsafe code of this crate.
+//! The OTF2 library, whose C code writes archives in the Open Trace Format 2. This crate's only unsafe code.
 //!
-//! The library (Debian: libopen-trace-format2-10) is looked for when the first archive is made; whoever never makes one
-//! does not need it. `symbols.rs` has what is called of it, `buffers.rs` its memory;
-//! `archive.rs` and `definitions.rs` make it safe: events first, each location's in the order of time, then the definitions
-//! that the events name by numbers of the caller's choice. `open_files.rs` raises the limit of the files it opens.
+//! The library (Debian: libopen-trace-format2-10) is loaded when the first archive is made, and not needed otherwise.
+//! `symbols.rs` has its functions, `buffers.rs` its memory; `archive.rs` and `definitions.rs` are the safe interface:
+//! the caller writes events first, each location's in the order of time, then the definitions that the events name by
+//! numbers of the caller's choice. `open_files.rs` raises the limit of open files for it.
 //!
 //! Called by `../mod.rs`. Path: setup. Threads: an archive belongs to one. Times: ticks of the clock that
 //! [`Definitions::clock`] describes. Tests: export/tests/otf2.rs, with the library's own programs.

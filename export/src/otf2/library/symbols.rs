@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ibex calls of the OTF2 library, declared by hand, and where it is found.
+//! The functions of the OTF2 library that ibex calls, declared by hand, and the search for the library.
 //!
 //! From the headers of OTF2 3.0 (`otf2/OTF2_Archive.h`, `OTF2_EvtWriter.h`, `OTF2_GlobalDefWriter.h`,
-//! `OTF2_AttributeList.h`, `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`), whose interface has the number 10 in the name of the
-//! library: 2.x has another number and other arguments, so only 10 is looked for. Enumerations are integers of the width
-//! that the headers give them. Called by `archive.rs` and `definitions.rs`. Path: setup. Threads: any; the addresses do
-//! not change. Tests: of the archives that it writes, in export/tests/otf2.rs.
+//! `OTF2_AttributeList.h`, `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`). The name of the library ends with the number of
+//! its interface, 10. OTF2 2.x has another number and other arguments, so only 10 is loaded. Enumerations are integers
+//! of the width that the headers give them. Called by `archive.rs` and `definitions.rs`. Path: setup. Threads: any; the
+//! addresses do not change. Tests: export/tests/otf2.rs tests the archives that it writes.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -192,7 +192,7 @@ impl Functions {
     }
 }
 
-/// The library does not do what was asked of it.
+/// Makes the error of a call of the library that failed.
 pub(super) fn failed(what: &str, why: &str) -> Error {
     anyhow!("the OTF2 library cannot {what}: {why}")
 }

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases of the MPI programs of hw-tests/mpi: what each shows, with how many ranks, with which parameters.
+//! The cases of the MPI programs of hw-tests/mpi: what each tests, with how many ranks, with which parameters.
 //!
-//! Made into tests by [`super`]. Setup grade; plain data.
+//! [`super`] makes tests of them. Setup grade; plain data.
 
 use crate::launch::Parameters;
 
 /// A program with a number of ranks and parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
-    /// What is shown, as a sentence without its end.
+    /// What the case tests: a sentence to which the test's name may append the number of ranks.
     pub(super) sentence: &'static str,
     pub(super) program: &'static str,
     pub(super) ranks: &'static [usize],
     pub(super) arguments: &'static [&'static str],
     pub(super) parameters: Parameters,
-    /// `[[fault]]` tables. With any, it runs on emulated adapters alone.
+    /// `[[fault]]` tables of the emulated adapters. A case with faults runs only on these.
     pub(super) faults: &'static str,
-    /// Whether an MPI that refuses threads is a failure; the program would skip.
+    /// Whether the case fails if MPI provides no threads, although the program itself would skip.
     pub(super) threads: bool,
-    /// Of the counts a program repeats things by: an emulated processor is slow.
+    /// Factor for the program's numbers of repetitions, because an emulated processor is slow.
     pub(super) scale: f64,
-    /// Seconds.
+    /// Time limit, seconds.
     pub(super) limit: u64,
-    /// Whether it is in the quick tier, with two ranks where that is a number of it.
+    /// Whether the case is in the quick tier, with two ranks if `ranks` has that number.
     pub(super) quick: bool,
 }
 
-/// On two ranks, and nothing else.
+/// Makes a case with two ranks and no arguments, parameters or faults.
 const fn case(sentence: &'static str, program: &'static str) -> Case {
     let (ranks, arguments, parameters): (&[usize], &[&str], Parameters) = (&[2], &[], &[]);
     let (faults, threads, scale, limit, quick) = ("", false, 1.0, 180, false);
@@ -75,25 +75,25 @@ pub(crate) const STARVED: Parameters = &[
     ("btl_ibex_send_slots_max", "8"),
 ];
 
-/// Next to no memory for messages that nobody has asked for, so that senders are held back.
+/// Almost no memory for unexpected messages, so that senders are held back.
 pub(crate) const HELD_BACK: Parameters = &[("pml_ibex_unexpected_memory", "1024")];
 
-/// Nothing is shown now and then, which is not a message's.
+/// No flight recorder, whose periodic copies of state are not part of a message's path.
 const WITHOUT_FLIGHT_RECORDER: Parameters = &[("btl_ibex_flight_recorder", "no")];
 
 /// No zero-copy, and no inline sends.
 pub(crate) const COPIED: Parameters = &[("btl_ibex_zero_copy_min", "4294967295"), ("btl_ibex_max_inline", "0")];
 
-/// Four of ten datagrams, which carry nothing but handshakes, are lost, and of the others as many arrive twice.
+/// Loses 40 % of the datagrams, which carry only handshakes, and duplicates 40 % of the others.
 const FAULTY_HANDSHAKE: &str = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 1\n\
                                 [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 2\n";
 
-/// The receiver tells the sender where to write, in pieces, as ob1 does where reads cannot be.
+/// No RDMA reads, so ob1's receiver tells the sender where to write, in fragments.
 pub(crate) const WRITTEN: Parameters =
     &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
 
-/// Of the program's traffic (200 short messages, long and scattered ones, one-sided operations), what each rank must
-/// count.
+/// Least growth of performance variables in each rank, after the program's traffic: 200 short messages, long and
+/// scattered ones, one-sided operations.
 const GROWING: &[&str] = &[
     "inline_sent=200",
     "inline_bytes=1600",
@@ -211,8 +211,8 @@ pub(super) static CASES: &[Case] = &[
     case("a message over 2 GiB arrives whole", "message_over_2gib").limit(420),
 ];
 
-/// Cases of the PML alone: of messages' events, and where a receive is too short, as Open MPI's ob1 writes beyond its end
-/// then, over whatever transport.
+/// Cases that run only over ibex's PML: events of messages, which only the PML raises; and receives that are too short,
+/// beyond whose end Open MPI's ob1 writes, over any transport.
 pub(super) static OF_PML: &[Case] = &[
     case("what events show is what was sent", "events").on(&[2, 4]).quick(),
     case("what events show is what was sent when all queues are short", "events").with(STARVED).scale(0.3),
@@ -300,7 +300,7 @@ pub(super) static OF_PML: &[Case] = &[
         .with(&[("pml_ibex_unexpected_memory", "1")]),
 ];
 
-/// Messages for which no receive waits are hardly kept, and every resource runs out all the time.
+/// Almost no memory for unexpected messages, and queues so short that every resource runs out all the time.
 static HELD_BACK_AND_STARVED: Parameters = &[
     ("pml_ibex_unexpected_memory", "4096"),
     ("btl_ibex_send_queue_depth", "16"),

@@ -113,7 +113,7 @@ impl Bar {
         Self { what, against: to.name(), test, of: Transport::IbexBtl, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
     }
 
-    /// The raw adapter beside the memory of the host.
+    /// Compares the raw adapter with the memory of the host.
     const fn adapter(what: &'static str, against: &'static str, test: &'static str, bound: Bound) -> Self {
         Self { what, against, test, of: Transport::Raw, to: Transport::Memory, sizes: EVERY_SIZE, bound }
     }
