@@ -103,6 +103,22 @@ impl Series {
         self == Self::V4_1
     }
 
+    /// Whether osc/rdma itself performs the atomics of a BTL without atomics, by messages (`btl_base_am_rdma.c`). An
+    /// operation outside of a window then crashes the target in Open MPI's code.
+    #[must_use]
+    pub fn has_atomics_by_messages(self) -> bool {
+        self == Self::V5
+    }
+
+    /// Size in bytes of ob1's largest header: the smallest eager limit of a BTL.
+    #[must_use]
+    pub fn largest_ob1_header(self) -> u32 {
+        match self {
+            Self::V4_1 => 64,
+            Self::V5 => 80,
+        }
+    }
+
     /// The words that let mpirun start more ranks than the hosts have processors; by turns on each host where
     /// `by_turns`.
     #[must_use]

@@ -11,6 +11,7 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::Ending;
+use hw_tests::openmpi::Series;
 use ibex::connect::Random;
 use ibex::tunables::{Faces, Kind, Row, TABLE};
 
@@ -47,14 +48,6 @@ const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "prio
 
 /// What is tried alone at its very most as well.
 const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
-
-/// The limits that Open MPI has for every BTL and ibex checks, with the least and the most.
-const LIMITS: &[(&str, [u32; 2])] = &[
-    ("btl_ibex_max_send_size", [4096, 1 << 20]),
-    ("btl_ibex_eager_limit", [64, 1 << 20]),
-    ("btl_ibex_rndv_eager_limit", [64, 1 << 20]),
-    ("btl_ibex_rdma_pipeline_frag_size", [4096, 1 << 31]),
-];
 
 /// The values of a row that are tried.
 fn bounds(row: &Row) -> Vec<String> {
@@ -126,8 +119,16 @@ fn nothing_else(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
+/// The limits that Open MPI has for every BTL and ibex checks, at the least and at the most, and at odds.
 fn limits(site: &mut Site) -> Result<()> {
-    for (name, values) in LIMITS {
+    let header = Series::here()?.largest_ob1_header();
+    let limits = [
+        ("btl_ibex_max_send_size", [4096, 1 << 20]),
+        ("btl_ibex_eager_limit", [header, 1 << 20]),
+        ("btl_ibex_rndv_eager_limit", [header, 1 << 20]),
+        ("btl_ibex_rdma_pipeline_frag_size", [4096, 1 << 31]),
+    ];
+    for (name, values) in limits {
         for value in values.map(|value| value.to_string()) {
             let launch = || traffic(0, &[]).scale(0.1).with(name, &value);
             launch().passes(site).with_context(|| format!("{name} {value} over ob1"))?;
@@ -135,7 +136,8 @@ fn limits(site: &mut Site) -> Result<()> {
         }
     }
     let at_odds = traffic(0, &[]).with("btl_ibex_eager_limit", "4096").with("btl_ibex_rndv_eager_limit", "8192");
-    at_odds.is_refused_with(site, &["btl_ibex_rndv_eager_limit is 8192, but may be 64 to 4096"]).map(drop)
+    let reason = format!("btl_ibex_rndv_eager_limit is 8192, but may be {header} to 4096");
+    at_odds.is_refused_with(site, &[&reason]).map(drop)
 }
 
 /// Two ranks with random traffic, whose sizes lie around all limits of the protocols. In every other pair of jobs shared

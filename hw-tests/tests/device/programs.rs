@@ -13,6 +13,7 @@ mod cases;
 use crate::launch::{Launch, with_faults};
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
+use crate::spawn::meets;
 use crate::test::Test;
 use anyhow::Result;
 use cases::{CASES, Case, OF_PML};
@@ -168,5 +169,5 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     if !case.faults.is_empty() {
         launch = launch.on_adapters(with_faults(case.faults));
     }
-    launch.passes(site)
+    if case.program == "connect_cycles" { meets(site, &launch) } else { launch.passes(site) }
 }

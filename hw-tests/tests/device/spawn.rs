@@ -76,8 +76,8 @@ fn on_two_nodes() -> impl Iterator<Item = Test> {
     families.chain([Test::on_two_nodes(name, |site| meets(site, &meeting(4, "20").on_two_nodes()))])
 }
 
-/// Runs what meets by a port's name, where that is to be had.
-fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
+/// Runs groups that meet by a port's name, if this Open MPI can do that.
+pub(crate) fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
     if Series::here()?.has_ports() {
         return launch.passes(site);
     }

@@ -12,9 +12,8 @@ use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::tunables::Tunables;
+use ibex_ffi::openmpi::release::LARGEST_OB1_HEADER;
 use ibex_ffi::openmpi::{sys, variable};
-
-use crate::runtime::memory::HANDLE_SIZE;
 
 /// Fields of a module as the user has set them. Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
@@ -142,9 +141,6 @@ impl fmt::Display for LimitOutOfBounds {
     }
 }
 
-/// Size in bytes of the smallest first fragment: ob1's largest header (PUT, 56 bytes) and a registration handle.
-const SMALLEST: usize = 56 + HANDLE_SIZE;
-
 /// Size in bytes of the largest receive slot.
 const LARGEST: usize = 1 << 20;
 
@@ -154,11 +150,11 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
         if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
     };
     within("max_send_size", limits.max_send_size, 4096, LARGEST, "every receive slot is that large")?;
-    within("eager_limit", limits.eager_limit, SMALLEST, limits.max_send_size, "up to max_send_size")?;
+    within("eager_limit", limits.eager_limit, LARGEST_OB1_HEADER, limits.max_send_size, "up to max_send_size")?;
     within(
         "rndv_eager_limit",
         limits.rndv_eager_limit,
-        SMALLEST,
+        LARGEST_OB1_HEADER,
         limits.eager_limit,
         "up to eager_limit and max_send_size",
     )?;
@@ -219,9 +215,9 @@ mod tests {
         assert_eq!(following(0, 0, 0), [32768, 12288, 12288]);
         assert_eq!(following(4096, 0, 0), [4096, 4096, 4096]);
         assert_eq!(following(1 << 20, 0, 0), [1 << 20, 12288, 12288]);
-        assert_eq!(following(0, 64, 0), [32768, 64, 64]);
+        assert_eq!(following(0, 100, 0), [32768, 100, 100]);
         assert_eq!(following(0, 1 << 20, 0), [1 << 20, 1 << 20, 12288]);
-        assert_eq!(following(0, 0, 64), [32768, 12288, 64]);
+        assert_eq!(following(0, 0, 100), [32768, 12288, 100]);
         assert_eq!(following(0, 0, 40000), [40000, 40000, 40000]);
         assert_eq!(following(0, 20000, 16000), [32768, 20000, 16000]);
         assert_eq!(following(8192, 4096, 0), [8192, 4096, 4096]);
@@ -235,7 +231,7 @@ mod tests {
         assert_eq!(refusal(following(0, (1 << 20) + 1, 0)), "eager_limit");
         assert_eq!(refusal(following(0, 0, (1 << 20) + 1)), "rndv_eager_limit");
         assert_eq!(refusal(following(4095, 0, 0)), "max_send_size");
-        assert_eq!(refusal(following(0, 63, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, LARGEST_OB1_HEADER - 1, 0)), "eager_limit");
         assert_eq!(refusal(following(0, 4096, 8192)), "rndv_eager_limit");
         assert_eq!(refusal(following(8192, 0, 12288)), "rndv_eager_limit");
         assert_eq!(refusal(following(8192, 12288, 0)), "eager_limit");
@@ -244,20 +240,25 @@ mod tests {
     #[test]
     fn limits_out_of_bounds_name_parameter_value_and_range() {
         assert_eq!(check(&LIMITS), Ok(()));
+        let least = LARGEST_OB1_HEADER;
+        let too_small = least - 1;
         let cases = [
-            (Limits { max_send_size: 4095, ..LIMITS }, "btl_ibex_max_send_size is 4095, but may be 4096 to 1048576"),
-            (Limits { max_send_size: (1 << 20) + 1, ..LIMITS }, "btl_ibex_max_send_size is 1048577"),
-            (Limits { eager_limit: 32769, ..LIMITS }, "btl_ibex_eager_limit is 32769, but may be 64 to 32768"),
-            (Limits { eager_limit: 63, rndv_eager_limit: 63, ..LIMITS }, "btl_ibex_eager_limit is 63"),
+            (Limits { max_send_size: 4095, ..LIMITS }, "max_send_size is 4095, but may be 4096 to 1048576".to_owned()),
+            (Limits { max_send_size: (1 << 20) + 1, ..LIMITS }, "max_send_size is 1048577".to_owned()),
+            (Limits { eager_limit: 32769, ..LIMITS }, format!("eager_limit is 32769, but may be {least} to 32768")),
+            (
+                Limits { eager_limit: too_small, rndv_eager_limit: too_small, ..LIMITS },
+                format!("eager_limit is {too_small}, but may be {least} to 32768"),
+            ),
             (
                 Limits { rndv_eager_limit: 12289, ..LIMITS },
-                "btl_ibex_rndv_eager_limit is 12289, but may be 64 to 12288",
+                format!("rndv_eager_limit is 12289, but may be {least} to 12288"),
             ),
-            (Limits { rdma_pipeline_frag_size: 0, ..LIMITS }, "btl_ibex_rdma_pipeline_frag_size is 0"),
+            (Limits { rdma_pipeline_frag_size: 0, ..LIMITS }, "rdma_pipeline_frag_size is 0".to_owned()),
         ];
         for (limits, expected) in cases {
-            let text = check(&limits).expect_err(expected).to_string();
-            assert!(text.contains(expected), "{text}");
+            let text = check(&limits).expect_err(&expected).to_string();
+            assert!(text.contains(&format!("btl_ibex_{expected}")), "{text}");
         }
     }
 }

@@ -23,6 +23,9 @@ pub const REMOTE_COMPLETION: u32 = 0;
 /// Whether osc/rdma performs the atomics of a BTL without atomics by messages of its own.
 pub const ATOMICS_BY_MESSAGES: bool = false;
 
+/// Size in bytes of ob1's largest header, a PUT with a registration handle of ibex: the smallest first fragment.
+pub const LARGEST_OB1_HEADER: usize = 64;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// Returns the number of a communicator that its messages carry. It is the same for all members.

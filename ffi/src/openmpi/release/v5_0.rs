@@ -27,6 +27,9 @@ pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 /// Whether osc/rdma performs the atomics of a BTL without atomics by messages of its own (`btl_base_am_rdma.c`).
 pub const ATOMICS_BY_MESSAGES: bool = true;
 
+/// Size in bytes of ob1's largest header (`mca_pml_ob1_hdr_t`): the smallest first fragment that ob1 accepts.
+pub const LARGEST_OB1_HEADER: usize = 80;
+
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
 /// Returns the number of a communicator that its messages carry. It is the same for all members; for a communicator
