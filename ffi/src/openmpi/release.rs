@@ -21,8 +21,8 @@ mod received;
 
 pub use received::{ReceiveDescriptor, listen};
 pub use series::{
-    ATOMICS_BY_MESSAGES, BTL_VERSION, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, SERIES, blank_communicator, context,
-    is_fault_tolerant, received_by,
+    ATOMICS_BY_MESSAGES, BTL_VERSION, LARGEST_OB1_HEADER, PML_FLAGS, PML_VERSION, REMOTE_COMPLETION, SERIES,
+    blank_communicator, context, is_fault_tolerant, received_by,
 };
 
 pub(super) use series::host_name;

@@ -187,6 +187,7 @@ impl<A: Adapter> Port<A> {
     ) -> usize {
         let mut count = 0;
         let Port { cq, counters, rx, tx, connections, handshakes, exceptional, undelivered, .. } = self;
+        let counters = &**counters;
         add(&counters.polls, 1);
         let polled = if STAMPED { cq.poll_stamped() } else { cq.poll().map(|completions| (completions, &[][..])) };
         let mut mark = undelivered.mark(batch);

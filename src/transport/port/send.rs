@@ -80,8 +80,9 @@ impl<A: Adapter> Port<A> {
         }
         let attempt = self.attempt(to, (Signal::Sometimes, Token(0)), InlineMessage { header, payload, tag });
         if matches!(attempt, Attempt::Posted) {
-            add(&self.counters.inline_sent, 1);
-            add(&self.counters.inline_bytes, bytes as u64);
+            let counters = &*self.counters;
+            add(&counters.inline_sent, 1);
+            add(&counters.inline_bytes, bytes as u64);
             return Ok(Sent::Posted);
         }
         self.not_posted(to, &attempt).map(|()| Sent::Busy)
