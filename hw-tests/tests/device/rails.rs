@@ -108,8 +108,8 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
         ("unexpected_memory", 2, 0.05, most),
-        ("unexpected_memory", 4, 0.05, most),
-        ("traffic", 4, 0.15, &[]),
+        ("unexpected_memory", 4, 0.02, most),
+        ("traffic", 4, 0.05, &[]),
         ("threads", 2, 0.15, &[]),
     ] {
         // Each message is a round trip, of processes that wait for a processor where others compute.
