@@ -13,7 +13,7 @@
 //! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
 //! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
 //!   caller that chooses among ports itself.
-//! - `stand_in.rs` makes a port from a stand-in for a device, for tests of the plugin.
+//! - `stand_in.rs` makes a port from a stand-in for a device, for tests.
 //!
 //! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
 
@@ -31,7 +31,7 @@ mod poll;
 mod rail;
 mod send;
 mod shown;
-#[cfg(feature = "stand-in")]
+#[cfg(any(test, feature = "stand-in"))]
 mod stand_in;
 mod waiting;
 
@@ -41,7 +41,7 @@ mod tests;
 pub use error::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
-#[cfg(feature = "stand-in")]
+#[cfg(any(test, feature = "stand-in"))]
 pub use stand_in::StandIn;
 pub use waiting::WhenDiverted;
 

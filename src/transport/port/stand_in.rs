@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a port from a stand-in for a device of libibverbs, for unit tests of the crates that use the engine.
+//! Makes a port from a stand-in for a device of libibverbs, for unit tests.
 //!
-//! Called by the unit tests of the plugin (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled
-//! with the feature `stand-in`. Grade: setup. Threads: one at a time. Tests: `plugin-abi/src/pml/tests.rs`.
+//! Called by the tests of this folder, over the scripted adapter, and by those of the plugin
+//! (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled for tests, and with the feature
+//! `stand-in`. Grade: setup. Threads: one at a time.
 
 use super::open::{Parts, receive_batch, signal_interval};
 use super::{Attributes, Port, Setup};

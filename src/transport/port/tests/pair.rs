@@ -2,20 +2,15 @@
 //! Two ports over scripted adapters, and the wire between them, which the test moves forward.
 
 use super::*;
-use crate::connect::Identity;
 use crate::connect::hello::Hello;
 use crate::select::address::tests::ethernet;
 use crate::select::key::Key;
 use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
-use crate::transport::connections::handshakes::Ourselves;
-use crate::transport::port::open::Parts;
-use crate::transport::tx;
 use std::sync::Mutex;
 
-/// Receive slots of a port, and slots per batch.
+/// Receive slots of a port.
 pub(super) const SLOTS: u32 = 16;
-const BATCH: usize = 4;
 /// Entries of a port's completion queue.
 pub(super) const CAPACITY: u32 = 48;
 /// Requests that a queue pair takes.
@@ -46,7 +41,6 @@ impl Directory for Published {
     }
 }
 
-/// One side.
 pub(super) struct Side {
     pub(super) port: Port<Scripted>,
     pub(super) script: Script,
@@ -73,32 +67,30 @@ impl Side {
         atomics: Atomics,
     ) -> Self {
         let script = Script::default();
-        script.state().is_without_atomics = atomics == Atomics::None;
-        let (adapter, cq) = (script.adapter(), script.completion_queue(CAPACITY, 16));
-        let rx = Rx::new(script.receive_queue(SLOTS), BATCH, 0).expect("slots are posted");
-        let limits = tx::Limits { credits: CAPACITY - SLOTS, signal_interval: 4, send_slots: 0, max_inline: 64 };
-        let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
         let key = Key::from_bytes([16 * rank as u8 + port_number + 1; Key::SIZE]);
-        script.state().ud_qpn = address.ud_qpn;
-        script.state().has_tcp = address.tcp_port != 0;
-        let identity = Identity { name: PeerName { job: 1, rank }, port: port_number, address };
-        let ourselves = Ourselves { identity, key, rd_atomic: (4, 4) };
-        let parts = Parts {
-            handshakes: Handshakes::new(script.carriers(), ourselves),
-            cq,
-            rx,
-            tx,
-            adapter,
+        let mut state = script.state();
+        state.is_without_atomics = atomics == Atomics::None;
+        (state.ud_qpn, state.has_tcp) = (address.ud_qpn, address.tcp_port != 0);
+        drop(state);
+        let device = StandIn {
+            adapter: script.adapter(),
+            completions: script.completion_queue(CAPACITY, 16),
+            receives: script.receive_queue(SLOTS),
+            carriers: script.carriers(),
             attributes: attributes(atomics),
-            counters: Counters::default(),
-            bounce_size: 1024,
             depth: DEPTH,
-            directory: Box::new(Published(Arc::clone(&published.0), rank)),
-            choice: choice(&address),
-            source: None,
-            look_pause: 1,
+            entry: PortEntry { address, key },
         };
-        let mut port = Port::of(parts, tunables);
+        let setup = Setup {
+            index: port_number,
+            me: PeerName { job: 1, rank },
+            processes: 1,
+            ports: 1,
+            receive_size: 4096,
+            bounce_size: 1024,
+            directory: Box::new(Published(Arc::clone(&published.0), rank)),
+        };
+        let mut port = Port::of_stand_in(device, tunables, setup).expect("the script refuses nothing");
         published.0.lock().expect("no test failed in it")[rank as usize].push(port.entry());
         let peer = port.peer(PeerName { job: 1, rank: 1 - rank }, port_number);
         Side { port, script, peer, key, batch: Batch::new(), seen: Vec::new() }
@@ -155,20 +147,6 @@ fn attributes(atomics: Atomics) -> Attributes {
         atomics,
         software: false,
         link_layer: 2,
-    }
-}
-
-fn choice(address: &PortAddress) -> PortChoice {
-    PortChoice {
-        device: "scripted0".to_owned(),
-        port: 1,
-        link_layer: address.link_layer,
-        lid: address.lid,
-        gid_index: 0,
-        gid: address.gid,
-        subnet_length: address.subnet_length,
-        gid_type: address.gid_type,
-        mtu: address.mtu,
     }
 }
 
