@@ -6,7 +6,6 @@ use crate::events::deliver::deliver_counted;
 use crate::events::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 /// Sets a dropped handler; returns the counts that it gets.
@@ -148,8 +147,7 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
         }
     });
     let raising = listen(buffered(256), raises);
-    let other = register(PortAsync::TYPE, Options::default());
-    set_callback(&other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    let other = listen_to(PortAsync::TYPE, Safety::ThreadSafe, Options::default(), seen.callback());
     (0..256).for_each(raise_number);
     deliver_all();
     assert_eq!((seen.lock().len(), other.dropped(), raising.dropped()), (768, 0, 0));
@@ -192,23 +190,21 @@ proptest! {
 #[test]
 fn one_thread_at_a_time_empties_buffers_however_often_others_try() {
     let _alone = alone();
-    let ((entered, has_entered), (let_leave, leave)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-    let gate = std::sync::Mutex::new(Some((entered, leave)));
-    let linger: Callback = std::sync::Arc::new(move |_: &EventInstance, _: &Registration, _| {
-        let gate = gate.lock().expect("no panic").take();
-        if let Some((entered, leave)) = gate {
-            entered.send(()).expect("the test waits");
-            leave.recv().expect("the test says so");
+    let (gate, stay) = Gate::new();
+    let has_been = AtomicBool::new(false);
+    let linger: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+        if !has_been.swap(true, Ordering::SeqCst) {
+            stay();
         }
     });
-    let _registrations = [listen(buffered(8), std::sync::Arc::clone(&linger)), listen(buffered(8), linger)];
+    let _registrations = [listen(buffered(8), Arc::clone(&linger)), listen(buffered(8), linger)];
     raise_number(1);
     let other = std::thread::spawn(deliver_all);
-    has_entered.recv().expect("a callback is called");
+    gate.is_reached();
     assert_eq!(deliver_all(), 0, "the other thread is at it");
     raise_number(2);
     assert_eq!(deliver_all(), 0, "and still is");
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     assert_eq!(other.join().expect("no panic") + deliver_all(), 4);
 }
 
@@ -217,32 +213,28 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
     let _alone = alone();
     let delivery = Arc::new(AtomicUsize::new(0));
     let (counting, most) = (Arc::clone(&delivery), Arc::new(AtomicUsize::new(0)));
-    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel::<()>());
-    let (met, leave) = (Arc::clone(&most), Mutex::new(leave));
+    let (gate, stay) = Gate::new();
+    let met = Arc::clone(&most);
     let first = AtomicBool::new(false);
     let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
         met.fetch_max(counting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         if !first.swap(true, Ordering::SeqCst) {
-            entered.send(()).expect("the test waits");
-            leave.lock().expect("no panic").recv().expect("the test says so");
+            stay();
         }
         counting.fetch_sub(1, Ordering::SeqCst);
     });
-    let registrations = [(); 2].map(|()| {
-        let registration = register(NUMBERED, buffered(8));
-        set_callback(&registration, Safety::MpiRestricted, Some(Arc::clone(&callback))).expect("it is not freed");
-        registration
-    });
+    let registrations =
+        [(); 2].map(|()| listen_to(NUMBERED, Safety::MpiRestricted, buffered(8), Arc::clone(&callback)));
     // The event is in both buffers: one thread is in a callback of one of them.
     raise_number(1);
     let first = std::thread::spawn(|| deliver(1, Safety::MpiRestricted));
-    has_entered.recv().expect("the callback is called");
+    gate.is_reached();
     // A thread that finds another one emptying does not end the other's turn: not the first such thread, nor the next.
     for number in 2..5 {
         raise_number(number);
         deliver(usize::MAX, Safety::MpiRestricted);
     }
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     first.join().expect("no panic");
     deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!((most.load(Ordering::SeqCst), registrations.map(|registration| registration.waiting())), (1, [0, 0]));

@@ -10,9 +10,7 @@ use std::sync::mpsc::channel;
 
 /// A registration whose callback may do anything.
 fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
-    let registration = register(NUMBERED, Options { room, ..Options::default() });
-    set_callback(&registration, Safety::None, Some(callback)).expect("it is not freed");
-    registration
+    listen_to(NUMBERED, Safety::None, Options { room, ..Options::default() }, callback)
 }
 
 #[test]
@@ -85,16 +83,12 @@ fn within_a_callback_nothing_is_flushed() {
 #[test]
 fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
     let _alone = alone();
-    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
-    let leave = std::sync::Mutex::new(leave);
-    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
-        entered.send(()).expect("the test waits");
-        leave.lock().expect("no panic").recv().expect("the test says so");
-    });
+    let (gate, stay) = Gate::new();
+    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());
     let lingers = listen(buffered(8), lingering);
     raise_number(1);
     let other = std::thread::spawn(|| deliver(usize::MAX, Safety::MpiRestricted));
-    has_entered.recv().expect("the callback is called");
+    gate.is_reached();
     free(&lingers, Safety::ThreadSafe, None).expect("it is not freed");
     let seen = Seen::default();
     let _waiting = unrestricted(8, seen.callback());
@@ -108,7 +102,7 @@ fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
     });
     said.recv().expect("it runs").comes_no_further();
     assert!(!flushing.is_finished(), "it did not wait");
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     assert!(flushing.join().expect("no panic"));
     assert_eq!(seen.numbers(), [2]);
     other.join().expect("no panic");

@@ -4,7 +4,6 @@
 use super::*;
 use crate::events::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 /// A free callback that counts its calls.
@@ -84,8 +83,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
         free(&second, Safety::ThreadSafe, Some(chain)).expect("live");
         free(own, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
     });
-    let first = register(NUMBERED, Options::default());
-    set_callback(&first, Safety::ThreadSafe, Some(callback)).expect("live");
+    let _first = listen(Options::default(), callback);
     raise_number(1);
     deliver_all();
     assert_eq!(freed.load(Ordering::SeqCst), 3);
@@ -96,8 +94,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 #[test]
 fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
     let _alone = alone();
-    let registration = register(NUMBERED, Options::default());
-    set_callback(&registration, Safety::None, Some(Seen::default().callback())).expect("live");
+    let registration = listen_to(NUMBERED, Safety::None, Options::default(), Seen::default().callback());
     let told = Arc::new(AtomicU64::new(0));
     let noted = Arc::clone(&told);
     let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Registration, _| {
@@ -113,15 +110,10 @@ fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
 #[test]
 fn what_waits_for_a_callback_that_may_do_anything_is_not_lost_where_another_thread_finishes_its_end() {
     let _alone = alone();
-    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
-    let leave = Mutex::new(leave);
-    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
-        entered.send(()).expect("the test waits");
-        leave.lock().expect("no panic").recv().expect("the test says so");
-    });
+    let (gate, stay) = Gate::new();
+    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());
     let seen = Seen::default();
-    let registration = register(NUMBERED, Options::default());
-    set_callback(&registration, Safety::None, Some(seen.callback())).expect("live");
+    let registration = listen_to(NUMBERED, Safety::None, Options::default(), seen.callback());
     (1..=20).for_each(raise_number);
     let lingers = listen(buffered(8), lingering);
     raise_number(21);
@@ -131,10 +123,10 @@ fn what_waits_for_a_callback_that_may_do_anything_is_not_lost_where_another_thre
         // No thread is within a callback now.
         deliver(usize::MAX, Safety::MpiRestricted);
     });
-    has_entered.recv().expect("the callback is called");
+    gate.is_reached();
     free(&registration, Safety::None, Some(noting(&freed))).expect("live");
     free(&lingers, Safety::ThreadSafe, None).expect("live");
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     other.join().expect("no panic");
     deliver(usize::MAX, Safety::MpiRestricted);
     assert_eq!((seen.numbers().len(), freed.load(Ordering::SeqCst), registration.dropped()), (0, 0, 0));

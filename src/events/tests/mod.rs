@@ -22,6 +22,7 @@ mod unwrap;
 
 use crate::events::deliver::deliver_counted;
 use crate::events::*;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -56,6 +57,34 @@ impl Seen {
     }
 }
 
+/// Where a callback in another thread stays until the test lets it go.
+pub(super) struct Gate {
+    entered: Receiver<()>,
+    leave: Sender<()>,
+}
+
+impl Gate {
+    /// A gate, and what the callback calls to stay there.
+    pub(super) fn new() -> (Gate, impl Fn() + Send + Sync) {
+        let ((enters, entered), (leave, leaves)) = (channel(), channel());
+        let leaves = Mutex::new(leaves);
+        let stay = move || {
+            enters.send(()).expect("the test waits");
+            leaves.lock().expect("no panic").recv().expect("the test says so");
+        };
+        (Gate { entered, leave }, stay)
+    }
+
+    /// Waits until the callback is there.
+    pub(super) fn is_reached(&self) {
+        self.entered.recv().expect("the callback is called");
+    }
+
+    pub(super) fn open(&self) {
+        self.leave.send(()).expect("the callback waits");
+    }
+}
+
 /// Raises a numbered event.
 pub(super) fn raise_number(number: u32) {
     raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
@@ -72,8 +101,13 @@ pub(super) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
 /// Registers a thread-safe callback for numbered events.
 pub(super) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
-    let registration = register(NUMBERED, options);
-    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+    listen_to(NUMBERED, Safety::ThreadSafe, options, callback)
+}
+
+/// Registers a callback of this level for events of this type.
+pub(super) fn listen_to(of: TypeId, level: Safety, options: Options, callback: Callback) -> Arc<Registration> {
+    let registration = register(of, options);
+    set_callback(&registration, level, Some(callback)).expect("it is not freed");
     registration
 }
 

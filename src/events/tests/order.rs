@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a source are delivered from buffers in the order in which they happened, whichever registrations they
-//! are for.
+//! The events of a source are delivered from buffers in the order in which they happened, whatever their registrations.
 
 use super::*;
 use crate::events::deliver::deliver_counted;
@@ -207,8 +206,7 @@ fn what_is_put_into_buffers_while_they_are_emptied_waits_for_the_next_time() {
             raise(Safety::MpiRestricted, PortAsync::default);
         }
     });
-    let second = register(PortAsync::TYPE, buffered(8));
-    set_callback(&second, Safety::ThreadSafe, Some(raising)).expect("it is not freed");
+    let _second = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), raising);
     (0..2).for_each(|_| raise(Safety::MpiRestricted, PortAsync::default));
     assert_eq!((deliver_all(), deliver_all()), (2, 2));
     assert_eq!((together.len(), together.steps_back()), (4, 0));

@@ -50,9 +50,7 @@ fn put_complete(source: SourceId, raw: u64, number: u64) {
 }
 
 fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
-    let registration = register(PutComplete::TYPE, options);
-    set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
-    registration
+    listen_to(PutComplete::TYPE, Safety::ThreadSafe, options, seen.callback())
 }
 
 #[test]
@@ -60,23 +58,21 @@ fn a_flush_waits_for_the_thread_that_delivers_what_a_port_has_held() {
     let _alone = alone();
     let adapter = Adapter::new(48);
     let source = open_port(adapter.clock("flushed:1", 50_000, true)).expect("there is room");
-    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel::<()>());
-    let (seen, leave) = (Seen::default(), Mutex::new(leave));
+    let (gate, stay) = Gate::new();
+    let seen = Seen::default();
     let also = seen.clone();
     let lingering: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
         if instance.words[0] == 1 {
-            entered.send(()).expect("the test waits");
-            leave.lock().expect("no panic").recv().expect("the test says so");
+            stay();
         }
         also.lock().push(*instance);
     });
-    let registration = register(PutComplete::TYPE, Options::default());
-    set_callback(&registration, Safety::ThreadSafe, Some(lingering)).expect("live");
+    let _registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), lingering);
     let batch = begin_batch(source).expect("a port's");
     (1..=2).for_each(|number| put_complete(source, adapter.raw(adapter.ticks()), number));
     end_batch(source, batch);
     let other = std::thread::spawn(|| deliver(0, Safety::ThreadSafe));
-    has_entered.recv().expect("the callback is called");
+    gate.is_reached();
     let told = seen.clone();
     let (says, said) = channel();
     let flushing = std::thread::spawn(move || {
@@ -84,7 +80,7 @@ fn a_flush_waits_for_the_thread_that_delivers_what_a_port_has_held() {
         (flush(Safety::None), told.numbers())
     });
     said.recv().expect("it runs").comes_no_further();
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     assert_eq!(flushing.join().expect("no panic"), (true, vec![1, 2]));
     other.join().expect("no panic");
     close_port(source, Safety::ThreadSafe);
@@ -138,19 +134,17 @@ fn who_is_about_to_stop_listening_is_shown_what_is_held() {
 fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand() {
     let _alone = alone();
     let seen = Seen::default();
-    let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
-    let (note, leave) = (seen.callback(), Mutex::new(leave));
+    let (gate, stay) = Gate::new();
+    let note = seen.callback();
     let linger: Callback = Arc::new(move |instance, registration, level| {
-        entered.send(()).expect("the test waits");
-        leave.lock().expect("no panic").recv().expect("the test says so");
+        stay();
         note(instance, registration, level);
     });
-    let registration = register(PutComplete::TYPE, Options::default());
-    set_callback(&registration, Safety::ThreadSafe, Some(linger)).expect("live");
+    let registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), linger);
     let port = open_port(Adapter::new(48).clock("test_in_hand:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
     let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
-    has_entered.recv().expect("the callback is called");
+    gate.is_reached();
     let ((says, said), (shown, is_shown)) = (channel(), channel());
     let stops = std::thread::spawn(move || {
         says.send(Thread::this()).expect("the test waits");
@@ -159,7 +153,7 @@ fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand
     });
     said.recv().expect("it runs").comes_no_further();
     assert!(is_shown.try_recv().is_err(), "it did not wait");
-    let_leave.send(()).expect("the callback waits");
+    gate.open();
     assert_eq!(is_shown.recv(), Ok(vec![7]));
     for thread in [other, stops] {
         thread.join().expect("no panic");
@@ -332,8 +326,7 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
         }
         watching(instance, registration, level);
     });
-    let registration = register(PutComplete::TYPE, Options::default());
-    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("live");
+    let _registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), callback);
     put_complete(port, 1000, 1);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [1, 2]);
@@ -376,8 +369,7 @@ impl Rail {
 /// The events that a registration got, and the number that it lost.
 type Tool = (Seen, u64);
 
-/// Three threads poll two rails. Returns the events of an unbuffered and a buffered registration, or `None` if the run
-/// is inconclusive.
+/// Three threads poll two rails. Returns the events of an unbuffered and a buffered registration, `None`: inconclusive.
 fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let seen = [Seen::default(), Seen::default()];
     let options = Options { room: 65536, ..Options::default() };

@@ -31,8 +31,7 @@ fn registrations_of_one_type_are_independent() {
     let (first, second, other) = (Seen::default(), Seen::default(), Seen::default());
     let one = listen(Options::default(), first.callback());
     let two = listen(Options::default(), second.callback());
-    let third = register(PortAsync::TYPE, Options::default());
-    set_callback(&third, Safety::ThreadSafe, Some(other.callback())).expect("live");
+    let _third = listen_to(PortAsync::TYPE, Safety::ThreadSafe, Options::default(), other.callback());
     raise_number(1);
     free(&one, Safety::ThreadSafe, None).expect("live");
     raise_number(2);
@@ -81,8 +80,7 @@ fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_
 fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
     let _alone = alone();
     let seen = Seen::default();
-    let registration = register(NUMBERED, Options::default());
-    set_callback(&registration, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    let registration = listen_to(NUMBERED, Safety::MpiRestricted, Options::default(), seen.callback());
     raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
     raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
     assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2));
@@ -96,8 +94,7 @@ fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
     let _alone = alone();
     let (mine, all) = (Seen::default(), Seen::default());
     for (object, seen) in [(Some(7), &mine), (None, &all)] {
-        let registration = register(XferBegin::TYPE, Options { object, ..Options::default() });
-        set_callback(&registration, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+        listen_to(XferBegin::TYPE, Safety::ThreadSafe, Options { object, ..Options::default() }, seen.callback());
     }
     for context in [6, 7, 8, 7] {
         raise(Safety::ThreadSafe, || XferBegin { request: u64::from(context), context, ..XferBegin::default() });

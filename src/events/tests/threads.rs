@@ -64,8 +64,7 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
     let _alone = alone();
     let seen = Seen::default();
     raise_number(0);
-    let registration = register(NUMBERED, Options::default());
-    set_callback(&registration, Safety::MpiRestricted, Some(seen.callback())).expect("live");
+    let registration = listen_to(NUMBERED, Safety::MpiRestricted, Options::default(), seen.callback());
     std::thread::spawn(|| raise_number(1)).join().expect("no panic");
     raise_number(2);
     assert_eq!((seen.numbers(), registration.waiting()), (vec![], 2));
@@ -132,8 +131,7 @@ fn the_events_of_a_source_are_shown_in_order_whatever_their_types_though_there_a
     std::thread::scope(|scope| scope.spawn(|| raise_number(99)).join().expect("no panic"));
     let seen = Seen::default();
     let _of_one = listen(Options::default(), seen.callback());
-    let of_other = register(PutStarted::TYPE, Options::default());
-    set_callback(&of_other, Safety::ThreadSafe, Some(seen.callback())).expect("live");
+    let _of_other = listen_to(PutStarted::TYPE, Safety::ThreadSafe, Options::default(), seen.callback());
     stage_number(1);
     raise(Safety::MpiRestricted, PutStarted::default);
     stage_number(2);
