@@ -42,6 +42,7 @@
 //! plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;
+use arrayvec::ArrayVec;
 
 #[cfg(test)]
 mod tests;
@@ -119,12 +120,12 @@ impl Match {
 
     fn write(&self, kind: u8, bytes: &mut Bytes) {
         if kind != EAGER && self.is_short() {
-            bytes.put(&(self.short_word() | u64::from(kind)).to_le_bytes());
+            bytes.extend((self.short_word() | u64::from(kind)).to_le_bytes());
         } else {
             assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
-            bytes.put(&(self.context << 8 | u32::from(kind | LONG)).to_le_bytes());
-            bytes.put(&self.rank.to_le_bytes());
-            bytes.put(&self.tag.to_le_bytes());
+            bytes.extend((self.context << 8 | u32::from(kind | LONG)).to_le_bytes());
+            bytes.extend(self.rank.to_le_bytes());
+            bytes.extend(self.tag.to_le_bytes());
         }
     }
 
@@ -181,9 +182,9 @@ pub struct Memory {
 
 impl Memory {
     fn write(&self, bytes: &mut Bytes) {
-        bytes.put(&self.key.to_le_bytes());
-        bytes.put(&self.address.to_le_bytes());
-        bytes.put(&self.length.to_le_bytes());
+        bytes.extend(self.key.to_le_bytes());
+        bytes.extend(self.address.to_le_bytes());
+        bytes.extend(self.length.to_le_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Memory, Malformed> {
@@ -298,25 +299,8 @@ pub enum Malformed {
     Value,
 }
 
-/// The encoded bytes of a header.
-#[derive(Debug, Clone, Copy)]
-pub struct Bytes {
-    bytes: [u8; MAX_SIZE],
-    length: usize,
-}
-
-impl Bytes {
-    fn put(&mut self, field: &[u8]) {
-        self.bytes[self.length..][..field.len()].copy_from_slice(field);
-        self.length += field.len();
-    }
-
-    /// The bytes for the wire.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
+/// The encoded bytes of a header, for the wire.
+pub type Bytes = ArrayVec<u8, MAX_SIZE>;
 
 /// The part of a header that has not been read.
 struct Reader<'a>(&'a [u8]);
@@ -344,49 +328,49 @@ impl Header {
     /// The context is 2^24 or more, or the rank negative.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut bytes = Bytes { bytes: [0; MAX_SIZE], length: 0 };
+        let mut bytes = Bytes::new();
         let begin = |bytes: &mut Bytes, first: u8, request: u32| {
-            bytes.put(&[first, 0, 0, 0]);
-            bytes.put(&request.to_le_bytes());
+            bytes.extend([first, 0, 0, 0]);
+            bytes.extend(request.to_le_bytes());
         };
         match *self {
             Header::Eager(of) => of.write(EAGER, &mut bytes),
             Header::Synchronous(of, request) => {
                 of.write(SYNCHRONOUS, &mut bytes);
-                bytes.put(&request.to_le_bytes());
+                bytes.extend(request.to_le_bytes());
             }
             Header::Announce(of, request, memory) => {
                 of.write(ANNOUNCE, &mut bytes);
-                bytes.put(&request.to_le_bytes());
+                bytes.extend(request.to_le_bytes());
                 memory.write(&mut bytes);
             }
             Header::AnnounceKeyed(of, request, memory) => {
                 of.write(ANNOUNCE_KEYED, &mut bytes);
-                bytes.put(&request.to_le_bytes());
+                bytes.extend(request.to_le_bytes());
                 memory.write(&mut bytes);
             }
             Header::ClearToSend { request, receive, why, length } => {
                 begin(&mut bytes, CLEAR_TO_SEND, request);
-                bytes.put(&receive.to_le_bytes());
-                bytes.put(&why.to_le_bytes());
-                bytes.put(&length.to_le_bytes());
+                bytes.extend(receive.to_le_bytes());
+                bytes.extend(why.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
             }
             Header::Fragment { receive, offset } => {
                 begin(&mut bytes, FRAGMENT, receive);
-                bytes.put(&offset.to_le_bytes());
+                bytes.extend(offset.to_le_bytes());
             }
             Header::Finished { request, length } => {
                 begin(&mut bytes, FINISHED, request);
-                bytes.put(&length.to_le_bytes());
+                bytes.extend(length.to_le_bytes());
             }
             Header::Acknowledge { request } => begin(&mut bytes, ACKNOWLEDGE, request),
             Header::Moved { segment, count } => {
                 begin(&mut bytes, MOVED, segment);
-                bytes.put(&count.to_le_bytes());
+                bytes.extend(count.to_le_bytes());
             }
             Header::Flow(Word { number, holds_back }) => {
                 begin(&mut bytes, FLOW | if holds_back { 0 } else { GRANTED }, number as u32);
-                bytes.put(&((number >> 32) as u32).to_le_bytes());
+                bytes.extend(((number >> 32) as u32).to_le_bytes());
             }
             Header::Pending(context) => begin(&mut bytes, PENDING, context),
             Header::More(context) => begin(&mut bytes, MORE, context),
