@@ -6,21 +6,21 @@
 //! runs in one thread; a performance variable is read from any.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::sys;
 
-/// Storage of a control variable: as long as the variable is registered, Open MPI writes what the user asked for to it,
-/// and what a tool does, in the tool's thread.
-///
-/// The three kinds of a parameter; pointers must stay valid until the component is closed.
+/// Storage of a control variable, with its default: as long as the variable is registered, Open MPI writes what the
+/// user asked for to it, and what a tool does, in the tool's thread.
 #[derive(Clone, Copy, Debug)]
-pub enum Storage {
+pub enum Storage<'a> {
     /// `unsigned long long`.
-    Count(*mut u64),
-    /// `char *`; Open MPI copies the text found there, and owns what it puts there.
-    Text(*mut *mut c_char),
+    Count(&'static AtomicU64, u64),
+    /// `char *`; Open MPI copies the default, and owns the copy that it puts there.
+    Text(&'static AtomicPtr<c_char>, &'a str),
     /// `bool`; a tool may write any byte, of which those that are not 0 mean true.
-    Flag(*mut u8),
+    Flag(&'static AtomicU8, bool),
 }
 
 /// Whose values must go together, as `MPI_T` says it to tools.
@@ -32,39 +32,47 @@ pub enum Scope {
     All = sys::MCA_BASE_VAR_SCOPE_ALL as isize,
 }
 
-/// Registers a control variable `btl_<component>_<name>`; its default is what the storage holds.
+/// Registers a control variable `<framework>_<component>_<name>`, and stores its default. Only the names of `component`
+/// are read.
 ///
 /// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`] ends that.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
-///
-/// # Safety
-/// `component` is a registered component's structure; the storage is valid and not moved until that component is
-/// closed.
-pub unsafe fn control(
-    component: *const sys::mca_base_component_t,
+pub fn control(
+    component: &sys::mca_base_component_t,
     name: &str,
     help: &str,
     level: u8,
     scope: Scope,
-    storage: Storage,
+    storage: Storage<'_>,
 ) -> Result<(), i32> {
-    let name = CString::new(name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-    let help = CString::new(help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+    let (name, help) = (copied(name)?, copied(help)?);
+    let default;
     let (kind, storage) = match storage {
-        Storage::Count(place) => (sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, place.cast::<c_void>()),
-        Storage::Text(place) => (sys::MCA_BASE_VAR_TYPE_STRING, place.cast()),
-        Storage::Flag(place) => (sys::MCA_BASE_VAR_TYPE_BOOL, place.cast()),
+        Storage::Count(place, default) => {
+            place.store(default, Ordering::Relaxed);
+            (sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, place.as_ptr().cast::<c_void>())
+        }
+        Storage::Text(place, text) => {
+            default = copied(text)?;
+            // Open MPI replaces the pointer by its own copy before this returns.
+            place.store(default.as_ptr().cast_mut(), Ordering::Relaxed);
+            (sys::MCA_BASE_VAR_TYPE_STRING, place.as_ptr().cast())
+        }
+        Storage::Flag(place, default) => {
+            place.store(default.into(), Ordering::Relaxed);
+            (sys::MCA_BASE_VAR_TYPE_BOOL, place.as_ptr().cast())
+        }
     };
-    // SAFETY: the callee copies the texts; the caller says that the storage stays until the component is closed.
+    // SAFETY: the callee copies the texts; the storage is static.
     let code = unsafe {
         sys::mca_base_component_var_register(
             component,
             name.as_ptr(),
             help.as_ptr(),
             kind,
-            std::ptr::null_mut(),
+            null_mut(),
             0,
             sys::MCA_BASE_VAR_FLAG_SETTABLE,
             info_level(level),
@@ -73,6 +81,10 @@ pub unsafe fn control(
         )
     };
     if code < 0 { Err(code) } else { Ok(()) }
+}
+
+fn copied(text: &str) -> Result<CString, i32> {
+    CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)
 }
 
 /// Has a control variable keep its value: a tool that writes it from here on is told that it cannot now. Nothing, where
@@ -132,8 +144,7 @@ pub enum Width {
 /// Called for the value of a performance variable: the variable, where to write a value of its type, the object.
 pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Called when a handle of a performance variable is made, started, stopped, freed; when made, it answers how many
-/// values there are.
+/// Called when a performance variable's handle is made (then it answers the number of values), started, stopped, freed.
 pub type Notify =
     unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
 
@@ -142,8 +153,7 @@ pub type Notify =
 pub enum Wanted {
     /// The first value of a handle.
     First,
-    /// The value of a handle that is reset; in the object's other handles the extreme so far is kept
-    /// ([`mark`]).
+    /// The value of a handle that is reset; in the object's other handles the extreme so far is kept ([`mark`]).
     Reset,
     /// The extreme since any of the object's handles was reset, for Open MPI to compare with what the handle has.
     Extreme,
@@ -189,8 +199,6 @@ pub struct Performance<'a> {
     pub name: &'a str,
     /// What it counts, in words.
     pub help: &'a str,
-    /// Who needs it, 1 to 9.
-    pub level: u8,
     /// What it is.
     pub class: Class,
     /// How wide its values are.
@@ -203,20 +211,19 @@ pub struct Performance<'a> {
     pub write: Option<Write>,
     /// How many values it has; `None`: one.
     pub notify: Option<Notify>,
-    /// What `read` finds in the variable's `ctx`.
-    pub context: *mut c_void,
+    /// Its place in the caller's table, which its functions get back ([`index`]).
+    pub index: usize,
 }
 
-/// Registers a performance variable.
+/// Registers a performance variable of the `MPI_T` verbosity 4 (tuner, basic). Only the names of `component` are read.
 ///
 /// # Errors
 /// The OPAL code of the refusal.
 ///
 /// # Safety
-/// `component` as for [`control`]; `read`, `write` and `notify` are callable from any thread until the component is closed.
-pub unsafe fn performance(component: *const sys::mca_base_component_t, variable: &Performance) -> Result<(), i32> {
-    let name = CString::new(variable.name).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-    let help = CString::new(variable.help).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
+/// `read`, `write` and `notify` are callable from any thread until the component is closed.
+pub unsafe fn performance(component: &sys::mca_base_component_t, variable: &Performance) -> Result<(), i32> {
+    let (name, help) = (copied(variable.name)?, copied(variable.help)?);
     let flags = match variable.class {
         Class::Level | Class::Size => sys::MCA_BASE_PVAR_FLAG_READONLY | sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
         _ => sys::MCA_BASE_PVAR_FLAG_CONTINUOUS,
@@ -227,35 +234,37 @@ pub unsafe fn performance(component: *const sys::mca_base_component_t, variable:
             component,
             name.as_ptr(),
             help.as_ptr(),
-            info_level(variable.level),
+            info_level(4),
             variable.class as c_int,
             variable.width as sys::mca_base_var_type_t,
-            std::ptr::null_mut(),
+            null_mut(),
             variable.bind as c_int,
             flags,
             Some(variable.read),
             variable.write.or(Some(ignore_written)),
             variable.notify,
-            variable.context,
+            std::ptr::without_provenance_mut(variable.index),
         )
     };
     if code < 0 { Err(code) } else { Ok(()) }
 }
 
+/// The [`Performance::index`] of a variable.
+///
+/// # Safety
+/// Within a [`Read`] or a [`Write`] of this variable.
+#[must_use]
+pub unsafe fn index(variable: *const sys::mca_base_pvar_t) -> usize {
+    // SAFETY: within a `Read` or a `Write`: Open MPI's record of the variable.
+    unsafe { (*variable).ctx }.addr()
+}
+
 /// The text of another part's variable, such as (`"btl"`, none, none) for the list of BTLs the user asked for.
 #[must_use]
 pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<String> {
-    let index = find(framework, component, name).filter(|&index| is_of_type(index, sys::MCA_BASE_VAR_TYPE_STRING))?;
-    let mut value: *const *const c_char = std::ptr::null();
-    // SAFETY: for a text, the callee writes the address of the variable's storage to the local.
-    let code = unsafe {
-        sys::mca_base_var_get_value(index, (&raw mut value).cast(), std::ptr::null_mut(), std::ptr::null_mut())
-    };
-    if code != sys::OPAL_SUCCESS || value.is_null() {
-        return None;
-    }
+    let place: *mut *const c_char = storage(find(framework, component, name)?, sys::MCA_BASE_VAR_TYPE_STRING)?;
     // SAFETY: the storage of a registered variable of type text.
-    let text = unsafe { value.read() };
+    let text = unsafe { place.read() };
     if text.is_null() {
         return None;
     }
@@ -278,12 +287,11 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     };
     let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;
     // SAFETY: only the source is asked for, and written to the local.
-    let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, std::ptr::null_mut()) };
+    let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, null_mut()) };
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets another part's variable of type `int`, unless the user has set it. False: there is no such variable of that
-/// type, or he has.
+/// Sets another part's variable of type `int`, unless the user has. False: he has, or there is no such variable.
 ///
 /// Written to where the variable is kept, since most may not be set by the variable system once they are registered.
 ///
@@ -291,18 +299,10 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
 /// The variable's owner reads it in this thread alone now: while Open MPI is being initialised.
 #[must_use]
 pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
-    let index = find(framework, component, name).filter(|&index| is_of_type(index, sys::MCA_BASE_VAR_TYPE_INT));
-    let Some(index) = index.filter(|_| !is_set(framework, component, name)) else {
+    let place = find(framework, component, name).and_then(|index| storage::<c_int>(index, sys::MCA_BASE_VAR_TYPE_INT));
+    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else {
         return false;
     };
-    let mut place: *mut c_int = std::ptr::null_mut();
-    // SAFETY: for an int, the callee writes the address of the variable's storage to the local.
-    let code = unsafe {
-        sys::mca_base_var_get_value(index, (&raw mut place).cast(), std::ptr::null_mut(), std::ptr::null_mut())
-    };
-    if code != sys::OPAL_SUCCESS || place.is_null() {
-        return false;
-    }
     // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
     unsafe { place.write(value) };
     true
@@ -314,6 +314,14 @@ fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Opti
     let index =
         unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
     (index >= 0).then_some(index)
+}
+
+/// The storage of a variable; `None` if it is of another type.
+fn storage<T>(index: c_int, kind: sys::mca_base_var_type_t) -> Option<*mut T> {
+    let mut place: *mut T = null_mut();
+    // SAFETY: the callee writes the address of the variable's storage to the local.
+    let code = unsafe { sys::mca_base_var_get_value(index, (&raw mut place).cast(), null_mut(), null_mut()) };
+    (is_of_type(index, kind) && code == sys::OPAL_SUCCESS && !place.is_null()).then_some(place)
 }
 
 fn is_of_type(index: c_int, kind: sys::mca_base_var_type_t) -> bool {

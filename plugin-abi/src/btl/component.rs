@@ -36,7 +36,6 @@ static mca_btl_ibex_component: Shown<sys::mca_btl_base_component_t> = unsafe {
     })
 };
 
-/// Returns Open MPI's pointer to the component.
 fn component() -> *mut sys::mca_btl_base_component_t {
     mca_btl_ibex_component.get()
 }
@@ -57,8 +56,8 @@ unsafe extern "C" fn register() -> c_int {
         }
         // SAFETY: the first field of the component, which never moves.
         let version = unsafe { &raw mut (*component()).btl_version };
-        // SAFETY: this component is being registered.
-        if let Err(code) = unsafe { variables::register(version) } {
+        // SAFETY: only this thread uses the component now.
+        if let Err(code) = variables::register(unsafe { &*version }) {
             return code;
         }
         // SAFETY: this component is being registered, and the template is its own.
@@ -69,8 +68,7 @@ unsafe extern "C" fn register() -> c_int {
 /// `mca_open_component`: resets all state, and checks the parameters.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
-        // Here and not in `register`: there it is not known which process is the first of its host, and so prints the
-        // message.
+        // Here and not in `register`: there it is not known which process of the host prints the message.
         if copies::is_refused() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
@@ -171,7 +169,6 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
     modules
 }
 
-/// Returns whether the user named ibex in the list of BTLs.
 fn is_asked_for_by_name() -> bool {
     variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
 }

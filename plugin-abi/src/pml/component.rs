@@ -2,8 +2,7 @@
 //! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
 //! Its life: *register* (parameters; also in `ompi_info`), *open* (adds names to the list of PMLs), *init* (opens the
-//! ports, or shares those of the BTL), *finalize*, *close*. It declines if no port can be used. Grade: setup. Threads:
-//! one.
+//! ports, or shares those of the BTL), *finalize*, *close*. It declines without a port. Grade: setup. Threads: one.
 //!
 //! Open MPI considers the components whose names are in a list. A list from the user is a single entry, of which Open
 //! MPI uses the first name only; so *open* adds each of its names, and `--mca pml ibex,ob1` continues with ob1 if ibex
@@ -55,13 +54,11 @@ unsafe extern "C" fn register() -> c_int {
         if copies::earlier().is_some() || refusal::other_openmpi().is_err() {
             return sys::OPAL_SUCCESS;
         }
-        // SAFETY: P4: the component is being registered; its first field never moves.
-        let registered = unsafe {
-            let version = &raw const (*mca_pml_ibex_component.get()).pmlm_version;
-            variables::register_pml(version)
-                .and_then(|()| super::variables::register(version))
-                .and_then(|()| variables::register_without_btl())
-        };
+        // SAFETY: P4: the component is being registered, so only this thread uses it.
+        let version = unsafe { &(*mca_pml_ibex_component.get()).pmlm_version };
+        let registered = variables::register_pml(version)
+            .and_then(|()| super::variables::register(version))
+            .and_then(|()| variables::register_without_btl());
         registered.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
     })
 }

@@ -18,7 +18,6 @@ use super::communicator::Communicator;
 use super::lengths::{Of, Shown};
 use crate::runtime::{guard, listeners};
 
-/// A performance variable.
 struct Row {
     /// Its name, without `pml_ibex_`.
     name: &'static str,
@@ -80,36 +79,23 @@ rows! {
 }
 
 /// Registers all variables.
-///
-/// # Safety
-/// P4: `component` is being registered.
-pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
+pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let variable = Performance {
             name: row.name,
             help: row.help,
-            level: 4,
             class: row.value.class(),
             width: row.value.width(),
             bind: row.value.bind(),
             read,
             write: matches!(row.value, Value::Most(_) | Value::LeastRoom).then_some(write as variable::Write),
             notify: None,
-            context: std::ptr::without_provenance_mut(index),
+            index,
         };
-        // SAFETY: P4: `component` is being registered. Any thread may call both functions, which get the index back.
+        // SAFETY: any thread may call both functions.
         unsafe { variable::performance(component, &variable) }?;
     }
     Ok(())
-}
-
-/// Returns the row whose index is the variable's context.
-///
-/// # Safety
-/// P4: `variable` was registered here.
-unsafe fn row(variable: *const sys::mca_base_pvar_t) -> Option<&'static Row> {
-    // SAFETY: P4: `variable` was registered here, as this function requires.
-    ROWS.get(unsafe { (*variable).ctx }.addr())
 }
 
 /// Calls `call` with the queue lengths of a communicator; returns 0 if it is not this PML's.
@@ -123,7 +109,7 @@ fn of_shown(object: *mut c_void, call: impl FnOnce(Shown<'_>) -> u64) -> u64 {
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
-        let Some(row) = (unsafe { row(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
+        let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
         // SAFETY: P4: the arguments of this call, for a watermark.
         let wanted = || unsafe { variable::wanted_of_watermark(variable, value) };
         // SAFETY: P4: the arguments of this call, for a watermark.
@@ -164,7 +150,7 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
 unsafe extern "C" fn write(variable: *mut sys::mca_base_pvar_t, _: *const c_void, object: *mut c_void) -> c_int {
     guard::fence("writing a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: P4: Open MPI passes the variable that was registered.
-        let extreme = match unsafe { row(variable) }.map(|row| row.value) {
+        let extreme = match ROWS.get(unsafe { variable::index(variable) }).map(|row| row.value) {
             Some(Value::Most(of)) => of_shown(object, |shown| shown.begin_anew(of)),
             Some(Value::LeastRoom) => ROOM.begin_anew(),
             _ => return sys::OPAL_SUCCESS,

@@ -8,7 +8,7 @@
 //! `variables/events.rs`. Grade: setup. Threads: a counter is read from any thread, but not in a signal handler,
 //! because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,6 @@ use super::guard;
 pub(crate) mod events;
 pub(crate) mod now;
 
-/// Number of rows of the table.
 const ROWS: usize = TABLE.len();
 
 /// Storage of the control variables, one element per row and kind. Open MPI writes to it the user's values and, in the
@@ -61,50 +60,22 @@ impl Places {
     }
 
     /// Registers each row of the component with this name prefix.
-    ///
-    /// # Safety
-    /// `component` is the component that is being registered.
-    unsafe fn register(&'static self, component: *const sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
+    fn register(&'static self, component: &sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
         self.is_read.store(false, Ordering::Relaxed);
         for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
-            // SAFETY: the caller says that `component` is being registered.
-            unsafe { self.register_row(component, index, row) }?;
+            let storage = match row.kind {
+                Kind::Count { default, .. } => Storage::Count(&self.counts[index], default),
+                Kind::Text { default, .. } => Storage::Text(&self.texts[index], default),
+                Kind::Flag { default } => Storage::Flag(&self.flags[index], default),
+            };
+            let scope = match row.scope {
+                Scope::Local => variable::Scope::Local,
+                Scope::All => variable::Scope::All,
+            };
+            variable::control(component, row.name, &parameter_help(row), row.level, scope, storage)?;
             self.registered[index].store(true, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// # Safety
-    /// `component` is the component that is being registered.
-    unsafe fn register_row(
-        &'static self,
-        component: *const sys::mca_base_component_t,
-        index: usize,
-        row: &Row,
-    ) -> Result<(), i32> {
-        let text;
-        let storage = match row.kind {
-            Kind::Count { default, .. } => {
-                self.counts[index].store(default, Ordering::Relaxed);
-                Storage::Count(self.counts[index].as_ptr())
-            }
-            Kind::Text { default, .. } => {
-                text = CString::new(default).map_err(|_| sys::OPAL_ERR_BAD_PARAM)?;
-                // Open MPI replaces the pointer by its own copy before `control` returns.
-                self.texts[index].store(text.as_ptr().cast_mut(), Ordering::Relaxed);
-                Storage::Text(self.texts[index].as_ptr())
-            }
-            Kind::Flag { default } => {
-                self.flags[index].store(u8::from(default), Ordering::Relaxed);
-                Storage::Flag(self.flags[index].as_ptr())
-            }
-        };
-        let scope = match row.scope {
-            Scope::Local => variable::Scope::Local,
-            Scope::All => variable::Scope::All,
-        };
-        // SAFETY: the caller says that `component` is being registered; the places are static.
-        unsafe { variable::control(component, row.name, &parameter_help(row), row.level, scope, storage) }
     }
 
     /// Returns the values of all rows, unchecked.
@@ -150,46 +121,33 @@ static PLACES: Places = Places::new();
 static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
 
 /// Registers the parameters that begin with `btl_ibex_`, and every counter.
-///
-/// # Safety
-/// `component` is the component that is being registered.
-pub(crate) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
-    // SAFETY: the caller says that `component` is being registered.
-    unsafe { PLACES.register(component, Faces::Both.prefix()) }?;
+pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
+    PLACES.register(component, Faces::Both.prefix())?;
     for (index, row) in COUNTERS.iter().enumerate() {
         let counter = Performance {
             name: row.name,
-            help: &counter_help(row),
-            level: 4,
+            help: &format!("{} Unit: {}; over all ports of the process.", row.help, row.unit),
             class: class(row),
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
             read: read_counter,
             write: None,
             notify: None,
-            context: std::ptr::without_provenance_mut(index),
+            index,
         };
-        // SAFETY: `component` is being registered; `read_counter` is callable by any thread and takes the index back.
+        // SAFETY: any thread may call `read_counter`.
         unsafe { variable::performance(component, &counter) }?;
     }
-    // SAFETY: the caller says that `component` is being registered.
-    unsafe { events::register(component) }
+    events::register(component)
 }
 
 /// Registers the PML's own parameters.
-///
-/// # Safety
-/// `component` is the PML's, which is being registered.
-pub(crate) unsafe fn register_pml(component: *const sys::mca_base_component_t) -> Result<(), i32> {
-    // SAFETY: the caller says that `component` is being registered.
-    unsafe { PLACES.register(component, Faces::Pml.prefix()) }
+pub(crate) fn register_pml(component: &sys::mca_base_component_t) -> Result<(), i32> {
+    PLACES.register(component, Faces::Pml.prefix())
 }
 
 /// Registers the rows under the BTL's name if the BTL has not, which happens if the user has excluded it.
-///
-/// # Safety
-/// A component of ibex is being registered.
-pub(crate) unsafe fn register_without_btl() -> Result<(), i32> {
+pub(crate) fn register_without_btl() -> Result<(), i32> {
     if variable::exists(c"btl", Some(c"ibex"), TABLE.iter().find(|row| row.faces == Faces::Both).map(|row| row.name)) {
         return Ok(());
     }
@@ -198,8 +156,7 @@ pub(crate) unsafe fn register_without_btl() -> Result<(), i32> {
     name(&mut named.mca_project_name, "opal");
     name(&mut named.mca_type_name, "btl");
     name(&mut named.mca_component_name, "ibex");
-    // SAFETY: `register` reads only the names, during the call.
-    unsafe { register(&raw const named) }
+    register(&named)
 }
 
 fn name(place: &mut [c_char], text: &str) {
@@ -215,10 +172,6 @@ fn parameter_help(row: &Row) -> String {
     format!("{} {} Default: {default}{unit}; permitted: {permitted}.{scope}{writable}", row.help, row.effect)
 }
 
-fn counter_help(row: &CounterRow) -> String {
-    format!("{} Unit: {}; over all ports of the process.", row.help, row.unit)
-}
-
 fn class(row: &CounterRow) -> variable::Class {
     match row.class {
         Class::Counter => variable::Class::Counter,
@@ -229,8 +182,7 @@ fn class(row: &CounterRow) -> variable::Class {
     }
 }
 
-/// Forbids tools to write the parameters that are fixed from now on: a component is opened, and its ports and peers
-/// rely on their values.
+/// Forbids tools to write the parameters that are fixed once a component is opened: ports and peers rely on them.
 pub(crate) fn keep() {
     for row in TABLE.iter().filter(|row| row.writable == Writable::UntilInit) {
         let framework = if row.faces == Faces::Pml { c"pml" } else { c"btl" };
@@ -264,9 +216,8 @@ unsafe extern "C" fn read_counter(
     _object: *mut c_void,
 ) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes a variable that `register` has registered; its context is the index.
-        let index = unsafe { (*variable).ctx }.addr();
-        let Some(row) = COUNTERS.get(index) else {
+        // SAFETY: Open MPI reads a variable that `register` has registered.
+        let Some(row) = COUNTERS.get(unsafe { variable::index(variable) }) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -38,30 +38,23 @@ rows! {
     late "events_late" "Events dropped because a later one had been delivered.";
 }
 
-/// # Safety
-/// `component` is the component that is being registered.
-pub(super) unsafe fn register(component: *const sys::mca_base_component_t) -> Result<(), i32> {
+pub(super) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let counts = Performance {
             name: row.name,
-            help: &help(row),
-            level: 4,
+            help: &format!("{} Unit: events; one value for each source, by its index.", row.help),
             class: Class::Counter,
             width: Width::UnsignedLongLong,
             bind: Bind::NoObject,
             read,
             write: None,
             notify: Some(notify),
-            context: std::ptr::without_provenance_mut(index),
+            index,
         };
-        // SAFETY: the caller says that `component` is being registered; both functions are callable from any thread.
+        // SAFETY: any thread may call both functions.
         unsafe { variable::performance(component, &counts) }?;
     }
     Ok(())
-}
-
-fn help(row: &Row) -> String {
-    format!("{} Unit: events; one value for each source, by its index.", row.help)
 }
 
 /// `mca_base_notify_fn_t`: writes the number of values.
@@ -81,14 +74,12 @@ unsafe extern "C" fn notify(
 /// `mca_base_get_value_fn_t`: reads the count whose index is the variable's context, for each source.
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, _object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
-        // SAFETY: Open MPI passes a variable that `register` has registered; its context is the index.
-        let index = unsafe { (*variable).ctx }.addr();
-        let Some(row) = ROWS.get(index) else {
+        // SAFETY: Open MPI reads a variable that `register` has registered.
+        let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else {
             return sys::OPAL_ERR_BAD_PARAM;
         };
         for source in 0..SOURCES {
-            // SAFETY: Open MPI passes room for as many values of the registered type, unsigned long long, as `notify`
-            // wrote.
+            // SAFETY: Open MPI passes room for as many unsigned long longs, the registered type, as `notify` wrote.
             unsafe { value.cast::<u64>().add(source).write_unaligned(count(row, source)) };
         }
         sys::OPAL_SUCCESS
