@@ -11,6 +11,7 @@ use super::{errno, extended};
 use std::ffi::CStr;
 use std::io;
 use std::mem;
+use std::slice;
 use std::sync::Arc;
 
 /// The names of the RDMA devices of this machine.
@@ -18,18 +19,23 @@ use std::sync::Arc;
 /// # Errors
 /// What `ibv_get_device_list(3)` gives: `ENOSYS` where the kernel has no RDMA support, `EPERM` without permission.
 pub fn devices() -> io::Result<Vec<String>> {
+    // SAFETY: an entry of the live list.
+    with_devices(|list| list.iter().map(|device| unsafe { device_name(*device) }).collect())
+}
+
+/// Calls `call` with the list of devices, which are valid during the call; those that it opens stay so.
+fn with_devices<T>(call: impl FnOnce(&[*mut sys::ibv_device]) -> T) -> io::Result<T> {
     let mut count = 0;
     // SAFETY: `count` is valid for a write; the list is freed below.
     let list = unsafe { sys::ibv_get_device_list(&raw mut count) };
     if list.is_null() {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `list` has `count` entries, each a valid device until the list is freed.
-    let name = |i| unsafe { device_name(*list.add(i)) };
-    let names = (0..usize::try_from(count).unwrap_or(0)).map(name).collect();
+    // SAFETY: `list` has `count` entries until it is freed.
+    let result = call(unsafe { slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) });
     // SAFETY: it came from ibv_get_device_list and is freed once.
     unsafe { sys::ibv_free_device_list(list) };
-    Ok(names)
+    Ok(result)
 }
 
 /// Used GID entries of a device that are asked for at once; where a device has more, they are asked for one by one.
@@ -124,23 +130,14 @@ impl Context {
     /// `ENODEV` where no device has that name; what `ibv_open_device(3)` gives else (`EACCES`: no permission on
     /// `/dev/infiniband/uverbs*`).
     pub fn open(name: &str) -> io::Result<Arc<Context>> {
-        let mut count = 0;
-        // SAFETY: `count` is valid for a write; the list is freed below, after the device was opened, as the man page
-        // asks.
-        let list = unsafe { sys::ibv_get_device_list(&raw mut count) };
-        if list.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        let opened = (0..usize::try_from(count).unwrap_or(0))
-            // SAFETY: `list` has `count` entries, each a valid device until the list is freed; here and below.
-            .map(|i| unsafe { *list.add(i) })
-            // SAFETY: an entry of the list, which is freed below.
-            .find(|&device| unsafe { device_name(device) } == name)
-            // SAFETY: an entry of the list, which is freed below.
-            .map(|device| unsafe { Self::open_device(device) });
-        // SAFETY: `list` came from ibv_get_device_list and is freed once; opened devices stay usable.
-        unsafe { sys::ibv_free_device_list(list) };
-        opened.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::ENODEV))).map(Arc::new)
+        let opened = with_devices(|list| {
+            // SAFETY: an entry of the live list.
+            let device = list.iter().find(|device| unsafe { device_name(**device) } == name);
+            let device = device.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+            // SAFETY: an entry of the live list.
+            unsafe { Self::open_device(*device) }
+        });
+        opened?.map(Arc::new)
     }
 
     /// # Safety
@@ -209,8 +206,7 @@ impl Context {
     /// The clock with which the adapter stamps completions (`ibv_query_device_ex(3)`); `None` where it does not.
     #[must_use]
     pub fn clock(&self) -> Option<Clock> {
-        // SAFETY: R4.
-        let attributes = unsafe { extended::attributes(self.raw()) }?;
+        let attributes = extended::attributes(self)?;
         // The core clock is in kHz.
         let ticks_per_second = attributes.hca_core_clock.checked_mul(1000)?;
         let bits = attributes.completion_timestamp_mask.trailing_ones();
@@ -220,8 +216,7 @@ impl Context {
     /// What the adapter's clock shows, raw ticks; `None` where it cannot be asked. May be a system call.
     #[must_use]
     pub fn raw_clock(&self) -> Option<u64> {
-        // SAFETY: R4.
-        unsafe { extended::raw_clock(self.raw()) }.ok()
+        extended::raw_clock(self).ok()
     }
 
     /// Asks for the attributes of port `port`, numbered from 1 (`ibv_query_port(3)`).
@@ -324,7 +319,6 @@ fn rate_mbps(width: u8, speed: u8) -> u32 {
     lanes(width) * lane
 }
 
-/// Lanes of a link of this width code.
 fn lanes(width: u8) -> u32 {
     match width {
         2 => 4,

@@ -2,8 +2,7 @@
 //! Completion queues, from which work completions (`completion.rs`) are polled.
 //!
 //! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
-//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: device tests in
-//! `hw-tests`.
+//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::handle::Handle;
 use super::stamped::{self, Reader};
@@ -73,8 +72,7 @@ impl CompletionQueue {
     /// # Errors
     /// `EOPNOTSUPP` where the adapter does not stamp completions; else as [`Self::new`].
     pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
-        // SAFETY: R4.
-        let raw = unsafe { extended::completion_queue(context.raw(), entries, stamped::FLAGS) }?;
+        let raw = extended::completion_queue(context, entries, stamped::FLAGS)?;
         let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where
         // something fails.
@@ -121,8 +119,7 @@ impl CompletesWork for CompletionQueue {
     #[inline]
     fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
         let room = self.completions.len() as i32;
-        // SAFETY: the array has `room` entries, `WorkCompletion` is transparent over `ibv_wc`, and the queue is live
-        // (R4).
+        // SAFETY: R4; the array has `room` entries, and `WorkCompletion` is transparent over `ibv_wc`.
         let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
         // Negative, or more than there was room for, is past the end.
         self.completions.get(..taken as usize).ok_or_else(broken)

@@ -76,10 +76,8 @@ impl ProtectionDomain {
     /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must
     /// stay mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
-        // SAFETY: the domain is live (R4); the range is the caller's promise.
-        let raw = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
-        // SAFETY: R4: the verb has just made it from this domain, which `_domain` keeps alive.
-        let handle = unsafe { Handle::new(raw.as_ptr(), ()) }?;
+        // SAFETY: R4: `_domain` keeps the domain alive; the range is the caller's promise.
+        let handle = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
         Ok(MemoryRegion { handle, _domain: Arc::clone(self) })
     }
 }
@@ -273,8 +271,7 @@ impl<'a> From<&'a [MaybeUninit<u8>]> for InlineSpan<'a> {
     }
 }
 
-/// Memory of a peer: an address in its address space and the remote key of its registration. Safe to make: the peer's
-/// adapter checks both.
+/// Memory of a peer: an address and the remote key of its registration. Safe to make: the peer's adapter checks both.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteSpan {
     /// Address at the peer.

@@ -3,9 +3,9 @@
 //!
 //! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library
 //! that is older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`).
-//! Called by `context.rs` and `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: the device tests
-//! in `hw-tests`.
+//! Called by `context.rs` and `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: `hw-tests`.
 
+use super::context::Context;
 use super::errno;
 use super::sys;
 use std::io;
@@ -37,9 +37,10 @@ struct VerbsContext {
 /// The operation at `offset` of the structure before `context`; `None` where this library, or the provider, has none.
 ///
 /// # Safety
-/// The context is open, and `T` is the type of the field there.
-unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> Option<T> {
-    // SAFETY: the context is open; the field is set when it is opened.
+/// `T` is the type of the field there.
+unsafe fn operation<T: Copy>(context: &Context, offset: usize) -> Option<T> {
+    let context = context.raw();
+    // SAFETY: R4; the field is set when the context is opened.
     let extended = unsafe { (*context).abi_compat };
     // `__VERBS_ABI_IS_EXTENDED`
     if extended.addr() != usize::MAX {
@@ -58,17 +59,14 @@ unsafe fn operation<T: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
 }
 
 /// The device's extended attributes (`ibv_query_device_ex(3)`); `None` where there are none.
-///
-/// # Safety
-/// The context is open (R4).
-pub(super) unsafe fn attributes(context: *mut sys::ibv_context) -> Option<sys::ibv_device_attr_ex> {
-    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
+pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
+    // SAFETY: the type is that of the field.
     let query: QueryDevice = unsafe { operation(context, offset_of!(VerbsContext, query_device_ex)) }?;
     // SAFETY: all fields are integers, for which zero is a value.
     let mut attributes: sys::ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     let size = size_of::<sys::ibv_device_attr_ex>();
-    // SAFETY: the context is open, no input is given, and `size` bytes may be written: a library writes no more.
-    let code = unsafe { query(context, std::ptr::null(), &raw mut attributes, size) };
+    // SAFETY: R4; no input is given, and `size` bytes may be written: a library writes no more.
+    let code = unsafe { query(context.raw(), std::ptr::null(), &raw mut attributes, size) };
     (code == 0).then_some(attributes)
 }
 
@@ -77,40 +75,29 @@ pub(super) unsafe fn attributes(context: *mut sys::ibv_context) -> Option<sys::i
 ///
 /// # Errors
 /// `EOPNOTSUPP`: not with this library, provider or device; else as of `ibv_create_cq(3)`.
-///
-/// # Safety
-/// The context is open (R4).
-pub(super) unsafe fn completion_queue(
-    context: *mut sys::ibv_context,
-    entries: u32,
-    flags: u64,
-) -> io::Result<*mut sys::ibv_cq_ex> {
-    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
+pub(super) fn completion_queue(context: &Context, entries: u32, flags: u64) -> io::Result<*mut sys::ibv_cq_ex> {
+    // SAFETY: the type is that of the field.
     let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
     let create = create.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
     // SAFETY: integers and pointers, for which zero is a value.
     let mut wanted: sys::ibv_cq_init_attr_ex = unsafe { std::mem::zeroed() };
     (wanted.cqe, wanted.wc_flags) = (entries, flags);
-    // SAFETY: the context is open; no channel, no cookie, no parent domain are given.
-    let queue = unsafe { create(context, &raw mut wanted) };
+    // SAFETY: R4; no channel, no cookie, no parent domain are given.
+    let queue = unsafe { create(context.raw(), &raw mut wanted) };
     if queue.is_null() { Err(io::Error::last_os_error()) } else { Ok(queue) }
 }
 
-/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`, whose providers put them into
-/// `tv_nsec`).
+/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`; providers put them into `tv_nsec`).
 ///
 /// # Errors
 /// `EOPNOTSUPP`, or what the provider says.
-///
-/// # Safety
-/// The context is open (R4).
-pub(super) unsafe fn raw_clock(context: *mut sys::ibv_context) -> io::Result<u64> {
+pub(super) fn raw_clock(context: &Context) -> io::Result<u64> {
     let unsupported = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-    // SAFETY: the context is open (R4), as the caller says; the type is that of the field.
+    // SAFETY: the type is that of the field.
     let query: Option<QueryValues> = unsafe { operation(context, offset_of!(VerbsContext, query_rt_values)) };
     let mut values = sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, ..Default::default() };
-    // SAFETY: the context is open, and `values` may be written.
-    errno(unsafe { query.ok_or_else(unsupported)?(context, &raw mut values) })?;
+    // SAFETY: R4, and `values` may be written.
+    errno(unsafe { query.ok_or_else(unsupported)?(context.raw(), &raw mut values) })?;
     if values.comp_mask & sys::IBV_VALUES_MASK_RAW_CLOCK == 0 {
         return Err(unsupported());
     }

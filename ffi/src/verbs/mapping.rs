@@ -4,7 +4,7 @@
 //! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`.
 //! Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
-use super::errno;
+use super::handle::Handle;
 use super::pages::{HugePages, PageKind, Pages};
 use super::registration::{self, Access, Relaxation};
 use super::sys;
@@ -14,9 +14,8 @@ use std::ptr::NonNull;
 /// Pages, mapped and registered.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    region: NonNull<sys::ibv_mr>,
-    /// Present until they are unmapped.
-    pages: Option<Pages>,
+    /// Present until they are deregistered and unmapped.
+    registered: Option<(Handle<sys::ibv_mr>, Pages)>,
     mapped: Mapped,
 }
 
@@ -69,12 +68,13 @@ impl Mapping {
         relaxation: &Relaxation,
     ) -> io::Result<Mapping> {
         let (base, bytes) = (pages.base(), pages.bytes());
-        // SAFETY: the domain is live; the pages stay until they are deregistered (`drop`).
+        // SAFETY: R4: the caller says that the domain outlives the mapping; the pages stay until they are deregistered
+        // (`drop`).
         let region = unsafe { registration::register(domain, base.as_ptr().cast(), bytes, access, relaxation) }?;
         // SAFETY: R4, the registration is live; the keys are set once, at registration.
-        let (lkey, rkey) = unsafe { ((*region.as_ptr()).lkey, (*region.as_ptr()).rkey) };
+        let (lkey, rkey) = unsafe { ((*region.raw()).lkey, (*region.raw()).rkey) };
         let mapped = Mapped { base, bytes, kind: pages.kind(), lkey, rkey };
-        Ok(Mapping { region, pages: Some(pages), mapped })
+        Ok(Mapping { registered: Some((region, pages)), mapped })
     }
 
     pub(super) fn mapped(&self) -> Mapped {
@@ -84,12 +84,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: R4: registered once, deregistered once.
-        let deregistered = errno(unsafe { sys::ibv_dereg_mr(self.region.as_ptr()) });
-        // Unmapped when no adapter reaches them any more (R3). Where that failed, one may still write there: they are
-        // left.
-        if deregistered.is_err() {
-            std::mem::forget(self.pages.take());
+        // Unmapped when no adapter reaches them any more (R3). If that fails they stay mapped.
+        if let Some((region, pages)) = self.registered.take()
+            && region.destroy().is_err()
+        {
+            std::mem::forget(pages);
         }
     }
 }

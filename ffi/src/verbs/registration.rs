@@ -4,10 +4,10 @@
 //! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at
 //! the end of the file, and device tests in `hw-tests`.
 
+use super::handle::Handle;
 use super::sys;
 use std::ffi::c_void;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 bitflags::bitflags! {
@@ -47,8 +47,7 @@ impl Relaxation {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without, now and from
-    /// now on.
+    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without it from now on.
     fn register<T>(&self, access: Access, verb: impl Fn(Access) -> io::Result<T>) -> io::Result<T> {
         let strict = access.difference(Access::RELAXED_ORDERING);
         if access == strict || self.is_refused() {
@@ -71,20 +70,21 @@ impl Relaxation {
 /// The errno of the verb.
 ///
 /// # Safety
-/// The domain is live (R4). While the registration lives, the adapter may read the range, and write it if `access` lets
-/// it.
+/// The domain is live, and outlives the registration (R4). While that lives, the adapter may read the range, and write
+/// it if `access` lets it.
 pub(super) unsafe fn register(
     domain: *mut sys::ibv_pd,
     start: *mut c_void,
     bytes: usize,
     access: Access,
     relaxation: &Relaxation,
-) -> io::Result<NonNull<sys::ibv_mr>> {
+) -> io::Result<Handle<sys::ibv_mr>> {
     relaxation.register(access, |access| {
         // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out
         // where the kernel knows of none. SAFETY: the caller says: the domain is live (R4), the range the adapter's.
         let region = unsafe { sys::ibv_reg_mr_iova2(domain, start, bytes, start.addr() as u64, access.bits()) };
-        NonNull::new(region).ok_or_else(io::Error::last_os_error)
+        // SAFETY: R4: just made from the domain, which the caller says outlives it.
+        unsafe { Handle::new(region, ()) }
     })
 }
 
