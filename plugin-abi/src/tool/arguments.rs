@@ -1,33 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results for a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3.
 //!
-//! Called by the files of this folder. Grade: setup, except [`give`]. Threads: any. Tests: at the end of the file, and
-//! `tests/tool.rs`.
+//! Called by the files of this folder. Grade: setup, except [`Out::fill`]. Threads: any. Tests: below; `tests/tool.rs`.
 
 use std::ffi::{c_char, c_int};
+use std::marker::PhantomData;
 
 use super::host::Code;
 
-/// Writes a value to the caller's variable; nothing if the pointer is null.
-///
-/// # Safety
-/// `to` is null or has room for one value.
-#[inline]
-pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
-    if !to.is_null() {
-        // SAFETY: not null; the caller says that there is room for one value.
-        unsafe { to.write(value) };
+/// Where a C caller wants a result: null, or room for one value during the call, which every function of the interface
+/// requires of its caller.
+#[repr(transparent)]
+pub(crate) struct Out<'call, T>(*mut T, PhantomData<&'call mut T>);
+
+/// A result is required, and the caller has passed a null pointer.
+pub(crate) struct Null;
+
+impl From<Null> for Code {
+    fn from(Null: Null) -> Code {
+        Code::Invalid
     }
 }
 
-/// Like [`give`], with a value that is made only if the pointer is not null, because the caller must free it.
-///
-/// # Safety
-/// `to` is null or has room for one value.
-pub(crate) unsafe fn give_new<T>(to: *mut T, make: impl FnOnce() -> T) {
-    if !to.is_null() {
-        // SAFETY: not null; the caller says that there is room for one value.
-        unsafe { to.write(make()) };
+impl<T> Out<'_, T> {
+    /// Checks that the pointer is not null.
+    pub(crate) fn required(&self) -> Result<(), Null> {
+        if self.0.is_null() { Err(Null) } else { Ok(()) }
+    }
+
+    /// Writes a result that is required.
+    #[inline]
+    pub(crate) fn fill(self, value: T) -> Result<(), Null> {
+        self.required()?;
+        // SAFETY: not null, so there is room for one value.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// Writes a result that the caller may do without. `make` is called only if it wants it, because it must free it.
+    pub(crate) fn give(self, make: impl FnOnce() -> T) {
+        if self.required().is_ok() {
+            let _ = self.fill(make());
+        }
+    }
+
+    pub(crate) fn pointer(&self) -> *mut T {
+        self.0
+    }
+}
+
+#[cfg(test)]
+impl<'call, T> Out<'call, T> {
+    pub(crate) const NULL: Self = Out(std::ptr::null_mut(), PhantomData);
+
+    pub(crate) fn to(place: &'call mut T) -> Self {
+        Out(place, PhantomData)
     }
 }
 
@@ -44,20 +71,6 @@ pub(crate) unsafe fn room<T>(buffer: *const T, length: *const c_int) -> Result<u
     }
     // SAFETY: not null; the caller says that it can be read.
     usize::try_from(unsafe { length.read() }).map_err(|_| Code::Invalid)
-}
-
-/// Writes a value to the caller's variable; an error if the pointer is null.
-///
-/// # Safety
-/// `to` is null or has room for one value.
-#[inline]
-pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Code {
-    if to.is_null() {
-        return Code::Invalid;
-    }
-    // SAFETY: not null; the caller says that there is room for one value.
-    unsafe { to.write(value) };
-    Code::Success
 }
 
 /// Writes `text` and a NUL to `buffer`, cut to `*length` bytes, and to `*length` the size of the whole text with its

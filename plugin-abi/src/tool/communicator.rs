@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracked communicators: their ranks, the communicator that they are a copy of, and whether they have been freed
-//! (`communicator.c`).
+//! Tracked communicators: their ranks, what they are copies of, and whether they have been freed (`communicator.c`).
 //!
 //! A tracked communicator has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator,
 //! whose copy gets a number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
@@ -63,7 +62,6 @@ pub(super) fn followed_by(who: FollowedBy) {
     FOLLOWED_BY.get_or_init(|| who);
 }
 
-/// A tracked communicator.
 #[derive(Debug)]
 pub(crate) struct TrackedComm {
     pub(crate) number: u64,
@@ -98,7 +96,6 @@ fn tracked() -> MutexGuard<'static, BTreeMap<u64, Arc<TrackedComm>>> {
     TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `MPI_COMM_WORLD`
 pub(crate) fn world() -> Comm {
     ibex_tool_comm_world()
 }
@@ -151,12 +148,10 @@ pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
     tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }
 
-/// `MPI_BYTE`
 pub(crate) fn byte() -> Byte {
     ibex_tool_byte()
 }
 
-/// Ends the job.
 pub(crate) fn abort(code: c_int) {
     ibex_tool_abort(code);
 }

@@ -55,17 +55,11 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     Success,
-    /// `MPI_T_ERR_INVALID`
     Invalid,
-    /// `MPI_T_ERR_NOT_INITIALIZED`
     NotInitialized,
-    /// `MPI_T_ERR_INVALID_INDEX`
     InvalidIndex,
-    /// `MPI_T_ERR_INVALID_NAME`
     InvalidName,
-    /// `MPI_T_ERR_INVALID_HANDLE`
     InvalidHandle,
-    /// `MPI_T_ERR_NOT_SUPPORTED`
     NotSupported,
 }
 
@@ -185,7 +179,6 @@ pub(crate) fn category(index: c_int) -> Result<String, c_int> {
 }
 
 impl Info {
-    /// `MPI_INFO_NULL`.
     pub(crate) fn null() -> Info {
         ibex_tool_info_null()
     }

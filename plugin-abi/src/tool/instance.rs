@@ -90,8 +90,7 @@ impl MatchingInstance {
     fn instance(&self, timestamp: u64) -> EventInstance {
         let source = events::matching_source();
         if self.event_type.place_in_matching() == Some(events::PROTOCOL) {
-            // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback; N1: nobody writes to it
-            // meanwhile.
+            // SAFETY: N3: this event has a `ProtocolSpec`, which outlives the callback; N1: nobody writes to it.
             let told = unsafe { &*self.spec.cast::<ProtocolSpec>() };
             return protocol(self.id, told).instance(self.event_type, source, timestamp);
         }
@@ -146,8 +145,7 @@ impl InstancePointer {
         if !events::is_within() || OF_MATCHING_NOW.load(Ordering::Relaxed) != self.0.addr() {
             return Err(Code::InvalidHandle);
         }
-        // SAFETY: `with_matching` made the pointer and has not returned; only this thread uses it, and changes only
-        // cells.
+        // SAFETY: `with_matching` made the pointer and has not returned; only this thread uses it, and its cells.
         Ok(Some(unsafe { &*self.0.map_addr(|at| at & !OF_MATCHING).cast::<MatchingInstance>() }))
     }
 

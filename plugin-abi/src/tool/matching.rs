@@ -73,8 +73,7 @@ pub(super) struct Matching {
     changing: UnsafeCell<Changing>,
 }
 
-// SAFETY: N1 for `changing`; `comm` is only compared and passed on; `may_call` points to an integer that is always
-// there.
+// SAFETY: N1 for `changing`; `comm` is only compared and passed on; `may_call` points to a static integer.
 unsafe impl Send for Matching {}
 // SAFETY: see `Send`: one thread at a time uses what threads share.
 unsafe impl Sync for Matching {}
@@ -95,8 +94,7 @@ pub(super) fn event(event_type: TypeId) -> Option<Event> {
 /// gets one, if `is_there` returns true under N1. The caller holds no lock that a callback takes.
 ///
 /// # Safety
-/// `comm` is null, or a communicator that is live if `is_there` returns true. Once MPI frees it, `is_there` returns
-/// false.
+/// `comm` is null, or a communicator that is live while `is_there` returns true, which ends before MPI frees it.
 pub(super) unsafe fn listen(
     handle: RegistrationHandle,
     event: Event,
@@ -295,8 +293,7 @@ impl Matching {
         with_matching(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
     }
 
-    /// Decides anew what to do with an event, and does it: calls the tool's function, or puts the event into the
-    /// buffer.
+    /// Decides anew what to do with an event, and does it: calls the tool's function, or fills the buffer.
     ///
     /// # Safety
     /// N1.

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use engine::events::{self, SourceId, TABLE, TypeId, Value};
 
-use super::arguments::{answer, give, give_new, give_text, room};
+use super::arguments::{Null, Out, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info, initialized};
 use super::registration::{self, DroppedFunction, EventFunction, FreeFunction, InstancePointer, RegistrationHandle};
 use super::require_none;
@@ -33,8 +33,7 @@ macro_rules! calls {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The standard's conditions: a pointer is null, or valid for the accesses of the call; handles come from the
-        /// standard's calls.
+        /// The standard's conditions: a pointer is null or valid for the call; handles come from the standard's calls.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
@@ -78,8 +77,10 @@ impl From<Code> for Answer {
     }
 }
 
-fn ok(code: Code) -> Result<(), Answer> {
-    if code == Code::Success { Ok(()) } else { Err(Answer::Code(code)) }
+impl From<Null> for Answer {
+    fn from(null: Null) -> Answer {
+        Answer::Code(null.into())
+    }
 }
 
 /// Checks that a pointer is not null.
@@ -104,8 +105,7 @@ fn elements(event_type: TypeId) -> Enum {
     })
 }
 
-/// Returns the number of events in a category: all of them if it is the transport's, which the MPI made for its
-/// variables.
+/// Returns the number of events in a category: all in the transport's, which the MPI made for its variables.
 fn events_in(category: c_int) -> Result<usize, Answer> {
     let name = host::category(category).map_err(Answer::Mpi)?;
     Ok(if name.ends_with("btl_ibex") { TABLE.len() } else { 0 })
@@ -113,17 +113,16 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 
 calls! {
     /// Returns the number of event types.
-    delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: *mut c_int) {
+    delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: Out<'_, c_int>) {
         initialized()?;
-        // SAFETY: the caller says that it is null or can be written.
-        ok(unsafe { answer(num_events, TABLE.len() as c_int) })
+        Ok(num_events.fill(TABLE.len() as c_int)?)
     }
 
     /// Describes an event type. Writes at most `*num_elements` elements of the arrays, and then their number to it.
     delivering fn MPI_T_event_get_info, PMPI_T_event_get_info(
-        event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatypes: *mut Datatype,
-        displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut Enum, info: *mut Info, desc: *mut c_char,
-        desc_len: *mut c_int, bind: *mut c_int
+        event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: Out<'_, c_int>,
+        datatypes: *mut Datatype, displacements: *mut isize, num_elements: Out<'_, c_int>, enumtype: Out<'_, Enum>,
+        info: Out<'_, Info>, desc: *mut c_char, desc_len: *mut c_int, bind: Out<'_, c_int>
     ) {
         initialized()?;
         let event_type = event_type(event_index)?;
@@ -132,7 +131,8 @@ calls! {
         let room = unsafe {
             room(name, name_len)?;
             room(desc, desc_len)?;
-            if datatypes.is_null() { room(displacements, num_elements) } else { room(datatypes, num_elements) }
+            let count = num_elements.pointer();
+            if datatypes.is_null() { room(displacements, count) } else { room(datatypes, count) }
         }?;
         for (index, (element, &at)) in row.elements.iter().zip(row.displacements).enumerate().take(room) {
             if !datatypes.is_null() {
@@ -144,45 +144,43 @@ calls! {
                 unsafe { displacements.add(index).write(at as isize) };
             }
         }
-        // SAFETY: the caller says that each pointer is null or can be written, and each text as far as its length.
+        // SAFETY: the caller says that each length is null or can be written, and each text as far as its length.
         unsafe {
             give_text(name, name_len, &format!("{PREFIX}{}", row.name));
             give_text(desc, desc_len, row.description);
-            give(verbosity, host::verbosity(row.level));
-            give(num_elements, row.elements.len() as c_int);
-            give(enumtype, elements(event_type));
-            give_new(info, registration::default_info);
-            give(bind, host::bind(row.bound.is_some()));
         }
+        verbosity.give(|| host::verbosity(row.level));
+        num_elements.give(|| row.elements.len() as c_int);
+        enumtype.give(|| elements(event_type));
+        info.give(registration::default_info);
+        bind.give(|| host::bind(row.bound.is_some()));
         Ok(())
     }
 
     /// Returns the event type with this name.
     delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
-        name: *const c_char, event_index: *mut c_int
+        name: *const c_char, event_index: Out<'_, c_int>
     ) {
         initialized()?;
         required(name)?;
-        required(event_index)?;
+        event_index.required()?;
         // SAFETY: not null; the caller says that it is a string.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
         let short = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(FORMER_PREFIX));
         let found = short.and_then(events::type_named).ok_or(Code::InvalidName)?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(event_index, found.index() as c_int) })
+        Ok(event_index.fill(found.index() as c_int)?)
     }
 
     /// Makes a registration for an event type, without callbacks (see `MPI_T_event_register_callback`).
     delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc(
-        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: *mut RegistrationHandle
+        event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: Out<'_, RegistrationHandle>
     ) {
         initialized()?;
-        required(event_registration)?;
+        event_registration.required()?;
         let event_type = event_type(event_index)?;
         // SAFETY: the caller says that `obj_handle` is null or an object of the type's kind, and `info` valid or null.
         let handle = unsafe { registration::alloc(event_type, obj_handle, info) }?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(event_registration, handle) })
+        Ok(event_registration.fill(handle)?)
     }
 
     /// Changes a registration by info keys.
@@ -196,13 +194,12 @@ calls! {
 
     /// Makes an info object with the keys of a registration.
     delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info(
-        event_registration: RegistrationHandle, info_used: *mut Info
+        event_registration: RegistrationHandle, info_used: Out<'_, Info>
     ) {
         initialized()?;
-        required(info_used)?;
+        info_used.required()?;
         let info = registration::info(event_registration)?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(info_used, info) })
+        Ok(info_used.fill(info)?)
     }
 
     /// Sets, replaces or (null) removes the callback of a registration for one safety level.
@@ -227,13 +224,12 @@ calls! {
 
     /// Makes an empty info object, as a callback has no keys.
     delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info(
-        event_registration: RegistrationHandle, cb_safety: c_int, info_used: *mut Info
+        event_registration: RegistrationHandle, cb_safety: c_int, info_used: Out<'_, Info>
     ) {
         initialized()?;
-        required(info_used)?;
+        info_used.required()?;
         registration::check_callback(event_registration, registration::level(cb_safety)?)?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(info_used, Info::with(&[])) })
+        Ok(info_used.fill(Info::with(&[]))?)
     }
 
     /// Frees a registration; `free_cb_function` is called when none of its callbacks can run any more.
@@ -288,35 +284,32 @@ calls! {
 
     /// Returns the time of an event, in ticks of its source. Hot.
     plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp(
-        event_instance: InstancePointer, event_timestamp: *mut i64
+        event_instance: InstancePointer, event_timestamp: Out<'_, i64>
     ) {
         initialized()?;
         let timestamp = event_instance.timestamp()? as i64;
-        // SAFETY: the caller says that it is null or can be written.
-        ok(unsafe { answer(event_timestamp, timestamp) })
+        Ok(event_timestamp.fill(timestamp)?)
     }
 
     /// Returns the source of an event. Hot.
     plain fn MPI_T_event_get_source, PMPI_T_event_get_source(
-        event_instance: InstancePointer, source_index: *mut c_int
+        event_instance: InstancePointer, source_index: Out<'_, c_int>
     ) {
         initialized()?;
         let source = event_instance.source()?.index() as c_int;
-        // SAFETY: the caller says that it is null or can be written.
-        ok(unsafe { answer(source_index, source) })
+        Ok(source_index.fill(source)?)
     }
 
     /// Returns the number of sources, which may grow.
-    delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: *mut c_int) {
+    delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: Out<'_, c_int>) {
         initialized()?;
-        // SAFETY: the caller says that it is null or can be written.
-        ok(unsafe { answer(num_sources, events::source_count() as c_int) })
+        Ok(num_sources.fill(events::source_count() as c_int)?)
     }
 
     /// Describes a source.
     delivering fn MPI_T_source_get_info, PMPI_T_source_get_info(
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
-        ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut Info
+        ordering: Out<'_, c_int>, ticks_per_second: Out<'_, i64>, max_ticks: Out<'_, i64>, info: Out<'_, Info>
     ) {
         initialized()?;
         let about = events::source_info(source(source_index)?);
@@ -326,34 +319,32 @@ calls! {
             room(desc, desc_len)?;
             give_text(name, name_len, &about.name);
             give_text(desc, desc_len, &about.description);
-            give(ordering, c_int::from(!about.ordered));
-            give(ticks_per_second, about.ticks_per_second as i64);
-            give(max_ticks, about.max_ticks as i64);
-            give_new(info, || Info::with(&[]));
         }
+        ordering.give(|| c_int::from(!about.ordered));
+        ticks_per_second.give(|| about.ticks_per_second as i64);
+        max_ticks.give(|| about.max_ticks as i64);
+        info.give(|| Info::with(&[]));
         Ok(())
     }
 
     /// Returns the present time of a source's clock.
     plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp(
-        source_index: c_int, timestamp: *mut i64
+        source_index: c_int, timestamp: Out<'_, i64>
     ) {
         initialized()?;
-        required(timestamp)?;
+        timestamp.required()?;
         let now = events::timestamp(source(source_index)?).ok_or(Code::NotSupported)?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(timestamp, now as i64) })
+        Ok(timestamp.fill(now as i64)?)
     }
 
     /// Returns the number of events in a category.
     delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events(
-        cat_index: c_int, num_events: *mut c_int
+        cat_index: c_int, num_events: Out<'_, c_int>
     ) {
         initialized()?;
-        required(num_events)?;
+        num_events.required()?;
         let count = events_in(cat_index)?;
-        // SAFETY: not null; the caller says that it can be written.
-        ok(unsafe { answer(num_events, count as c_int) })
+        Ok(num_events.fill(count as c_int)?)
     }
 
     /// Returns the first `len` events of a category.

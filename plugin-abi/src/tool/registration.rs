@@ -63,10 +63,8 @@ impl ToolCallbacks {
 
 type SharedCallbacks = Arc<Mutex<ToolCallbacks>>;
 
-/// A registration that has not been freed.
 #[derive(Clone)]
 struct LiveRegistration {
-    /// The engine's registration.
     registration: Arc<Registration>,
     callbacks: SharedCallbacks,
     /// Whether the tool has set no size of the buffer.
@@ -248,7 +246,6 @@ extern "C" fn communicator_freed(context: u64) {
     });
 }
 
-/// Returns the default number of events in a buffer.
 fn default_room(buffered: bool) -> usize {
     if buffered { defaults::default_room() } else { Options::default().room }
 }

@@ -25,8 +25,7 @@ pub(super) fn deliver() {
     });
 }
 
-/// Returns the safety level that callbacks need here. A tool may call the interface in a thread that may not call MPI,
-/// or not at this time.
+/// Returns the safety level that callbacks need here. A tool may call in a thread that may not call MPI, or not now.
 pub(super) fn required_safety() -> Safety {
     if host::may_call_mpi() { Safety::None } else { watch::SAFETY }
 }

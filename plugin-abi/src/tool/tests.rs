@@ -9,20 +9,21 @@ mod endings;
 pub(super) mod held_up;
 mod require_none;
 
-use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, PortAsync, Safety, XferEnd};
 
+use super::arguments::Out;
 use super::host::{Code, Info};
 use super::mpi_t::{
     MPI_T_event_copy, MPI_T_event_get_index, MPI_T_event_get_source, MPI_T_event_get_timestamp,
     MPI_T_event_handle_alloc, MPI_T_event_handle_free, MPI_T_event_read, MPI_T_event_register_callback,
     MPI_T_event_set_dropped_handler, PMPI_T_event_read,
 };
-use super::registration::{InstancePointer, RegistrationHandle};
+use super::registration::{DroppedFunction, EventFunction, InstancePointer, RegistrationHandle};
+use super::require_none::ibex_events_flush;
 
 unsafe extern "C" {
     fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int;
@@ -63,16 +64,16 @@ unsafe extern "C" fn on_xfer_end(instance: InstancePointer, _: RegistrationHandl
         assert_eq!(MPI_T_event_read(instance, place("tag"), (&raw mut tag).cast()), 0);
         assert_eq!(PMPI_T_event_read(instance, place("bytes"), (&raw mut bytes).cast()), 0);
         assert_eq!(MPI_T_event_copy(instance, whole.as_mut_ptr().cast()), 0);
-        assert_eq!(MPI_T_event_get_timestamp(instance, &raw mut time), 0);
-        assert_eq!(MPI_T_event_get_source(instance, &raw mut source), 0);
+        assert_eq!(MPI_T_event_get_timestamp(instance, Out::to(&mut time)), 0);
+        assert_eq!(MPI_T_event_get_source(instance, Out::to(&mut source)), 0);
         let index = Code::InvalidIndex.number();
         assert_eq!(MPI_T_event_read(instance, -1, (&raw mut bytes).cast()), index);
         assert_eq!(MPI_T_event_read(instance, 12, (&raw mut bytes).cast()), index);
         let invalid = Code::Invalid.number();
         assert_eq!(MPI_T_event_read(instance, 0, null_mut()), invalid);
         assert_eq!(MPI_T_event_copy(instance, null_mut()), invalid);
-        assert_eq!(MPI_T_event_get_timestamp(instance, null_mut()), invalid);
-        assert_eq!(MPI_T_event_get_source(instance, null_mut()), invalid);
+        assert_eq!(MPI_T_event_get_timestamp(instance, Out::NULL), invalid);
+        assert_eq!(MPI_T_event_get_source(instance, Out::NULL), invalid);
     }
     assert!(time > 0 && source >= 0);
     assert_eq!(whole[row.extent..], [0xee; 4], "nothing beyond the extent");
@@ -96,14 +97,47 @@ unsafe extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _
 }
 
 /// Makes a registration for the event type with this name.
-fn alloc(name: &std::ffi::CStr) -> RegistrationHandle {
-    let (mut index, mut registration) = (-1, MaybeUninit::uninit());
+fn alloc(name: &CStr) -> RegistrationHandle {
+    let (mut index, mut registration) = (-1, RegistrationHandle(0));
     // SAFETY: there is room for the results.
     unsafe {
-        assert_eq!(MPI_T_event_get_index(name.as_ptr(), &raw mut index), 0);
-        assert_eq!(MPI_T_event_handle_alloc(index, null_mut(), Info::null(), registration.as_mut_ptr()), 0);
-        registration.assume_init()
+        assert_eq!(MPI_T_event_get_index(name.as_ptr(), Out::to(&mut index)), 0);
+        assert_eq!(MPI_T_event_handle_alloc(index, null_mut(), Info::null(), Out::to(&mut registration)), 0);
     }
+    registration
+}
+
+/// Sets the callback of a registration for a level. What `user` points to outlives the registration.
+fn set_callback(registration: RegistrationHandle, level: c_int, user: *mut c_void, function: EventFunction) {
+    // SAFETY: a valid registration.
+    let code = unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user, Some(function)) };
+    assert_eq!(code, 0);
+}
+
+/// Makes a registration with a callback of this level. What `user` points to outlives it.
+fn registered(name: &CStr, level: c_int, user: *mut c_void, function: EventFunction) -> RegistrationHandle {
+    let registration = alloc(name);
+    set_callback(registration, level, user, function);
+    registration
+}
+
+fn set_dropped(registration: RegistrationHandle, function: Option<DroppedFunction>) {
+    // SAFETY: a valid registration.
+    assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
+}
+
+/// Frees a registration; `on_free` notes its end.
+fn free_noted(registration: RegistrationHandle, seen: &Mutex<Seen>) {
+    // SAFETY: a valid registration, which `seen` outlives.
+    assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
+}
+
+/// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
+/// a flush calls a callback that may do anything.
+fn free(registration: RegistrationHandle) {
+    // SAFETY: a valid registration.
+    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
+    assert_eq!(ibex_events_flush(), 0);
 }
 
 fn user(seen: &Mutex<Seen>) -> *mut c_void {
@@ -114,14 +148,9 @@ fn user(seen: &Mutex<Seen>) -> *mut c_void {
 fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = alloc(c"btl_ibex_xfer_end");
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user(&seen), Some(on_xfer_end)), 0);
-    }
+    let registration = registered(c"btl_ibex_xfer_end", 3, user(&seen), on_xfer_end);
     events::raise(Safety::MpiRestricted, || XferEnd { tag: -5, bytes: 1 << 40, request: 7, ..XferEnd::default() });
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe { assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), 0) };
+    free_noted(registration, &seen);
     events::raise(Safety::MpiRestricted, XferEnd::default);
     let seen = seen.into_inner().expect("no panic");
     let [(tag, bytes, whole, level)] = &seen.events[..] else { panic!("{seen:?}") };
@@ -135,11 +164,7 @@ fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
 fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = alloc(c"btl_ibex_port_async");
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(frees_itself)), 0);
-    }
+    registered(c"btl_ibex_port_async", 2, user(&seen), frees_itself);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     let seen = seen.into_inner().expect("no panic");
@@ -150,21 +175,16 @@ fn a_callback_may_free_its_own_registration() {
 fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_level() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = alloc(c"btl_ibex_xfer_end");
+    let registration = registered(c"btl_ibex_xfer_end", 2, user(&seen), on_xfer_end);
     let handle = events::all().pop().expect("just made");
     handle.set_buffered(true);
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user(&seen), Some(on_xfer_end)), 0);
-        assert_eq!(MPI_T_event_set_dropped_handler(registration, Some(on_dropped)), 0);
-    }
+    set_dropped(registration, Some(on_dropped));
     let room = handle.room();
     for _ in 0..room + 5 {
         events::raise(Safety::MpiRestricted, XferEnd::default);
     }
     events::deliver(usize::MAX, Safety::MpiRestricted);
-    // SAFETY: the registration is valid.
-    unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
+    free(registration);
     let seen = seen.into_inner().expect("no panic");
     assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 1)][..]));
 }
@@ -176,7 +196,7 @@ fn a_name_that_is_not_text_is_unknown() {
     // SAFETY: a string that ends in 0, and null.
     unsafe {
         let name = c"btl_ibex_\xff";
-        assert_eq!(MPI_T_event_get_index(name.as_ptr(), &raw mut index), Code::InvalidName.number());
-        assert_eq!(MPI_T_event_get_index(null(), &raw mut index), Code::Invalid.number());
+        assert_eq!(MPI_T_event_get_index(name.as_ptr(), Out::to(&mut index)), Code::InvalidName.number());
+        assert_eq!(MPI_T_event_get_index(null(), Out::to(&mut index)), Code::Invalid.number());
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Codes that PERUSE's functions return. Plain data.
 
+use crate::tool::arguments::Null;
+
 /// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -15,4 +17,10 @@ pub(super) enum Code {
     MpiObject = 9,
     Lock = 10,
     LockNotGrantable = 12,
+}
+
+impl From<Null> for Code {
+    fn from(Null: Null) -> Code {
+        Code::Parameter
+    }
 }

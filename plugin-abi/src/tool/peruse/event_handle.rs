@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event handles of PERUSE: an event, a communicator, a callback, and a window, which is open while the handle is
-//! active.
+//! Event handles of PERUSE: an event, a communicator, a callback, and a window, open while the handle is active.
 //!
 //! A `peruse_event_h` is a number (`handle_numbers.rs`) that is looked up; a wrong one gives an error code. A handle
 //! for an event of the transport is a registration of the engine; one for an event of requests and messages is a
@@ -177,7 +176,6 @@ pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
     }
 }
 
-/// Returns whether a window with this number is open.
 fn is_open(window: u64) -> bool {
     window % 2 == 1
 }
@@ -283,8 +281,7 @@ impl EventHandle {
 
     /// Closes the window for good.
     fn end(&self) {
-        // Before `deactivate` locks `callback`: a thread that opens the window earlier is seen there, a later one sees
-        // this.
+        // Before `deactivate` locks `callback`: who opens the window earlier is seen there, who is later sees this.
         self.is_ended.store(true, Ordering::SeqCst);
         self.deactivate();
         if let Raised::Transport { registration, .. } = &self.raised {

@@ -4,8 +4,7 @@
 //! A thread waits until no other thread holds the lock, even within a callback, because the holder calls nothing of
 //! MPI. It is an error to take a lock that this thread holds, or to release one that it does not hold. A callback
 //! cannot wait for the lock if the code that it has interrupted holds it: within that callback the lock is not
-//! grantable. Grade: setup; within a callback it costs the lock of a mutex. Threads: any. Tests: at the end of the
-//! file.
+//! grantable. Grade: setup; within a callback it costs the lock of a mutex. Threads: any. Tests: below.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -80,7 +79,6 @@ pub(super) fn lock() -> Result<(), Refused> {
     Ok(())
 }
 
-/// Releases the lock.
 pub(super) fn unlock() -> Result<(), Refused> {
     if !HAS_IT.replace(false) {
         return Err(Refused::NotMine);

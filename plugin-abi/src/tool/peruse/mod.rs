@@ -19,6 +19,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::arguments::Out;
 use super::communicator::{self, Comm, FollowedBy};
 use super::host;
 use crate::runtime::copies;
@@ -39,11 +40,6 @@ fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int 
         Ok(()) => 0,
         Err(code) => code as c_int,
     }
-}
-
-/// Checks that a pointer is not null.
-fn required<T>(pointer: *const T) -> Result<(), Code> {
-    if pointer.is_null() { Err(Code::Parameter) } else { Ok(()) }
 }
 
 /// Returns a handle whose window is closed.
@@ -104,8 +100,7 @@ extern "C" fn PERUSE_Init() -> c_int {
             freed: event_handle::communicator_freed,
         });
         listeners::called_by(event_handle::UPCALL);
-        // SAFETY: MPI is usable. (`MPI_COMM_WORLD` is freed last, and its end also ends communicators that are never
-        // freed.)
+        // SAFETY: MPI is usable. (`MPI_COMM_WORLD` is freed last; its end ends those that are never freed, too.)
         unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;
         environment();
         INITIALIZED.store(true, Ordering::Release);
@@ -114,112 +109,80 @@ extern "C" fn PERUSE_Init() -> c_int {
 }
 
 /// `PERUSE_Query_supported_events` (5.2.2).
-///
-/// # Safety
-/// Each pointer is null or has room for its answer.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_supported_events(
-    num_supported: *mut c_int,
-    event_names: *mut *mut *mut c_char,
-    events: *mut *mut c_int,
+extern "C" fn PERUSE_Query_supported_events(
+    num_supported: Out<'_, c_int>,
+    event_names: Out<'_, *mut *mut c_char>,
+    events: Out<'_, *mut c_int>,
 ) -> c_int {
     static NAMES: OnceLock<Lasting<LastingText>> = OnceLock::new();
     static NUMBERS: OnceLock<Lasting<c_int>> = OnceLock::new();
     answer("PERUSE_Query_supported_events", || {
-        required(num_supported)?;
-        required(event_names)?;
-        required(events)?;
+        event_names.required()?;
+        events.required()?;
         let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
         let names = NAMES.get_or_init(|| Lasting(supported::all().iter().map(|event| name(event.name)).collect()));
         let numbers = NUMBERS.get_or_init(|| Lasting(supported::all().iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
-        // SAFETY: not null; the caller says that each has room for its answer.
-        unsafe {
-            num_supported.write(count as c_int);
-            event_names.write(if count > 0 { names.pointer().cast() } else { null_mut() });
-            events.write(if count > 0 { numbers.pointer() } else { null_mut() });
-        }
-        Ok(())
+        num_supported.fill(count as c_int)?;
+        event_names.fill(if count > 0 { names.pointer().cast() } else { null_mut() })?;
+        Ok(events.fill(if count > 0 { numbers.pointer() } else { null_mut() })?)
     })
 }
 
 /// `PERUSE_Query_event` (5.2.3).
 ///
 /// # Safety
-/// `event_name` is null or a string; `event` is null or has room for one number.
+/// `event_name` is null or a string.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: *mut c_int) -> c_int {
+unsafe extern "C" fn PERUSE_Query_event(event_name: *const c_char, event: Out<'_, c_int>) -> c_int {
     answer("PERUSE_Query_event", || {
-        required(event)?;
-        required(event_name)?;
+        if event_name.is_null() {
+            return Err(Code::Parameter);
+        }
         // SAFETY: not null; the caller says that it is a string.
         let found = supported::named(unsafe { CStr::from_ptr(event_name) });
-        // SAFETY: not null; the caller says that there is room for one number.
-        unsafe { event.write(found.map_or(INVALID, |found| found.number)) };
+        event.fill(found.map_or(INVALID, |found| found.number))?;
         found.map(|_| ()).ok_or(Code::Event)
     })
 }
 
 /// `PERUSE_Query_event_name` (5.2.4).
-///
-/// # Safety
-/// `event_name` is null or has room for one pointer.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: *mut *mut c_char) -> c_int {
+extern "C" fn PERUSE_Query_event_name(event: c_int, event_name: Out<'_, *mut c_char>) -> c_int {
     answer("PERUSE_Query_event_name", || {
-        required(event_name)?;
+        event_name.required()?;
         let found = supported::coming().iter().find(|found| found.number == event).ok_or(Code::Event)?;
-        // SAFETY: not null; the caller says that there is room for one pointer.
-        unsafe { event_name.write(found.name.as_ptr().cast_mut()) };
-        Ok(())
+        Ok(event_name.fill(found.name.as_ptr().cast_mut())?)
     })
 }
 
 /// `PERUSE_Query_environment` (5.2.5).
-///
-/// # Safety
-/// Each pointer is null or has room for its answer.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_environment(env_size: *mut c_int, env: *mut *mut *mut c_char) -> c_int {
+extern "C" fn PERUSE_Query_environment(env_size: Out<'_, c_int>, env: Out<'_, *mut *mut c_char>) -> c_int {
     answer("PERUSE_Query_environment", || {
-        required(env_size)?;
-        required(env)?;
+        env.required()?;
         let all = environment();
-        // SAFETY: not null; the caller says that each has room for its answer.
-        unsafe {
-            env_size.write(all.0.len() as c_int);
-            env.write(all.pointer().cast());
-        }
-        Ok(())
+        env_size.fill(all.0.len() as c_int)?;
+        Ok(env.fill(all.pointer().cast())?)
     })
 }
 
 /// `PERUSE_Query_queue_event_scope` (5.2.6): both ob1 and ibex' PML have queues for each communicator.
-///
-/// # Safety
-/// `scope` is null or has room for one number.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Query_queue_event_scope(scope: *mut c_int) -> c_int {
+extern "C" fn PERUSE_Query_queue_event_scope(scope: Out<'_, c_int>) -> c_int {
     const PER_COMM: c_int = 0;
-    answer("PERUSE_Query_queue_event_scope", || {
-        required(scope)?;
-        // SAFETY: not null; the caller says that there is room for one number.
-        unsafe { scope.write(PER_COMM) };
-        Ok(())
-    })
+    answer("PERUSE_Query_queue_event_scope", || Ok(scope.fill(PER_COMM)?))
 }
 
-/// `PERUSE_Event_comm_register` (5.2.7).
-///
-/// # Safety
-/// `event_h` is null or has room for one handle; `comm` may have any value.
+/// `PERUSE_Event_comm_register` (5.2.7). `comm` may have any value.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Event_comm_register(
+extern "C" fn PERUSE_Event_comm_register(
     event: c_int,
     comm: Comm,
     callback_fn: Option<Function>,
     param: *mut c_void,
-    event_h: *mut i64,
+    event_h: Out<'_, i64>,
 ) -> c_int {
     answer("PERUSE_Event_comm_register", || {
         if !INITIALIZED.load(Ordering::Acquire) || !host::mpi_is_usable() {
@@ -230,14 +193,10 @@ unsafe extern "C" fn PERUSE_Event_comm_register(
             return Err(Code::Comm);
         }
         let function = callback_fn.ok_or(Code::Parameter)?;
-        required(event_h)?;
+        event_h.required()?;
         // SAFETY: `comm` has just been found valid, and MPI is usable.
         let tracked = unsafe { communicator::track(comm) }.ok_or(Code::Generic)?;
-        let callback = Callback { function, param };
-        let number = event_handle::new(supported, comm, tracked, callback);
-        // SAFETY: not null; the caller says that there is room for one handle.
-        unsafe { event_h.write(number) };
-        Ok(())
+        Ok(event_h.fill(event_handle::new(supported, comm, tracked, Callback { function, param }))?)
     })
 }
 
@@ -266,7 +225,9 @@ extern "C" fn PERUSE_Event_deactivate(event_h: i64) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
     answer("PERUSE_Event_release", || {
-        required(event_h)?;
+        if event_h.is_null() {
+            return Err(Code::Parameter);
+        }
         // SAFETY: not null; the caller says that it points to a handle.
         event_handle::release(unsafe { event_h.read() })?;
         // SAFETY: not null; the caller says that it points to a handle.
@@ -276,33 +237,15 @@ unsafe extern "C" fn PERUSE_Event_release(event_h: *mut i64) -> c_int {
 }
 
 /// `PERUSE_Event_get` (5.2.11).
-///
-/// # Safety
-/// `event` is null or has room for one number.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Event_get(event_h: i64, event: *mut c_int) -> c_int {
-    answer("PERUSE_Event_get", || {
-        let handle = event_handle::find(event_h)?;
-        required(event)?;
-        // SAFETY: not null; the caller says that there is room for one number.
-        unsafe { event.write(handle.supported.number) };
-        Ok(())
-    })
+extern "C" fn PERUSE_Event_get(event_h: i64, event: Out<'_, c_int>) -> c_int {
+    answer("PERUSE_Event_get", || Ok(event.fill(event_handle::find(event_h)?.supported.number)?))
 }
 
 /// `PERUSE_Event_object_get` (5.2.12).
-///
-/// # Safety
-/// `mpi_object` is null or has room for one pointer.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: *mut *mut c_void) -> c_int {
-    answer("PERUSE_Event_object_get", || {
-        let handle = event_handle::find(event_h)?;
-        required(mpi_object)?;
-        // SAFETY: not null; the caller says that there is room for one pointer.
-        unsafe { mpi_object.write(handle.comm.0) };
-        Ok(())
-    })
+extern "C" fn PERUSE_Event_object_get(event_h: i64, mpi_object: Out<'_, *mut c_void>) -> c_int {
+    answer("PERUSE_Event_object_get", || Ok(mpi_object.fill(event_handle::find(event_h)?.comm.0)?))
 }
 
 /// `PERUSE_Event_comm_callback_set` (5.2.13).
@@ -317,25 +260,17 @@ extern "C" fn PERUSE_Event_comm_callback_set(event_h: i64, callback_fn: Option<F
 }
 
 /// `PERUSE_Event_comm_callback_get` (5.2.14).
-///
-/// # Safety
-/// Each pointer is null or has room for its answer.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn PERUSE_Event_comm_callback_get(
+extern "C" fn PERUSE_Event_comm_callback_get(
     event_h: i64,
-    callback_fn: *mut Option<Function>,
-    param: *mut *mut c_void,
+    callback_fn: Out<'_, Option<Function>>,
+    param: Out<'_, *mut c_void>,
 ) -> c_int {
     answer("PERUSE_Event_comm_callback_get", || {
         let callback = inactive(event_h)?.callback();
-        required(callback_fn)?;
-        required(param)?;
-        // SAFETY: not null; the caller says that each has room for its answer.
-        unsafe {
-            callback_fn.write(Some(callback.function));
-            param.write(callback.param);
-        }
-        Ok(())
+        param.required()?;
+        callback_fn.fill(Some(callback.function))?;
+        Ok(param.fill(callback.param)?)
     })
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of PERUSE that ibex has: their numbers and names (`include/peruse.h`), and the engine's or PML's event of
-//! each.
+//! The events of PERUSE that ibex has: number and name (`include/peruse.h`) of each, and the engine's or PML's event.
 //!
 //! Called by the other files of this folder. Grade: setup. Threads: plain data. Tests: at the end of the file.
 
@@ -24,7 +23,6 @@ const CUSTOM: c_int = 17;
 pub(super) enum RaisedBy {
     /// The transport, as an event type of the engine; the operation is `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`.
     Transport(TypeId, c_int),
-    /// The PML.
     Matching(Event),
 }
 
@@ -85,8 +83,7 @@ pub(super) fn supported() -> &'static [SupportedEvent] {
     if listeners::are_raised() { EVENTS } else { &EVENTS[..OF_TRANSPORT.min(EVENTS.len())] }
 }
 
-/// Returns the events that can happen: none if MPI is initialised and ibex has opened no port. Before that this is not
-/// known.
+/// Returns the events that can happen: none once MPI is initialised and ibex has opened no port.
 pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
 }

@@ -16,6 +16,7 @@ use super::{
     PERUSE_Event_get, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock,
 };
 use crate::runtime::listeners::{self, Spec};
+use crate::tool::arguments::Out;
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::tests::held_up::Thread;
 
@@ -25,10 +26,8 @@ unsafe extern "C" {
     static mut ompi_mpi_comm_world: c_void;
 }
 
-/// `PERUSE_IBEX_PUT_STARTED`
 const PUT_STARTED: c_int = 20;
 
-/// `PERUSE_IBEX_PUT_COMPLETE`
 const PUT_COMPLETE: c_int = 21;
 
 pub(in crate::tool) fn world() -> Comm {
@@ -50,16 +49,15 @@ unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut 
     let told_now = (event_h, id, spec.comm.addr(), spec.count, spec.peer, spec.tag, spec.operation);
     told.lock().expect("no panic").push(told_now);
     let mut event = 0;
-    // SAFETY: there is room for one number. A callback may query its handle (5.1.2).
-    assert_eq!(unsafe { PERUSE_Event_get(event_h, &raw mut event) }, 0);
+    // A callback may query its handle (5.1.2).
+    assert_eq!(PERUSE_Event_get(event_h, Out::to(&mut event)), 0);
     0
 }
 
 fn registered(event: c_int, comm: Comm, told: &Mutex<Vec<Told>>) -> i64 {
     let mut handle = 0;
     let param = std::ptr::from_ref(told).cast_mut().cast();
-    // SAFETY: a valid communicator, and room for a handle.
-    assert_eq!(unsafe { PERUSE_Event_comm_register(event, comm, Some(note), param, &raw mut handle) }, 0);
+    assert_eq!(PERUSE_Event_comm_register(event, comm, Some(note), param, Out::to(&mut handle)), 0);
     handle
 }
 
@@ -145,9 +143,8 @@ fn a_handle_that_its_callback_releases_is_called_no_more() {
     let _alone = crate::tool::tests::alone();
     let (world, mut handle, called) = (world(), 0, Mutex::new(0_usize));
     let param = (&raw const called).cast_mut().cast();
-    // SAFETY: a valid communicator, and room for a handle.
-    let code = unsafe { PERUSE_Event_comm_register(PUT_STARTED, world, Some(release_itself), param, &raw mut handle) };
-    assert_eq!(code, 0);
+    let place = Out::to(&mut handle);
+    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(release_itself), param, place), 0);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     put();
     put();
@@ -234,8 +231,7 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let gate = Box::new(Gate { entered, leave, left: AtomicBool::new(false) });
     let param = (&raw const *gate).cast_mut().cast();
-    // SAFETY: a valid communicator, and room for a handle.
-    assert_eq!(unsafe { PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, &raw mut handle) }, 0);
+    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, Out::to(&mut handle)), 0);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
@@ -262,16 +258,14 @@ fn a_thread_that_is_late_does_not_call_what_a_window_had_that_was_closed() {
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let gate = Gate { entered, leave, left: AtomicBool::new(false) };
     let param = (&raw const gate).cast_mut().cast();
-    // SAFETY: a valid communicator, and room for a handle.
-    assert_eq!(unsafe { PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, &raw mut first) }, 0);
+    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, Out::to(&mut first)), 0);
     assert_eq!(PERUSE_Event_activate(first), 0);
     let (old, new) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     let second = registered(PUT_STARTED, world, &old);
     assert_eq!(PERUSE_Event_activate(second), 0);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
-    // The other thread is at the first handle, with the second one still to come. The holder of the lock does not wait
-    // for it.
+    // The other thread is at the first handle, the second one is to come. The holder of the lock does not wait for it.
     assert_eq!(PERUSE_Lock(), 0);
     assert_eq!(PERUSE_Event_deactivate(second), 0);
     assert_eq!(PERUSE_Unlock(), 0);

@@ -33,7 +33,6 @@ impl Edge {
         Edge { start, page }
     }
 
-    /// Returns the address of the last `bytes` bytes.
     fn last(&self, bytes: usize) -> *mut u8 {
         // SAFETY: within the first page, which is longer than any event.
         unsafe { self.start.as_ptr().add(self.page - bytes) }
@@ -58,15 +57,15 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
             kind.index() as c_int,
             null_mut(),
             null_mut(),
-            null_mut(),
+            Out::NULL,
             null_mut(),
             at.as_mut_ptr(),
-            &raw mut count,
+            Out::to(&mut count),
+            Out::NULL,
+            Out::NULL,
             null_mut(),
             null_mut(),
-            null_mut(),
-            null_mut(),
-            null_mut(),
+            Out::NULL,
         )
     };
     assert_eq!((code, count), (0, elements.len() as c_int));
@@ -107,14 +106,9 @@ fn is_copied(copied: &mut Vec<TypeId>, kind: TypeId, raise: impl FnOnce()) {
     let name = std::ffi::CString::new(format!("ibex_{}", kind.row().name)).expect("a name");
     let (room, elements) = room(kind);
     let mut wanted = Wanted { edge: Edge::new(), room, elements, copied: 0 };
-    let registration = alloc(&name);
-    // SAFETY: the registration is valid; `wanted` outlives it.
-    unsafe {
-        let user = (&raw mut wanted).cast();
-        assert_eq!(MPI_T_event_register_callback(registration, 2, Info::null(), user, Some(copies)), 0);
-        raise();
-        assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0);
-    }
+    let registration = registered(&name, 2, (&raw mut wanted).cast(), copies);
+    raise();
+    free(registration);
     assert_eq!(wanted.copied, 1, "{name:?}");
     copied.push(kind);
 }

@@ -2,37 +2,19 @@
 //! Losses of a registration: which are reported, to which handler, and with which argument.
 
 use super::*;
-use crate::tool::require_none::ibex_events_flush;
 
 /// Returns a registration with a buffer and a callback of this level, and the engine's registration.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
-    let registration = alloc(c"btl_ibex_xfer_end");
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)), 0);
-    }
+    let registration = registered(c"btl_ibex_xfer_end", level, user(seen), on_xfer_end);
     let handle = events::all().pop().expect("just made");
     handle.set_buffered(true);
     (registration, handle)
-}
-
-fn set_dropped(registration: RegistrationHandle, function: Option<super::super::registration::DroppedFunction>) {
-    // SAFETY: a valid registration.
-    assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
 }
 
 fn raise(events: usize) {
     for _ in 0..events {
         events::raise(Safety::MpiRestricted, XferEnd::default);
     }
-}
-
-/// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
-/// a flush calls a callback that may do anything.
-fn free(registration: RegistrationHandle) {
-    // SAFETY: a valid registration.
-    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
-    assert_eq!(ibex_events_flush(), 0);
 }
 
 fn told(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
@@ -68,10 +50,7 @@ fn losses_are_told_with_the_data_of_the_least_callback_that_is_fit() {
     let [none, fit, other] = [const { Mutex::new(Seen { events: Vec::new(), dropped: Vec::new(), freed: 0 }) }; 3];
     let (registration, handle) = waiting(2, &fit);
     for (level, seen) in [(0, &none), (3, &other)] {
-        // SAFETY: the registration is valid, and the argument outlives it.
-        let code =
-            unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user(seen), Some(on_xfer_end)) };
-        assert_eq!(code, 0);
+        set_callback(registration, level, user(seen), on_xfer_end);
     }
     set_dropped(registration, Some(on_dropped));
     raise(handle.room() + 5);

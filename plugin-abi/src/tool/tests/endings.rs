@@ -14,7 +14,7 @@ unsafe extern "C" {
 fn code_of_reading(instance: InstancePointer) -> c_int {
     let mut time = -7;
     // SAFETY: the call detects that the pointer is no valid instance; there is room for the result.
-    let code = unsafe { MPI_T_event_get_timestamp(instance, &raw mut time) };
+    let code = unsafe { MPI_T_event_get_timestamp(instance, Out::to(&mut time)) };
     assert_eq!(time == -7, code != 0, "written if and only if it is one");
     code
 }
@@ -38,15 +38,9 @@ unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle,
 fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
     let _alone = alone();
     let mut kept: Option<InstancePointer> = None;
-    let registration = alloc(c"btl_ibex_port_async");
-    // SAFETY: the registration is valid; `kept` outlives it.
-    unsafe {
-        let user = (&raw mut kept).cast();
-        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user, Some(shares_it)), 0);
-    }
+    let registration = registered(c"btl_ibex_port_async", 3, (&raw mut kept).cast(), shares_it);
     events::raise(Safety::MpiRestricted, PortAsync::default);
-    // SAFETY: the registration is valid.
-    unsafe { assert_eq!(MPI_T_event_handle_free(registration, null_mut(), None), 0) };
+    free(registration);
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
 }
 
@@ -85,9 +79,7 @@ fn a_registration_freed_by_another_thread_within_its_callback_is_gone_at_once_an
     let (inside, freed) = (Barrier::new(2), Barrier::new(2));
     let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), told: AtomicBool::new(false) };
     let user = std::ptr::from_ref(&meeting).cast_mut().cast();
-    let registration = alloc(c"btl_ibex_port_async");
-    // SAFETY: the registration is valid; the meeting outlives it.
-    unsafe { assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user, Some(meets)), 0) };
+    let registration = registered(c"btl_ibex_port_async", 3, user, meets);
     std::thread::scope(|scope| {
         let raising = scope.spawn(|| events::raise(Safety::MpiRestricted, PortAsync::default));
         meeting.inside.wait();
@@ -104,16 +96,15 @@ fn a_registration_freed_by_another_thread_within_its_callback_is_gone_at_once_an
 fn nothing_is_called_while_the_interface_is_not_initialised() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = alloc(c"btl_ibex_xfer_end");
+    let registration = registered(c"btl_ibex_xfer_end", 3, user(&seen), on_xfer_end);
     // SAFETY: the registration is valid; `seen` outlives it. Pointers to locals.
     unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, 3, Info::null(), user(&seen), Some(on_xfer_end)), 0);
         events::raise(Safety::MpiRestricted, XferEnd::default);
         assert_eq!(PMPI_T_finalize(), 0);
         events::raise(Safety::MpiRestricted, XferEnd::default);
         let (mut provided, mut count) = (0, -7);
         let code = Code::NotInitialized.number();
-        assert_eq!(MPI_T_event_get_num(&raw mut count), code);
+        assert_eq!(MPI_T_event_get_num(Out::to(&mut count)), code);
         assert_eq!(MPI_T_event_handle_free(registration, user(&seen), Some(on_free)), code);
         assert_eq!((seen.lock().expect("no panic").events.len(), count), (1, -7));
         assert_eq!(PMPI_T_init_thread(0, &raw mut provided), 0);

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
-use crate::tool::require_none::ibex_events_flush;
 
 /// Number of events that an application raises between two calls of a tool.
 const MANY: usize = 1000;
@@ -16,21 +15,9 @@ fn raise(events: usize) {
 
 /// Makes a registration whose callback may do anything, and records its events.
 fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
-    let registration = alloc(c"btl_ibex_xfer_end");
-    // SAFETY: the registration is valid; `seen` outlives it.
-    unsafe {
-        assert_eq!(MPI_T_event_register_callback(registration, 0, Info::null(), user(seen), Some(on_xfer_end)), 0);
-        assert_eq!(MPI_T_event_set_dropped_handler(registration, Some(on_dropped)), 0);
-    }
+    let registration = registered(c"btl_ibex_xfer_end", 0, user(seen), on_xfer_end);
+    set_dropped(registration, Some(on_dropped));
     registration
-}
-
-/// Frees a registration that has had all its events. Another test may have initialised MPI in another thread; then only
-/// a flush calls a callback that may do anything.
-fn free(registration: RegistrationHandle) {
-    // SAFETY: a valid registration.
-    assert_eq!(unsafe { MPI_T_event_handle_free(registration, null_mut(), None) }, 0);
-    assert_eq!(ibex_events_flush(), 0);
 }
 
 fn count(seen: &Mutex<Seen>) -> (usize, usize) {
@@ -48,13 +35,12 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     events::deliver(usize::MAX, Safety::MpiRestricted);
     let mut number = 0_i64;
     // SAFETY: there is room for the result.
-    assert_eq!(unsafe { MPI_T_source_get_timestamp(0, &raw mut number) }, 0);
+    assert_eq!(unsafe { MPI_T_source_get_timestamp(0, Out::to(&mut number)) }, 0);
     assert_eq!(count(&seen), (0, 0), "neither within MPI nor where the clock is read");
     let mut types = 0;
     // SAFETY: there is room for the result.
-    assert_eq!(unsafe { MPI_T_event_get_num(&raw mut types) }, 0);
-    // Another test may have initialised MPI in another thread; then a flush delivers to the callback, and a call does
-    // not.
+    assert_eq!(unsafe { MPI_T_event_get_num(Out::to(&mut types)) }, 0);
+    // Another test may have initialised MPI in another thread; then a flush delivers to the callback, a call does not.
     let served = if crate::tool::host::may_call_mpi() { MANY } else { 0 };
     assert_eq!(count(&seen), (served, 0));
     raise(MANY);
@@ -91,8 +77,7 @@ fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_th
     // The second call finds the end of the first one pending.
     in_a_thread_that_may_not_call_mpi(|| {
         for (registration, seen) in registrations {
-            // SAFETY: a valid registration; `seen` outlives it.
-            assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);
+            free_noted(registration, seen);
         }
     });
     assert_eq!(counts(), [((0, 0), 0); 2], "what waits, and the end, are for another place");
@@ -107,7 +92,7 @@ fn a_call_that_fails_delivers_nothing() {
     let registration = anywhere(&seen);
     raise(3);
     // SAFETY: the call refuses a null pointer.
-    assert_ne!(unsafe { MPI_T_event_get_num(null_mut()) }, 0);
+    assert_ne!(unsafe { MPI_T_event_get_num(Out::NULL) }, 0);
     assert_eq!(count(&seen), (0, 0));
     free(registration);
     assert_eq!(count(&seen), (3, 0));
@@ -120,7 +105,7 @@ unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int
     codes.lock().expect("no panic").push(ibex_events_flush());
     let mut types = 0;
     // SAFETY: there is room for the result.
-    codes.lock().expect("no panic").push(unsafe { MPI_T_event_get_num(&raw mut types) });
+    codes.lock().expect("no panic").push(unsafe { MPI_T_event_get_num(Out::to(&mut types)) });
 }
 
 #[test]
@@ -129,12 +114,7 @@ fn within_a_callback_a_flush_is_refused_and_no_call_has_a_place() {
     let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
     let waiting = anywhere(&seen);
     raise(1);
-    let asking = alloc(c"btl_ibex_port_async");
-    // SAFETY: the registration is valid; `codes` outlives it.
-    unsafe {
-        let user = std::ptr::from_ref(&codes).cast_mut().cast();
-        assert_eq!(MPI_T_event_register_callback(asking, 3, Info::null(), user, Some(flushes)), 0);
-    }
+    let asking = registered(c"btl_ibex_port_async", 3, std::ptr::from_ref(&codes).cast_mut().cast(), flushes);
     raise(1);
     let before = count(&seen);
     events::raise(Safety::MpiRestricted, PortAsync::default);
@@ -152,16 +132,12 @@ fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_man
     let room = |levels: &[c_int]| {
         let registration = alloc(c"btl_ibex_xfer_end");
         for level in levels {
-            // SAFETY: the registration is valid; `seen` outlives it.
-            unsafe {
-                let function = Some(on_xfer_end as crate::tool::registration::EventFunction);
-                assert_eq!(MPI_T_event_register_callback(registration, *level, Info::null(), user(&seen), function), 0);
-            }
+            set_callback(registration, *level, user(&seen), on_xfer_end);
         }
         let room = events::all().pop().expect("just made").room();
         let mut info = Info::null();
         // SAFETY: the registration is valid; room for the answer.
-        assert_eq!(unsafe { MPI_T_event_handle_get_info(registration, &raw mut info) }, 0);
+        assert_eq!(unsafe { MPI_T_event_handle_get_info(registration, Out::to(&mut info)) }, 0);
         free(registration);
         room
     };
