@@ -77,8 +77,7 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
     let how = at_once((EAGER_SIZE, spec.bytes as usize), false, false, inline_of(pml.rails().get(link.rail())));
     let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
-    // SAFETY: P3, as this function requires.
-    unsafe { listeners.tell_protocol(id, &mut told) };
+    listeners.tell_protocol(id, &mut told);
 }
 
 /// Passage of a request's message that is sent whole, or waits for the port.

@@ -37,7 +37,6 @@ pub(crate) struct Outgoing {
 }
 
 impl Mode {
-    /// Converts Open MPI's send mode.
     #[inline]
     pub(crate) fn of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
         match mode {
@@ -48,7 +47,6 @@ impl Mode {
     }
 }
 
-/// `pml_send`.
 pub(crate) unsafe extern "C" fn pml_send(
     buffer: *const c_void,
     count: usize,
@@ -72,7 +70,6 @@ pub(crate) unsafe extern "C" fn pml_send(
     })
 }
 
-/// `pml_isend`.
 pub(crate) unsafe extern "C" fn pml_isend(
     buffer: *const c_void,
     count: usize,
@@ -204,11 +201,9 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         }
     });
     if is_posted {
-        // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
-        unsafe {
-            if listeners.wants(Event::Protocol) {
-                passage::tell_at_once(listeners, id, &spec);
-            }
+        if listeners.wants(Event::Protocol) {
+            // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
+            unsafe { passage::tell_at_once(listeners, id, &spec) };
         }
         let mut tell = |event| {
             // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
@@ -232,14 +227,12 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
 /// P3: the PML is entered. The specification's communicator lives, and the listeners are its.
 #[inline(always)]
 unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
-    // SAFETY: P3; the communicator lives, and the listeners are its.
-    unsafe {
-        listeners.tell(event, id, spec);
-        if let Some(step) = transfers::step(event)
-            && listeners.wants(Event::Transfer)
-        {
-            transfers::tell_at_once(id, spec, step);
-        }
+    listeners.tell(event, id, spec);
+    if let Some(step) = transfers::step(event)
+        && listeners.wants(Event::Transfer)
+    {
+        // SAFETY: P3; the communicator lives.
+        unsafe { transfers::tell_at_once(id, spec, step) };
     }
 }
 

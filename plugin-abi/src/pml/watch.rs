@@ -54,15 +54,12 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
 #[cold]
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
-    // SAFETY: P3; the communicator lives.
-    unsafe {
-        // A blocking call that began before a tool listened has not noted its arguments.
-        if listeners.wants(event) && request.owner != Owner::Call {
-            if request.id == 0 {
-                introduce_itself(request, number());
-            }
-            listeners.tell(event, request.id, &mut request.spec);
+    // A blocking call that began before a tool listened has not noted its arguments.
+    if listeners.wants(event) && request.owner != Owner::Call {
+        if request.id == 0 {
+            introduce_itself(request, number());
         }
+        listeners.tell(event, request.id, &mut request.spec);
     }
 }
 
@@ -90,13 +87,11 @@ pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
 /// P3: the PML is entered. The request's communicator lives, and the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
-    // SAFETY: P3; the communicator lives, and the listeners are its.
-    unsafe {
-        if request.id == 0 {
-            return tell(listeners, request, event);
-        }
-        listeners.tell(event, request.id, &mut request.spec);
+    if request.id == 0 {
+        // SAFETY: P3; the communicator lives, and the listeners are its.
+        return unsafe { tell(listeners, request, event) };
     }
+    listeners.tell(event, request.id, &mut request.spec);
 }
 
 /// Gives a request its number for tools, and the specification that events will report.
@@ -256,8 +251,7 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
 /// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
-    // SAFETY: P3; the listeners are those of a live communicator.
-    if unsafe { listeners.wants(Event::Transfer) } && request.owner != Owner::Call {
+    if listeners.wants(Event::Transfer) && request.owner != Owner::Call {
         cold_path();
         if request.id == 0 {
             introduce_itself(request, number());
@@ -287,8 +281,7 @@ pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> O
 /// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P3; the listeners are those of a live communicator.
-    if unsafe { listeners.wants(Event::Protocol) } && request.owner != Owner::Call {
+    if listeners.wants(Event::Protocol) && request.owner != Owner::Call {
         cold_path();
         let Some(passage) = how(request) else { return };
         let bytes = match request.role {
@@ -311,18 +304,13 @@ unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usiz
     let (of, message) = request.message;
     let message = if of == request.id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
-    // SAFETY: P3; the listeners are those of a live communicator.
-    unsafe { listeners.tell_protocol(request.id, &mut told) };
+    listeners.tell_protocol(request.id, &mut told);
 }
 
 /// Whether a tool wants events that name the message of a receive.
-///
-/// # Safety
-/// P3: the PML is entered.
 #[inline(always)]
-unsafe fn asks_for_message(listeners: &Listeners) -> bool {
-    // SAFETY: P3; the listeners are those of a live communicator.
-    unsafe { listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) }
+fn asks_for_message(listeners: &Listeners) -> bool {
+    listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer)
 }
 
 /// Notes the message `id`, of `length` bytes, that a receive has matched. Reports its passage, if a tool wants it and
@@ -345,8 +333,7 @@ unsafe fn has_message(
         introduce_itself(receive, number());
     }
     receive.message = (receive.id, id);
-    // SAFETY: P3; the listeners are those of a live communicator.
-    if unsafe { listeners.wants(Event::Protocol) }
+    if listeners.wants(Event::Protocol)
         && let Some(passage) = how(receive)
     {
         // SAFETY: P1: the receive is not finished; P3.

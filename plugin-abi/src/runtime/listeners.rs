@@ -21,7 +21,7 @@
 //!   the first field of a [`ProtocolSpec`] or [`TransferSpec`].
 //! - **N4** A listener's function may be called with its `param` until the listener has been removed.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -85,8 +85,7 @@ pub(crate) struct Spec {
     pub(crate) peer: c_int,
     pub(crate) tag: c_int,
     pub(crate) operation: c_int,
-    /// Context number of the communicator. This and the following fields are ibex' own; this one fills the padding of
-    /// the C structure.
+    /// Context number of the communicator. This and the following fields are ibex' own; this one fills C's padding.
     pub(crate) context: u32,
     /// Length of the message in bytes.
     pub(crate) bytes: u64,
@@ -132,9 +131,7 @@ pub(crate) enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reason {
-    /// The length of the message.
     Size,
-    /// The send is synchronous.
     Synchronous,
     /// The sender's or the receiver's datatype has gaps.
     Gaps,
@@ -282,13 +279,20 @@ impl Tables {
             unsafe { (*comm).c_peruse_handles = table.as_ptr().cast() };
             Table(table)
         });
-        // SAFETY: N2: the table is in `of`, so alive; N1.
-        unsafe { table.0.as_ref().add(event, listener) };
+        table.listeners().add(event, listener);
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
 
+/// A table in [`Tables::of`].
 struct Table(NonNull<Listeners>);
+
+impl Table {
+    fn listeners(&self) -> &Listeners {
+        // SAFETY: N2: it is in `of`, so alive; N1.
+        unsafe { self.0.as_ref() }
+    }
+}
 
 // SAFETY: the pointer comes from a box, and N1 lets one thread at a time use the table.
 unsafe impl Send for Table {}
@@ -301,10 +305,11 @@ struct Called {
     param: *mut c_void,
 }
 
-/// Table of the listeners to one communicator.
+/// The table of a communicator. Who has a reference to one keeps N1 while it uses it ([`Listeners::of`]).
 pub(crate) struct Listeners {
     called: [Cell<Called>; Event::ALL.len()],
-    of: [UnsafeCell<Vec<Listener>>; Event::ALL.len()],
+    /// No borrow outlives a line here, so a callback may change the lists.
+    of: [RefCell<Vec<Listener>>; Event::ALL.len()],
 }
 
 /// Sets the PML that raises these events from now on; `None`: there is none.
@@ -333,7 +338,6 @@ pub(crate) fn called_by(upcall: Upcall) {
     UPCALL.get_or_init(|| upcall);
 }
 
-/// Records whether some thread holds the tool's lock.
 pub(crate) fn set_locked(is_locked: bool) {
     IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
@@ -443,8 +447,7 @@ pub(crate) fn remove_everywhere(event: Event, handle: i64) {
         tables.everywhere.retain(|(_, listener)| listener.handle != handle);
         COUNT.fetch_sub(before - tables.everywhere.len(), Ordering::Relaxed);
         for table in tables.of.values() {
-            // SAFETY: N2: the table is in `of`, so alive; N1.
-            COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
+            COUNT.fetch_sub(table.listeners().take(event, handle, is_within), Ordering::Relaxed);
         }
         Changed::All
     });
@@ -458,8 +461,7 @@ pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
     let mut tables = tables();
     tables.comms.insert(comm.expose_provenance());
     for (event, listener) in tables.everywhere.clone() {
-        // SAFETY: N1: it is not in use yet; the caller says that it is live, and that `ends` is called before it is
-        // freed.
+        // SAFETY: N1: it is not in use yet; the caller says that it is live, and `ends` is called before its end.
         unsafe { tables.add(comm, event, listener) };
     }
 }
@@ -505,29 +507,23 @@ pub(crate) fn queues_function() -> Queues {
     QUEUES.get().copied().unwrap_or(queues)
 }
 
-/// Replaces [`Listener::alone`] of the listener with this handle.
 pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
     change(|_| {
         let mut tables = tables();
         for (_, listener) in tables.everywhere.iter_mut().filter(|(_, listener)| listener.handle == handle) {
             listener.alone = alone;
         }
-        for table in tables.of.values() {
-            // SAFETY: N2: the table is in `of`, so alive; N1.
-            unsafe { table.0.as_ref().set_alone(event, handle, alone) };
-        }
+        tables.of.values().for_each(|table| table.listeners().set_alone(event, handle, alone));
         Changed::Nothing
     });
 }
 
-/// Removes the listener with this handle from a communicator, if it is there. Afterwards no other thread is in its
-/// callback.
+/// Removes the listener with this handle, if it is there, from a communicator. Then no other thread is in its callback.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
         let tables = tables();
         let Some(table) = tables.of.get(&comm.addr()) else { return Changed::Nothing };
-        // SAFETY: N2: the table is in `of`, so alive; N1.
-        COUNT.fetch_sub(unsafe { table.0.as_ref().take(event, handle, is_within) }, Ordering::Relaxed);
+        COUNT.fetch_sub(table.listeners().take(event, handle, is_within), Ordering::Relaxed);
         Changed::One(comm.expose_provenance())
     });
 }
@@ -541,8 +537,7 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
         let Some(table) = tables().of.remove(&comm.addr()) else { return Changed::Nothing };
         // SAFETY: the caller says that it is live; N1.
         unsafe { (*comm).c_peruse_handles = null_mut() };
-        // SAFETY: N2: the table was in `of` until now, so alive; N1.
-        COUNT.fetch_sub(unsafe { table.0.as_ref().count() }, Ordering::Relaxed);
+        COUNT.fetch_sub(table.listeners().count(), Ordering::Relaxed);
         // Within a callback the table is leaked: its caller still uses it.
         if !is_within {
             // SAFETY: N2: `add` leaked it from a box, and no communicator refers to it any more.
@@ -557,14 +552,14 @@ impl Listeners {
         const NOTHING: Called = Called { function: None, handle: 0, param: null_mut() };
         Listeners {
             called: [const { Cell::new(NOTHING) }; Event::ALL.len()],
-            of: [const { UnsafeCell::new(Vec::new()) }; Event::ALL.len()],
+            of: [const { RefCell::new(Vec::new()) }; Event::ALL.len()],
         }
     }
 
     /// Returns the table of a communicator, if it has one.
     ///
     /// # Safety
-    /// N1. The communicator is live.
+    /// The communicator is live, and N1 holds while the reference is used.
     #[inline(always)]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Listeners> {
         // SAFETY: the caller says that it is live, so by N2 this is null or a table; N1 keeps it until the caller
@@ -572,47 +567,25 @@ impl Listeners {
         unsafe { (*comm).c_peruse_handles.cast::<Listeners>().as_ref() }
     }
 
-    /// # Safety
-    /// N1. There is no other reference to the list.
-    #[allow(clippy::mut_from_ref, reason = "what permits it is that the face is entered once at a time")]
-    unsafe fn list(&self, event: Event) -> &mut Vec<Listener> {
-        // SAFETY: N1, and the caller has no other reference to the list.
-        unsafe { &mut *self.of[event as usize].get() }
+    fn add(&self, event: Event, listener: Listener) {
+        self.of[event as usize].borrow_mut().push(listener);
+        self.follow(event);
     }
 
-    /// # Safety
-    /// N1. There is no reference to the event's list.
-    unsafe fn add(&self, event: Event, listener: Listener) {
-        // SAFETY: N1; each reference to the list ends before the next is made.
-        unsafe {
-            self.list(event).push(listener);
-            self.follow(event);
+    fn set_alone(&self, event: Event, handle: i64, alone: Function) {
+        for listener in self.of[event as usize].borrow_mut().iter_mut().filter(|listener| listener.handle == handle) {
+            listener.alone = alone;
         }
-    }
-
-    /// # Safety
-    /// N1. There is no reference to the event's list.
-    unsafe fn set_alone(&self, event: Event, handle: i64, alone: Function) {
-        // SAFETY: N1; each reference to the list ends before the next is made.
-        unsafe {
-            for listener in self.list(event).iter_mut().filter(|listener| listener.handle == handle) {
-                listener.alone = alone;
-            }
-            self.follow(event);
-        }
+        self.follow(event);
     }
 
     /// Sets the function to call for an event, after its list has changed.
-    ///
-    /// # Safety
-    /// N1. There is no reference to the event's list.
-    unsafe fn follow(&self, event: Event) {
-        // SAFETY: N1, and the caller has no reference to the list.
-        let list = unsafe { self.list(event) };
-        let called = match list.as_slice() {
+    fn follow(&self, event: Event) {
+        let list = &self.of[event as usize];
+        let called = match list.borrow().as_slice() {
             [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
             all if all.iter().all(Listener::is_taken) => (None, 0, null_mut()),
-            _ => (Some(call_each as Function), 0, self.of[event as usize].get().cast()),
+            _ => (Some(call_each as Function), 0, std::ptr::from_ref(list).cast_mut().cast()),
         };
         let (function, handle, param) = called;
         self.called[event as usize].set(Called { function, handle, param });
@@ -620,12 +593,8 @@ impl Listeners {
 
     /// Removes the listener with this handle. Within a callback, which may be called from an iteration over the list,
     /// [`TAKEN`] takes its place. Returns the number of listeners removed.
-    ///
-    /// # Safety
-    /// N1. There is no reference to the event's list.
-    unsafe fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
-        // SAFETY: N1, and the caller has no reference to the list.
-        let list = unsafe { self.list(event) };
+    fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
+        let mut list = self.of[event as usize].borrow_mut();
         let mut taken = 0;
         for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
             *listener = TAKEN;
@@ -634,48 +603,36 @@ impl Listeners {
         if !is_within {
             list.retain(|listener| !listener.is_taken());
         }
-        // SAFETY: N1; the reference above is not used any more.
-        unsafe { self.follow(event) };
+        drop(list);
+        self.follow(event);
         taken
     }
 
-    /// # Safety
-    /// N1. There is no reference to the lists.
-    unsafe fn count(&self) -> usize {
-        // SAFETY: N1, and the caller has no reference to the lists.
-        self.of.iter().map(|list| unsafe { &*list.get() }.iter().filter(|listener| !listener.is_taken()).count()).sum()
+    fn count(&self) -> usize {
+        self.of.iter().map(|list| list.borrow().iter().filter(|listener| !listener.is_taken()).count()).sum()
     }
 
     /// Returns whether the event has a listener.
-    ///
-    /// # Safety
-    /// N1.
     #[inline(always)]
-    pub(crate) unsafe fn wants(&self, event: Event) -> bool {
+    pub(crate) fn wants(&self, event: Event) -> bool {
         self.called[event as usize].get().function.is_some()
     }
 
     /// Notifies all listeners of the event.
-    ///
-    /// # Safety
-    /// N1.
     #[inline(always)]
-    pub(crate) unsafe fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        // SAFETY: N1; N3: the specification is borrowed during the call.
+    pub(crate) fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
+        // SAFETY: N3: the specification is borrowed during the call.
         unsafe { self.tell_raw(event, id, spec) };
     }
 
     /// Notifies all listeners of the protocol that transfers a request's message.
-    ///
-    /// # Safety
-    /// N1.
-    pub(crate) unsafe fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
-        // SAFETY: N1; N3: the specification is the first field of `spec`, which is borrowed during the call.
+    pub(crate) fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
+        // SAFETY: N3: the specification is the first field of `spec`, which is borrowed during the call.
         unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
     }
 
     /// # Safety
-    /// N1, N3.
+    /// N3.
     #[inline(always)]
     unsafe fn tell_raw(&self, event: Event, id: u64, spec: *mut Spec) {
         let Called { function, handle, param } = self.called[event as usize].get();
@@ -694,8 +651,7 @@ unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, s
         // SAFETY: N3 and N4, which the caller ensures.
         return unsafe { call_beside_lock(handle, function, param, id, spec) };
     }
-    // SAFETY: N4: the function with its argument, a tool's or [`call_each`] with its list; N3: the specification
-    // outlives it.
+    // SAFETY: N4: the function with its argument, a tool's or [`call_each`]; N3: the specification outlives the call.
     let code = unsafe { function(handle, id, spec, param) };
     if code != 0 {
         // If the callback has released its own handle, the event's name can no longer be looked up.
@@ -703,15 +659,15 @@ unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, s
     }
 }
 
-/// Calls each of several listeners. A callback may change the list, so no reference to it is kept during a call.
+/// Calls each of several listeners. A callback may change the list, so it is not borrowed during a call.
 unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
-    let list = list.cast_const().cast::<Vec<Listener>>();
+    // SAFETY: N4: the table's list for this event; N1: nobody else uses it.
+    let list = unsafe { &*list.cast_const().cast::<RefCell<Vec<Listener>>>() };
     // SAFETY: N3.
     unsafe { (*spec).stamp = 0 };
     let mut place = 0;
-    // SAFETY: N4: `list` is the table's list for this event; N1: nobody else changes it, and no reference outlives this
-    // line.
-    while let Some(Listener { handle, function, param, .. }) = unsafe { &*list }.get(place).copied() {
+    let at = |place: usize| list.borrow().get(place).copied();
+    while let Some(Listener { handle, function, param, .. }) = at(place) {
         // SAFETY: N3, of this function's caller; N4: the listener is in the list.
         unsafe { call(function, handle, param, id, spec) };
         place += 1;
@@ -748,14 +704,12 @@ mod tests {
     type Told = Vec<(i64, isize)>;
 
     unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test below sets
-        // them.
+        // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test sets them.
         let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
         told.push((handle, id));
         // Removes itself, and the listener that would have been called next.
         if handle == 2 {
-            // SAFETY: nobody else uses it.
-            assert_eq!([2, 3].map(|handle| unsafe { listeners.take(Event::Arrived, handle, true) }), [1, 1]);
+            assert_eq!([2, 3].map(|handle| listeners.take(Event::Arrived, handle, true)), [1, 1]);
         }
         0
     }
@@ -765,24 +719,19 @@ mod tests {
         let (listeners, mut told) = (Listeners::new(), Told::new());
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
-            // SAFETY: nobody else uses it.
-            unsafe { listeners.add(Event::Arrived, Listener { handle, function: note, alone: note, param }) };
+            listeners.add(Event::Arrived, Listener { handle, function: note, alone: note, param });
         }
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let (comm, datatype) = (null_mut(), null_mut());
         let mut spec = Spec { comm, buf, datatype, operation: 1, ..Spec::EMPTY };
         for id in 0..2 {
-            // SAFETY: nobody else uses it.
-            unsafe { listeners.tell(Event::Arrived, id, &mut spec) };
-            // SAFETY: nobody else uses it.
-            unsafe { listeners.tell(Event::Notify, id, &mut spec) };
+            listeners.tell(Event::Arrived, id, &mut spec);
+            listeners.tell(Event::Notify, id, &mut spec);
         }
         assert_eq!(told, [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
-        // SAFETY: nobody else uses it.
-        let left = unsafe { (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count()) };
+        let left = (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count());
         assert_eq!(left, (2, 1, 1));
-        // SAFETY: nobody else uses it.
-        assert!(unsafe { listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify) });
+        assert!(listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify));
     }
 
     unsafe extern "C" fn note_alone(handle: i64, id: isize, _: *mut Spec, param: *mut c_void) -> c_int {
@@ -817,22 +766,16 @@ mod tests {
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
         let mut spec = Spec { buf, ..Spec::EMPTY };
         let of = |handle| Listener { handle, function: note, alone: note_alone, param };
-        // SAFETY: nobody else uses it.
-        let mut tell = |id| unsafe { listeners.tell(Event::Complete, id, &mut spec) };
-        // SAFETY: nobody else uses it.
-        unsafe { listeners.add(Event::Complete, of(5)) };
+        let mut tell = |id| listeners.tell(Event::Complete, id, &mut spec);
+        listeners.add(Event::Complete, of(5));
         tell(0);
-        // SAFETY: nobody else uses it.
-        unsafe { listeners.add(Event::Complete, of(6)) };
+        listeners.add(Event::Complete, of(6));
         tell(1);
-        // SAFETY: nobody else uses it.
-        assert_eq!(unsafe { listeners.take(Event::Complete, 5, true) }, 1);
+        assert_eq!(listeners.take(Event::Complete, 5, true), 1);
         tell(2);
-        // SAFETY: nobody else uses it.
-        assert_eq!(unsafe { (listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)) }, (1, false));
+        assert_eq!((listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)), (1, false));
         tell(3);
-        // SAFETY: nobody else uses it.
-        unsafe { listeners.add(Event::Complete, of(7)) };
+        listeners.add(Event::Complete, of(7));
         tell(4);
         assert_eq!(told, [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
     }
