@@ -53,11 +53,9 @@ pub(crate) struct Communicator {
     /// Part that the headers of all its eager messages have in common.
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
-    /// Open MPI's communicator.
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-/// Makes links to `peers` ranks, all unknown.
 fn unknown(peers: usize) -> Box<[AtomicU64]> {
     (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect()
 }
@@ -97,7 +95,6 @@ impl Communicator {
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
-    /// Whether the communicator has this rank.
     pub(crate) fn has(&self, rank: i32) -> bool {
         (rank as usize) < self.links.len()
     }
@@ -123,7 +120,6 @@ impl Communicator {
         Link::from_bits(link.load(Ordering::Acquire))
     }
 
-    /// Opens or closes the fast path.
     pub(crate) fn open_short_cut(&self, is_open: bool) {
         let links = if is_open { &self.links } else { self.closed.get_or_init(|| unknown(self.links.len())) };
         self.short_cuts.store(links.as_ptr().cast_mut(), Ordering::Release);
@@ -139,7 +135,6 @@ impl Communicator {
         unsafe { self.first_port.as_ref() }.enter()
     }
 
-    /// Stores the link to a rank.
     pub(crate) fn set_link(&self, rank: i32, link: Link) {
         if let Some(place) = self.links.get(rank as usize) {
             place.store(link.bits(), Ordering::Release);
@@ -162,25 +157,6 @@ impl Communicator {
         }
     }
 
-    /// Whether a receive is posted.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to the queues.
-    pub(crate) unsafe fn has_posted(&self) -> bool {
-        // SAFETY: P3, as this function requires.
-        self.place().is_taken() || unsafe { self.queues() }.posted() > 0
-    }
-
-    /// Returns the numbers of posted receives and of unexpected messages.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to the queues.
-    pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
-        // SAFETY: P3, as this function requires.
-        let queues = unsafe { self.queues() };
-        [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
-    }
-
     fn is_watched(&self) -> bool {
         self.is_watched.load(Ordering::Relaxed)
     }
@@ -201,25 +177,36 @@ impl Communicator {
         let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }?;
         Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }
+}
+
+/// Queues, and the receive in the first slot. The unsafe functions of this block all require P3: the caller has entered
+/// the PML, and has no other reference to the queues.
+impl Communicator {
+    /// Whether a receive is posted.
+    pub(crate) unsafe fn has_posted(&self) -> bool {
+        // SAFETY: P3.
+        self.place().is_taken() || unsafe { self.queues() }.posted() > 0
+    }
+
+    /// Returns the numbers of posted receives and of unexpected messages.
+    pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
+        // SAFETY: P3.
+        let queues = unsafe { self.queues() };
+        [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
+    }
 
     /// Stores an unexpected message.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
         let bytes = message.length();
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let _ = queues.insert_unexpected(envelope, message);
         self.lengths.inserted(queues.unexpected(), bytes);
     }
 
     /// Takes out the first unexpected message that matches a receive.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn take_unexpected(&self, pattern: Pattern) -> Option<Message<Arrived>> {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_unexpected(pattern);
         self.lengths.searched(attempts);
@@ -230,18 +217,12 @@ impl Communicator {
     }
 
     /// Counts a message of `bytes` that a matched probe has taken out.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML, and has no other reference to the queues.
     pub(crate) unsafe fn has_taken(&self, bytes: usize) {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
     /// Posted receives and unexpected messages.
-    ///
-    /// # Safety
-    /// P3: the PML is entered. The caller has no other reference to them.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
@@ -250,42 +231,34 @@ impl Communicator {
     }
 
     /// Posts a receive that no unexpected message matches. Returns its name.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         if !self.first.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.first.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3, as this function requires.
+            // SAFETY: P3.
             unsafe { self.post_behind(pattern, request) }
         }
     }
 
     /// [`Self::post`] in a communicator that a tool may be listening to.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn post_watched(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         if self.is_watched() && !self.aside.is_taken() && unsafe { self.queues() }.posted() == 0 {
             self.aside.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3, as this function requires.
+            // SAFETY: P3.
             unsafe { self.post(pattern, request) }
         }
     }
 
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let name = queues.insert_posted(pattern, request).bits();
         // The receive in the first slot counts for the maximum.
@@ -294,34 +267,27 @@ impl Communicator {
     }
 
     /// Takes out the receive that a message matches: first the one in the slot, which is older than those in the queue.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         unsafe { self.take_queued(envelope) }
     }
 
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if self.is_watched() {
             return None;
         }
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         unsafe { self.search_posted(envelope) }
     }
 
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(never)]
     unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         let queues = unsafe { self.queues() };
         let Searched { found, attempts } = queues.search_posted(envelope);
         self.lengths.searched(attempts);
@@ -332,35 +298,26 @@ impl Communicator {
     }
 
     /// Whether a tool listens to this communicator and the receive in the slot matches this message.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn is_for_first_watched(&self, envelope: Envelope) -> bool {
         self.is_watched() && self.aside.takes(envelope)
     }
 
     /// [`Self::take_posted`] in a communicator that a tool may be listening to.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     #[inline(always)]
     pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         if !self.is_watched() {
-            // SAFETY: P3, as this function requires.
+            // SAFETY: P3.
             return unsafe { self.take_posted(envelope) };
         }
         if let Some(request) = self.aside.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3, as this function requires.
+        // SAFETY: P3.
         unsafe { self.search_posted(envelope) }
     }
 
     /// Moves the receive in the first slot when a tool starts or stops listening, and sets or removes the blocker.
-    ///
-    /// # Safety
-    /// P3: the caller has entered the PML.
     pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
         if self.is_watched() == is_watched {
             return;
@@ -377,10 +334,10 @@ impl Communicator {
     /// matched at once still has the name of its last posted receive, and that name may be another receive's by now.
     ///
     /// # Safety
-    /// P3: the PML is entered. `name` is the last that `post` returned for this request.
+    /// `name` is the last that `post` returned for this request.
     pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
         if name != FIRST {
-            // SAFETY: P3, as this function requires.
+            // SAFETY: P3.
             let queues = unsafe { self.queues() };
             let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);
@@ -389,7 +346,6 @@ impl Communicator {
         self.place().take_if(|posted| posted.request == request).is_some()
     }
 
-    /// Returns the queues at the end of the communicator.
     pub(crate) fn into_queues(self) -> Queues {
         self.queues.into_inner()
     }
@@ -422,6 +378,16 @@ mod tests {
         unsafe { comm.take_posted(Envelope::new(source, tag)) }
     }
 
+    fn cancels(comm: &Communicator, name: u64, number: usize) -> bool {
+        // SAFETY: P3: the test's only thread uses the communicator.
+        unsafe { comm.cancel(name, request(number)) }
+    }
+
+    fn watch(comm: &Communicator, is_watched: bool) {
+        // SAFETY: P3: the test's only thread uses the communicator.
+        unsafe { comm.set_watched(is_watched) };
+    }
+
     #[test]
     fn messages_go_to_receives_in_posting_order_whether_they_are_queued_or_not() {
         let comm = communicator();
@@ -441,11 +407,9 @@ mod tests {
     #[test]
     fn while_a_tool_listens_no_short_cut_is_taken_and_the_order_is_kept() {
         let comm = communicator();
+        let watch = |is_watched| watch(&comm, is_watched);
         // SAFETY: P3: nobody else uses it.
-        let (watch, slowly) = (
-            |on| unsafe { comm.set_watched(on) },
-            |source, tag| unsafe { comm.take_posted_watched(Envelope::new(source, tag)) },
-        );
+        let slowly = |source, tag| unsafe { comm.take_posted_watched(Envelope::new(source, tag)) };
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
         let first = post(&comm, Pattern::new(0, 7), 1);
         watch(true);
@@ -454,9 +418,7 @@ mod tests {
         post(&comm, any, 3);
         assert_eq!(taken(&comm, 0, 7), None);
         assert_eq!([slowly(1, 7), slowly(0, 7)], [Some(request(2)), Some(request(1))]);
-        // SAFETY: P3: nobody else uses it.
-        let cancelled = |(name, number)| unsafe { comm.cancel(name, request(number)) };
-        assert_eq!([(first, 1), (second, 2)].map(cancelled), [false, false]);
+        assert!(!cancels(&comm, first, 1) && !cancels(&comm, second, 2));
         watch(false);
         assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(3)), None]);
         // A receive moves back to the first slot when the tool stops listening, and can be cancelled before and after.
@@ -465,12 +427,10 @@ mod tests {
         watch(false);
         post(&comm, any, 5);
         assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(4)), Some(request(5))]);
-        // SAFETY: P3: nobody else uses it.
-        assert!(!unsafe { comm.cancel(name, request(4)) });
+        assert!(!cancels(&comm, name, 4));
         let name = post(&comm, any, 6);
         watch(true);
-        // SAFETY: P3: nobody else uses it.
-        assert!(unsafe { comm.cancel(name, request(6)) });
+        assert!(cancels(&comm, name, 6));
         assert_eq!(slowly(0, 7), None);
         // The first receive that is posted while a tool listens is in no queue either; those after it are.
         // SAFETY: P3: nobody else uses it.
@@ -514,13 +474,13 @@ mod tests {
     fn whether_a_receive_waits_is_known_while_a_tool_listens() {
         let comm = communicator();
         // SAFETY: P3: nobody else uses it.
-        let (waits, watch) = (|| unsafe { comm.has_posted() }, |on| unsafe { comm.set_watched(on) });
-        watch(true);
+        let waits = || unsafe { comm.has_posted() };
+        watch(&comm, true);
         assert!(!waits());
-        watch(false);
+        watch(&comm, false);
         post(&comm, Pattern::new(0, 7), 1);
         assert!(waits());
-        watch(true);
+        watch(&comm, true);
         assert!(waits());
     }
 
@@ -528,16 +488,13 @@ mod tests {
     fn a_receive_is_cancelled_once_and_not_after_it_was_matched() {
         let comm = communicator();
         let names = [1, 2].map(|number| post(&comm, Pattern::new(1, number as i32), number));
-        // SAFETY: P3: nobody else uses it.
-        let cancel = |at: usize| unsafe { comm.cancel(names[at], request(at + 1)) };
+        let cancel = |at: usize| cancels(&comm, names[at], at + 1);
         assert_eq!([cancel(0), cancel(0), cancel(1), cancel(1)], [true, false, true, false]);
         let name = post(&comm, Pattern::new(1, 1), 3);
         assert_eq!(taken(&comm, 1, 1), Some(request(3)));
-        // SAFETY: P3: nobody else uses it.
-        assert!(!unsafe { comm.cancel(name, request(3)) });
+        assert!(!cancels(&comm, name, 3));
         post(&comm, Pattern::new(1, 1), 4);
-        // SAFETY: P3: nobody else uses it. Another receive is in the slot now.
-        assert!(!unsafe { comm.cancel(name, request(3)) });
+        assert!(!cancels(&comm, name, 3), "another receive is in the slot now");
     }
 
     #[test]
@@ -568,8 +525,7 @@ mod tests {
                     }
                     _ => {
                         let place = waiting[of[one]].iter().position(|waits| *waits == one);
-                        // SAFETY: P3: nobody else uses it.
-                        let is_cancelled = unsafe { comms[of[one]].cancel(names[one], request(one + 1)) };
+                        let is_cancelled = cancels(&comms[of[one]], names[one], one + 1);
                         assert_eq!(is_cancelled, place.is_some(), "seed {seed}");
                         place.map(|place| waiting[of[one]].remove(place));
                     }
