@@ -67,12 +67,10 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_deregister_mem = Some(btl_deregister_mem);
     base.btl_register_error = Some(btl_register_error);
     base.btl_flush = Some(flush::btl_flush);
-    // btl_register is empty: bml/r2 fills mca_btl_base_active_message_trigger instead. So is btl_atomic_op: osc/rdma
-    // uses btl_atomic_fop.
+    // btl_register is empty: bml/r2 fills mca_btl_base_active_message_trigger. So is btl_atomic_op: osc/rdma uses fop.
     base
 }
 
-/// `btl_register_error`.
 unsafe extern "C" fn btl_register_error(
     btl: *mut sys::mca_btl_base_module_t,
     callback: sys::mca_btl_base_module_error_cb_fn_t,
@@ -104,13 +102,14 @@ unsafe extern "C" fn btl_dump(
 /// `btl_finalize`: ends the module, and its port unless the PML uses it. Open MPI does not call the module afterwards.
 unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
-        // SAFETY: M1, and this is Open MPI's last call for the module.
+        // SAFETY: M1, and this is Open MPI's last call for the module. Nothing polls its port for it any more, the PML
+        // neither: Open MPI finalizes the PML before it closes the framework bml, and only that leads here
+        // (`mca_btl_base_close`).
         drop(unsafe { module::remove(btl) });
         sys::OPAL_SUCCESS
     })
 }
 
-/// `btl_register_mem`.
 pub(crate) unsafe extern "C" fn btl_register_mem(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -133,7 +132,6 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
     })
 }
 
-/// `btl_deregister_mem`.
 pub(crate) unsafe extern "C" fn btl_deregister_mem(
     btl: *mut sys::mca_btl_base_module_t,
     handle: *mut sys::mca_btl_base_registration_handle_t,
