@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How libibex.so is linked, and the C part of the tool interface compiled: by the headers that ibex-ffi's build has
-//! found.
+//! How libibex.so is linked, and the C part of the tool interface compiled, by the headers that ibex-ffi's build found.
 
 use std::path::PathBuf;
 

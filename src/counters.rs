@@ -3,8 +3,7 @@
 //!
 //! The port's owner writes them on every path, hot ones included: an addition is a load, an add and a store, never a
 //! locked instruction, because only the thread that has the port writes. Any thread may read them at any time, and may
-//! see a count one event old. The plugin counts registrations from any thread, with [`add_shared`]. Tests: at the end
-//! of the file.
+//! see a count one event old. The plugin counts registrations from any thread, with [`add_shared`]. Tests: below.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

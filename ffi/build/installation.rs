@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The installed Open MPI: where its headers and libraries are, which release series it is, and what it lacks. Part of
-//! `build.rs`.
+//! The installed Open MPI: its headers and libraries, its release series, and what it lacks. Part of `build.rs`.
 //!
 //! The MPI compiler wrapper says where (`mpicc`, or the one `$MPICC` names). Missing headers are taken from a source
 //! tree of the same release, if `$IBEX_OPENMPI_SOURCE` names one, and last from ibex's own few replacements
@@ -18,7 +17,6 @@ struct Series {
     minor: u32,
     /// As `cfg(openmpi = ...)`, and in texts.
     name: &'static str,
-    /// Its folder in `openmpi`.
     folder: &'static str,
     /// Whether its headers include PMIx' and its macros call it.
     pmix: bool,
@@ -65,8 +63,7 @@ impl Installation {
         Installation { includes, libraries, series }
     }
 
-    /// Says what is linked, which files of the release series are compiled, and where plugin-abi's own C finds the
-    /// headers.
+    /// Says what is linked, which files of the series are compiled, and where plugin-abi's own C finds headers.
     pub(crate) fn tell_cargo(&self) {
         let names: Vec<_> = SERIES.iter().map(|series| format!("{:?}", series.name)).collect();
         println!("cargo::rustc-check-cfg=cfg(openmpi, values({}))", names.join(", "));

@@ -12,7 +12,6 @@ const TYPES: &str = "mca_base_(component|pvar|var)_.*|mca_btl_.*|mca_rcache_base
 const FUNCTIONS: &str = "mca_base_component_(var|pvar)_register|mca_base_var_(find|get|get_value|set_flag)|mca_btl_base_param_register|mca_rcache_base_module_(create|destroy)|mca_pml_base_(pml_check_selected|bsend_request_alloc_buf|bsend_request_free)|PMPI_T_cvar_get_num|opal_(bitmap_set_bit|convertor_pack|convertor_unpack|get_proc_hostname|mem_hooks_release_hook|output|proc_local_get|class_initialize|progress)|ibex_.*";
 const VARIABLES: &str = "MCA_.*|MPI_(ANY_.*|ERR_.*|SUCCESS|UNDEFINED)|OMPI_(ANY_.*|COMM_INTER|ERR.*|REQUEST_.*|SUCCESS|(MAJOR|MINOR|RELEASE)_VERSION)|OPAL_(DATATYPE_FLAG_.*|SUCCESS|ERR.*|VERSION|INFO_LVL.*|(MAJOR|MINOR|RELEASE)_VERSION)|BTL_VERSION|IBEX_.*|mca_btl_base_active_message_trigger|mca_pml|mca_pml_base_pml|ompi_mpi_thread_multiple|ompi_request_functions|ompi_(communicator|request|message|datatype|group|proc)_t_class|opal_progress_yield_when_idle|opal_(get_proc_hostname|version_string|process_info|proc_for_name|convertor_t_class|proc_t_class|free_list_item_t_class|list_item_t_class|mutex_t_class)|mca_(btl_base_descriptor|rcache_base_registration|base_pvar|base_pvar_handle|base_var)_t_class|ibex_.*";
 
-/// The C files of the shim.
 const SHIM: [&str; 3] = ["shim.c", "pml.c", "shared_memory.c"];
 
 pub(crate) fn bind() {
@@ -51,8 +50,7 @@ fn compile_shim(openmpi: &Installation, layout: &Path) {
         .files(SHIM.map(|file| format!("openmpi/{file}")))
         .file(layout)
         .includes(&openmpi.includes)
-        // Open MPI's inline list functions use the 16-byte compare-and-swap; without the flag gcc calls a
-        // function that no library has.
+        // Open MPI's inline list functions use the 16-byte compare-and-swap, for which gcc needs the flag.
         .flag_if_supported("-mcx16")
         // Unused parameters stand in Open MPI's own inline functions.
         .flag_if_supported("-Wno-unused-parameter")

@@ -28,8 +28,7 @@ const LOCAL: u32 = 10;
 const REMOTE: u32 = 20;
 
 /// The NUMA distance between where this process may run and each device, given by its verbs name (`mlx5_0`) and its
-/// place in sysfs (`/sys/class/infiniband/mlx5_0`): 10 for the same node, more for others, `None` where it is not
-/// known.
+/// place in sysfs (`/sys/class/infiniband/mlx5_0`): 10 for the same node, more for others, `None`: not known.
 ///
 /// A process that may run on several nodes is as near as the nearest of them.
 #[must_use]
@@ -62,8 +61,7 @@ fn distance_in(topology: &Topology, allowed: &CpuSet, device: &str, sysfs: &Path
     pairs.map(|(from, to)| between(topology, from, to)).min()
 }
 
-/// The NUMA nodes an adapter hangs on, as hwloc knows it; `None` for one it does not know, or that hangs on the whole
-/// machine.
+/// The NUMA nodes an adapter hangs on, as hwloc knows it; `None`: not known, or on the whole machine.
 fn nodes_of_device<'a>(
     topology: &Topology,
     nodes: &[&'a TopologyObject],
@@ -101,8 +99,7 @@ mod tests {
     use super::*;
     use hwlocality::object::TopologyObjectID;
 
-    /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device of no
-    /// package.
+    /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device.
     fn two_packages(distances: &str) -> Topology {
         let package = |number: u32| {
             let (mask, id) = (1 << number, 10 * (number + 1));

@@ -15,8 +15,7 @@
 //! completion; **R3** a registration outlives every work request that names it. `pml` adds P1 to P4,
 //! `runtime/listeners.rs` N1 to N4.
 //!
-//! Threads: Open MPI calls from one thread at a time unless the program requested `MPI_THREAD_MULTIPLE`; see
-//! `runtime/exclusive.rs`.
+//! Threads: one at a time, unless the program requested `MPI_THREAD_MULTIPLE`; see `runtime/exclusive.rs`.
 
 mod btl;
 mod pml;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two copies of libibex.so in one process: the one that was loaded later prints a message and takes no part, whatever
-//! loaded it, and nothing hangs.
+//! Two copies of libibex.so in one process: the later one prints a message and takes no part, and nothing hangs.
 //!
-//! Needs the same as building the crate (Open MPI with its headers and commands) and no device. Every command has a
-//! time limit.
+//! Needs what building the crate needs (Open MPI with its headers and commands), no device. Commands have a time limit.
 
 mod built;
 

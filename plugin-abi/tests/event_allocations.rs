@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An event allocates nothing, however it is delivered. One test, because it counts the allocations of the whole
-//! process.
+//! An event allocates nothing, however it is delivered. One test, as it counts the allocations of the whole process.
 //!
 //! Not among the engine's tests, because a counting allocator is unsafe code.
 

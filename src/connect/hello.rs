@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one message of the handshake: names the sender, its queue pair, and the receiver's queue pair that it has heard.
 //!
-//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and
-//! [`super::tcp`].
+//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and `tcp`.
 //!
 //! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the
 //! receiving port. As anybody may write to a listening port, the seal is checked before any field. A hello fits a
@@ -199,8 +198,7 @@ impl Hello {
     /// Decodes and checks a hello that came to the port that has `key`.
     ///
     /// # Errors
-    /// [`HelloError`] unless the bytes are a whole hello of this version, sealed with the key, with every field in its
-    /// range.
+    /// [`HelloError`] unless the bytes are a hello of this version, sealed with the key, with every field in its range.
     pub fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
         if bytes[..4] != MAGIC {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This host as other processes need to know it: its IP addresses, and a number by which processes of one host
-//! recognise each other.
+//! This host as others need to know it: its IP addresses, and a number by which its processes recognise each other.
 //!
 //! Owns the reading of the kernel's identifiers, and the lists of addresses that are published and tried. Called when a
 //! port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Path: setup (reads a few

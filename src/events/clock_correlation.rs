@@ -3,8 +3,7 @@
 //!
 //! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's clock. Each
 //! sample confines every other time to a cone, because the rates differ by at most a known bound; all cones together
-//! confine it to an interval. Its middle is the result, half its width the error bound. There is no line fit that an
-//! outlier could tilt.
+//! confine it to an interval. Its middle is the result, half its width the error bound. No outlier can tilt it.
 //!
 //! The slopes of the cones: the samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for
 //! changes within the window. If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is

@@ -156,7 +156,6 @@ pub(super) fn catch_up_wholly(safety: Safety) {
     catch_up_within(safety, LONGEST_HELD_NS);
 }
 
-/// The ports' sources.
 fn ports() -> impl Iterator<Item = &'static PortSource> {
     (0..source::count()).filter_map(|index| SourceId(index as u16).source().port())
 }
@@ -231,8 +230,7 @@ fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     }
 }
 
-/// Delivers all events of a port's source, due or not; an earlier event that arrives afterwards counts as late. Not to
-/// be called within a callback.
+/// Delivers all events of a port's source, due or not; an earlier one that comes later is late. Not within a callback.
 pub(super) fn deliver_port_all(source: SourceId, safety: Safety) {
     thread::with(&mut (), |thread, ()| {
         if let Some(port) = source.source().port()

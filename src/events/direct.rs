@@ -53,7 +53,6 @@ pub fn stamp() -> u64 {
     now
 }
 
-/// Timestamp of the last matching event.
 pub(super) fn last_stamp() -> u64 {
     LAST.load(Ordering::Acquire)
 }
@@ -115,7 +114,6 @@ pub fn is_within() -> bool {
     within != 0 && within == thread::number()
 }
 
-/// Whether any thread is within such a callback.
 pub(super) fn is_any_within() -> bool {
     WITHIN.load(Ordering::Acquire) != 0
 }

@@ -45,7 +45,6 @@ impl Drop for EndedThread {
     }
 }
 
-/// Whether a thread that ended has left events.
 pub(super) fn is_any() -> bool {
     !ENDED.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
 }

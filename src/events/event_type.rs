@@ -104,8 +104,7 @@ pub struct EventType {
     pub displacements: &'static [usize],
     /// Offset behind the last element, bytes: the size of a copy of the data.
     pub extent: usize,
-    /// The element that names the object an event belongs to (the context of a communicator); `None`: bound to no
-    /// object.
+    /// The element that names the object of an event (the context of a communicator); `None`: bound to no object.
     pub bound: Option<usize>,
     /// The clock that stamps it.
     pub stamp: StampedBy,

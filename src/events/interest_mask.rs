@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The word that every site and every call of progress tests: which types have listeners, and which deliveries are
-//! pending.
+//! The word that every site and every call of progress tests: which types have listeners, which deliveries are pending.
 //!
 //! Owns [`MASK`]: below [`BUFFERS`] one bit per type of the engine that has a listener (set by `registry.rs`), from
 //! there on the bits of pending work, which the delivering files set and clear. Progress tests the whole word at once
@@ -34,7 +33,6 @@ const _: () = assert!(1 << RAISED <= BUFFERS, "a bit for each type that the engi
 
 static MASK: AtomicU64 = AtomicU64::new(0);
 
-/// The types of message events.
 const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferContinue::TYPE.index()
     | 1 << XferEnd::TYPE.index()
@@ -53,7 +51,6 @@ static ORDERED: AtomicU64 = AtomicU64::new(0);
 pub struct InterestMask(u64);
 
 impl InterestMask {
-    /// None.
     pub(super) const NONE: InterestMask = InterestMask(0);
 
     /// Whether this type has a listener.
@@ -133,8 +130,7 @@ pub fn is_nearly_full() -> bool {
     mask() & NEARLY_FULL != 0
 }
 
-/// Sets whether a type has listeners, for immediate delivery or by timestamp. Called by one thread at a time, under the
-/// registry's lock.
+/// Sets whether a type has listeners, for immediate delivery or by timestamp. Called under the registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     if event_type.place_in_matching().is_some() {
         // The PML tracks these itself; no site of the engine tests them.
@@ -155,8 +151,7 @@ pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     MASK.fetch_or(bit, Ordering::SeqCst);
 }
 
-/// Marks work as pending, after the work was stored. Sequentially consistent with a thread that clears the bit and then
-/// looks for work.
+/// Marks stored work as pending. Sequentially consistent with a thread that clears the bit and then looks for work.
 #[inline]
 pub(super) fn set_pending(work: u64) {
     if MASK.load(Ordering::SeqCst) & work == 0 {
@@ -169,7 +164,6 @@ pub(super) fn clear_pending(work: u64) -> bool {
     MASK.fetch_and(!work, Ordering::SeqCst) & work != 0
 }
 
-/// Whether this work is pending.
 pub(super) fn is_pending(work: u64) -> bool {
     MASK.load(Ordering::SeqCst) & work != 0
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event engine: delivers ibex's events to tools. It does not depend on MPI; PERUSE and `MPI_T` are translations of
-//! it.
+//! The event engine: delivers ibex's events to tools. It knows no MPI; PERUSE and `MPI_T` are translations of it.
 //!
 //! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
 //!   flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. An *ordered* source
@@ -16,8 +15,7 @@
 //! - The PML raises the matching events (`matching_table.rs`) without these steps, as it knows its listeners
 //!   (`direct.rs`).
 //!
-//! Path: each file says its own; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under
-//! loom.
+//! Path: each file's; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
 
 mod clock;
 mod clock_correlation;
@@ -100,8 +98,7 @@ pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
     source::open_unstamped(name, gid.into());
 }
 
-/// Closes a port: delivers the events that its source holds, and reads its adapter's clock no more. Not to be called
-/// within a callback.
+/// Closes a port: delivers the events that its source holds, and reads its clock no more. Not within a callback.
 pub fn close_port(source: SourceId, safety: Safety) {
     deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page docs/events.md, made from the table. Called by its test, which also rewrites it (`tests/table.rs`). Path:
-//! setup.
+//! The page docs/events.md, made from the table. Its test (`tests/table.rs`) calls this, and rewrites it. Path: setup.
 
 use std::fmt::Write as _;
 

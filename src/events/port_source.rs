@@ -57,7 +57,6 @@ pub(super) struct PortSource {
     ticks_per_second: u64,
     bits: u32,
     guarded: Mutex<Guarded>,
-    /// Whether a thread is delivering.
     delivering: AtomicBool,
 }
 
@@ -191,7 +190,6 @@ impl PortSource {
         guarded.reorder.set_complete_until(until);
     }
 
-    /// Whether it holds events.
     pub(super) fn holds_events(&self) -> bool {
         self.locked().reorder.len() > 0
     }
@@ -219,8 +217,7 @@ impl PortSource {
                 deliver(&instance);
             }
             drop(delivering);
-            // An event that came between the last look and the end of the delivery would wait for the next call: look
-            // again.
+            // An event between the last look and the end of the delivery would wait for the next call: look again.
             let guarded = self.locked();
             let more = if all {
                 guarded.reorder.len() > 0

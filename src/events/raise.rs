@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises events: the functions that sites call, up to the hand-over to the thread (`thread.rs`) or the port
-//! (`port_source.rs`).
+//! Raises events: the functions that sites call, up to the thread (`thread.rs`) or the port (`port_source.rs`).
 //!
 //! Use [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
 //! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`]. An [`EventGroup`] has several events with one

@@ -168,7 +168,6 @@ impl Registration {
         self.state.store(FREED, Ordering::SeqCst);
     }
 
-    /// Whether this registration gets the event.
     #[inline]
     pub(super) fn wants(&self, instance: &EventInstance, recipients: Recipients) -> bool {
         recipients.has(self) && self.is_live() && self.object.is_none_or(|object| instance.belongs_to(object))
@@ -182,7 +181,6 @@ impl Registration {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether there may be unreported losses.
     #[inline]
     pub(super) fn has_unreported_drops(&self) -> bool {
         self.unreported_drops.load(Ordering::SeqCst)
@@ -216,7 +214,6 @@ impl std::fmt::Debug for Registration {
     }
 }
 
-/// The callbacks of a registration.
 #[derive(Clone, Default)]
 pub(super) struct Callbacks {
     events: [Option<Callback>; 4],
@@ -236,7 +233,6 @@ impl Callbacks {
         old
     }
 
-    /// Whether there is a callback of exactly this level.
     pub(super) fn has(&self, level: Safety) -> bool {
         self.events[level.index()].is_some()
     }

@@ -66,7 +66,6 @@ struct Registry {
     pending_frees: Vec<PendingFree>,
 }
 
-/// Name of the next registration.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
@@ -101,7 +100,6 @@ impl Registry {
     }
 }
 
-/// Changes the callbacks of a registration.
 fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
     let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;

@@ -16,8 +16,7 @@ use std::collections::VecDeque;
 
 use super::instance::EventInstance;
 
-/// Number of windows for which an instance is held while earlier ones are known to come: the thread that has them may
-/// have been preempted.
+/// Number of windows for which an instance is held while earlier ones are known to come: their thread may be preempted.
 const MAX_WINDOWS: u64 = 200;
 
 /// The instance cannot be held, and is lost.
@@ -100,7 +99,6 @@ impl ReorderBuffer {
         self.held.len() > self.room / 4
     }
 
-    /// Number of held instances.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }

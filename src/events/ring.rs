@@ -52,7 +52,6 @@ pub(super) struct First {
 #[repr(align(128))]
 struct Slot {
     sequence: AtomicU64,
-    /// [`Head`]
     head: AtomicU64,
     number: AtomicU64,
     timestamp: AtomicU64,
@@ -99,7 +98,6 @@ impl Ring {
         }
     }
 
-    /// Number of instances that it has room for.
     pub(super) fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -150,8 +148,7 @@ impl Ring {
     }
 
     /// Like [`Self::push`], for a single producer, in one comparison: succeeds if the last [`Self::look_for_room`]
-    /// found room. Calls `words` once the position is claimed, and stores the first `USED`. False: the instance was not
-    /// added.
+    /// found room. Calls `words` once the position is claimed, and stores the first `USED`. False: not added.
     #[inline(always)]
     pub(super) fn push_alone<const USED: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
         let position = self.tail.next.load(Ordering::Relaxed);

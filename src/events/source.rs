@@ -67,7 +67,6 @@ impl SourceKind {
     }
 }
 
-/// One source.
 pub(super) struct Source {
     kind: OnceLock<SourceKind>,
     /// Whether a thread owns it.

@@ -21,7 +21,6 @@ pub trait Payload {
     fn words(&self) -> Words;
 }
 
-/// Number of types.
 pub(super) const COUNT: usize = RAISED + MATCHING_TYPES;
 
 /// All event types. The position of a type never changes while a process lives.

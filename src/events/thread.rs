@@ -66,21 +66,18 @@ pub(super) fn is_first_thread_in_callback() -> bool {
     alone.is_some()
 }
 
-/// A staged event.
 pub(super) type Staged = (EventInstance, Safety, Recipients);
 
 thread_local! {
     static THREAD: Thread = Thread::new();
 }
 
-/// The state of a thread.
 pub(super) struct Thread {
     counter: Arc<DeliveryCounter>,
     source: SourceId,
     shared: bool,
     /// Timestamp of the thread's last event.
     last: Cell<u64>,
-    /// Whether the thread is delivering.
     delivering: Cell<bool>,
     staged: RefCell<VecDeque<Staged>>,
     /// The lists that the thread saw last. Borrowed during a walk; a thread walks one list at a time (`delivering`).
@@ -102,7 +99,6 @@ pub fn this_thread() -> u32 {
     with(&mut (), |thread, ()| thread.source.index() as u32)
 }
 
-/// Whether this thread is delivering.
 pub(super) fn is_delivering() -> bool {
     with(&mut (), |thread, ()| thread.is_delivering())
 }
@@ -175,7 +171,6 @@ impl Thread {
         self.staged.try_borrow().is_ok_and(|staged| !staged.is_empty())
     }
 
-    /// Stages an event.
     #[cold]
     pub(super) fn stage(&self, instance: &EventInstance, safety: Safety, recipients: Recipients) {
         let kept = self.staged.try_borrow_mut().is_ok_and(|mut staged| {

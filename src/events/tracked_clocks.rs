@@ -31,8 +31,7 @@ pub(super) fn tool_listens() {
     }
 }
 
-/// The ports whose clocks are to be sampled now, a bit each. Clears [`CLOCKS`] if there is no such port, or no tool
-/// listens any more.
+/// The ports whose clocks are to be sampled now, a bit each. Clears [`CLOCKS`] if there is none, or no tool listens.
 #[inline]
 pub(super) fn tracked() -> u64 {
     let tracked = TRACKED.load(Ordering::SeqCst);

@@ -4,8 +4,7 @@
 //! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). The code where a rare
 //! event happens writes an entry ([`record`]); the ports' counts and the state of their peers are copied from time to
 //! time ([`show`], [`show_peer`]). After a failure the file stays ([`keep`]), and also if the process dies. [`Flight`]
-//! reads a file, of a living process or a dead one; [`leftovers`] finds the files, and removes the oldest that are no
-//! longer needed.
+//! reads a file, of a living process or a dead one; [`leftovers`] finds files, and removes the oldest unneeded ones.
 //!
 //! `layout.rs` has the layout of a file, `entry.rs` the kinds of entries. The recorder is always on, so only code that
 //! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.

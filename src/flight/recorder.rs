@@ -132,7 +132,6 @@ impl Recorder {
     }
 }
 
-/// The recorder in use.
 #[inline]
 pub(super) fn current() -> Option<&'static Recorder> {
     RECORDERS.get(CURRENT.load(Ordering::Acquire).wrapping_sub(1))?.get()

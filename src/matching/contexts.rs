@@ -75,8 +75,7 @@ impl<C, M> Contexts<C, M> {
         self.extended.get(&context)
     }
 
-    /// Adds a communicator. Returns the messages that arrived for it, in order, for the caller to deliver before any
-    /// other.
+    /// Adds a communicator. Returns the messages that arrived for it, in order, to be delivered before any other.
     ///
     /// # Errors
     /// The context is in use or too large.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tag matching: decides which receive takes which message. Knows no adapter, no protocol, no MPI library and nothing
-//! else of the engine.
+//! Tag matching: decides which receive takes which message. Knows no adapter, protocol, MPI library or other part.
 //!
 //! A [`Matching`] has the posted receives and the unexpected messages of one communicator. [`Contexts`] is the table of
 //! communicators by the context number that messages carry. The caller chooses the types of a receive (`R`) and of a
@@ -86,8 +85,7 @@ impl<R: Copy, U> Matching<R, U> {
         }
     }
 
-    /// Handles the arrival of a message: it goes to the first receive that takes it, or waits. Calls `message` only if
-    /// it waits.
+    /// Handles the arrival of a message: the first receive that takes it gets it, or it waits, as `message` makes it.
     #[inline]
     pub fn arrive(&mut self, envelope: Envelope, message: impl FnOnce() -> U) -> Arrival<R> {
         let Searched { found, attempts } = self.search_posted(envelope);

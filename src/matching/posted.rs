@@ -21,7 +21,6 @@ struct Receive<R> {
     request: R,
 }
 
-/// The posted receives.
 #[derive(Debug)]
 pub(super) struct Posted<R> {
     slab: Slab<Receive<R>, 1>,

@@ -39,7 +39,6 @@ impl<U> Held<U> {
     }
 }
 
-/// The unexpected messages.
 #[derive(Debug)]
 pub(super) struct Unexpected<U> {
     slab: Slab<Held<U>, WAYS>,

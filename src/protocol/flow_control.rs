@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: bounds the memory that unexpected messages take at their receiver, and the memory that unsent messages
-//! take at their sender.
+//! Flow control: bounds the memory of unexpected messages at their receiver, and of unsent messages at their sender.
 //!
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on

@@ -56,8 +56,7 @@ impl<M> Merging<M> {
         self.held.entry(self.segments[port]).or_default().push_back(message);
     }
 
-    /// Notes a `Moved` that came by this port: segment `segment` begins there, and the previous one has `count`
-    /// messages.
+    /// Notes a `Moved` that came by this port: segment `segment` begins there, the previous one has `count` messages.
     pub fn moved(&mut self, port: usize, segment: u32, count: u32) {
         self.segments[port] = segment;
         self.ends.push((segment.wrapping_sub(1), count));

@@ -27,8 +27,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// NUMA distance from the nodes where this process may run (10: same node); `None`: unknown.
     pub distance: Option<u32>,
-    /// Why it cannot be used at all (it could not be opened, it has no RC queue pairs), with advice, as the end of a
-    /// sentence.
+    /// Why it cannot be used (it was not opened, it has no RC queue pairs), with advice, as the end of a sentence.
     pub unusable: Option<String>,
     /// Its ports.
     pub ports: Vec<PortInfo>,
@@ -75,8 +74,7 @@ pub struct Selection {
     pub warnings: Vec<String>,
 }
 
-/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, without those that are farther from
-/// the process or slow.
+/// Chooses the ports to use: those that patterns, state, addresses and MTU permit, but no farther or slower ones.
 #[must_use]
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();

@@ -12,8 +12,7 @@ use std::net::Ipv6Addr;
 
 use crate::select::address::{GID_IB, GID_ROCE_V1, GID_ROCE_V2, LINK_ETHERNET};
 
-/// The last entry that queue pairs and address handles can name: its index has 8 bits (`ibv_global_route`,
-/// `sgid_index`).
+/// The last entry that queue pairs and address handles can name: an index has 8 bits (`ibv_global_route::sgid_index`).
 pub const LAST_INDEX: u32 = 255;
 
 /// One entry of a port's GID table.

@@ -14,8 +14,7 @@ const MAPPED: u8 = 96;
 /// Prefix length of every IPv6 subnet (RFC 4291, 2.5.4). The interface would say 128 for an address from DHCP.
 const IPV6: u8 = 64;
 
-/// The prefix length of the subnet of `gid`; 0: unknown, because no interface of this host (or container) has its
-/// address.
+/// The prefix length of the subnet of `gid`; 0: unknown, as no interface of this host (or container) has its address.
 #[must_use]
 pub fn length(gid: [u8; 16], interfaces: &[Interface]) -> u8 {
     let Some(ipv4) = Ipv6Addr::from(gid).to_ipv4_mapped() else { return IPV6 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface between the transport and an adapter: create a queue pair, post to it, change its state, poll, post
-//! receives.
+//! The interface between the transport and an adapter: create queue pairs, post, change states, poll, post receives.
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
 //! `adapter/scripted.rs` is the scripted adapter of the unit tests. All calls are resolved at compile time, so the

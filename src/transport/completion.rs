@@ -137,8 +137,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The capacity of a batch: more than a poll takes from the adapter, because one completion may stand for many
-    /// requests.
+    /// The capacity of a batch: more than a poll takes from the adapter, as one completion may stand for many requests.
     pub const CAPACITY: usize = 64;
 
     /// An empty batch.
@@ -217,8 +216,7 @@ struct Held {
     stamp: Option<u64>,
 }
 
-/// Completions that wait for a later batch, in order: those that did not fit into a batch, and those that were made
-/// outside a poll.
+/// Completions that wait for a later batch, in order: those that did not fit, and those made outside a poll.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(VecDeque<Held>);
 

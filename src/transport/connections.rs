@@ -30,8 +30,7 @@ const PORTS: u8 = 16;
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// Number of the peer's port that this endpoint stands for, in the peer's modex. The search may change it
-    /// (`search.rs`).
+    /// Number of the peer's port behind this endpoint, in the peer's modex. The search may change it (`search.rs`).
     remote_port: u8,
     /// Given up by the upper layer ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
@@ -69,7 +68,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.spoken_to
     }
 
-    /// All endpoints.
     pub(super) fn all(&self) -> impl Iterator<Item = EndpointId> + use<Q> {
         (0..self.endpoints.len() as u32).map(EndpointId::from_index)
     }
@@ -158,7 +156,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoint(peer).map(|endpoint| (endpoint.name, endpoint.remote_port))
     }
 
-    /// Whether the upper layer has given the peer up.
     pub(super) fn is_forgotten(&self, peer: EndpointId) -> bool {
         self.endpoint(peer).is_some_and(|endpoint| endpoint.is_forgotten)
     }
@@ -168,7 +165,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoint(peer).is_some_and(|endpoint| !endpoint.is_forgotten && endpoint.failure.is_none())
     }
 
-    /// Whether the peer's messages currently use another port.
     pub(super) fn is_diverted(&self, peer: EndpointId) -> bool {
         self.endpoint(peer).is_some_and(|endpoint| endpoint.is_diverted)
     }
@@ -189,7 +185,6 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// Why the connection failed; `None` if it has not failed.
     pub(super) fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.endpoint(peer)?.failure.as_deref()
     }
@@ -199,7 +194,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect(_)))
     }
 
-    /// Stores why the connection failed.
     pub(super) fn set_failure(&mut self, peer: EndpointId, failure: Failure) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.failure = Some(Box::new(failure));
@@ -212,7 +206,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoints.get(peer.index() as usize)?.connection.as_deref()
     }
 
-    /// The connection to a peer. Hot.
     #[inline]
     pub(super) fn get_mut(&mut self, peer: EndpointId) -> Option<&mut Connection<Q>> {
         self.endpoints.get_mut(peer.index() as usize)?.connection.as_deref_mut()
@@ -223,7 +216,6 @@ impl<Q: QueuePair> Connections<Q> {
         self.all().find(|peer| self.get(*peer).is_some_and(|connection| connection.number() == number))
     }
 
-    /// Stores a new connection.
     pub(super) fn put(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             let is_first = endpoint.connection.replace(connection).is_none();
@@ -231,7 +223,6 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// Removes and returns the connection.
     pub(super) fn take(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
         let taken = self.endpoint_mut(peer)?.connection.take()?;
         self.spoken_to -= 1;
@@ -243,13 +234,11 @@ impl<Q: QueuePair> Connections<Q> {
         self.successors.push((peer, connection));
     }
 
-    /// Removes and returns the successor.
     pub(super) fn take_successor(&mut self, peer: EndpointId) -> Option<Box<Connection<Q>>> {
         let place = self.successors.iter().position(|(of, _)| *of == peer)?;
         Some(self.successors.swap_remove(place).1)
     }
 
-    /// Whether there is a successor.
     pub(super) fn has_successor(&self, peer: EndpointId) -> bool {
         self.successors.iter().any(|(of, _)| *of == peer)
     }

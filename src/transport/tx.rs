@@ -357,8 +357,7 @@ impl<S: SendSlots> Tx<S> {
         std::mem::take(&mut self.is_freed)
     }
 
-    /// Posts the first waiting request, if there is room: also when the peer's new requests are held back or use
-    /// another port.
+    /// Posts the first waiting request, if there is room, even if the peer's new requests are held back or diverted.
     pub(super) fn post_first<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,

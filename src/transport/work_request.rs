@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that pass through an adapter: endpoints, identifiers of work requests, and the immediate data of
-//! messages.
+//! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data.
 //!
 //! Made when a request is posted, read from its completion. Hot: plain values. Tests: at the end of the file.
 

@@ -148,8 +148,7 @@ impl Row {
         if permitted { Ok(()) } else { Err(OutOfBounds::value(self, value)) }
     }
 
-    /// Returns the permitted count nearest to `given`, which may be at most `most`, with the refusal; `None` if `given`
-    /// is permitted.
+    /// Returns the permitted count nearest to `given`, which may be at most `most`, and the refusal; `None`: permitted.
     #[must_use]
     #[inline]
     pub fn nearest(&self, given: u64, most: u64) -> Option<(u64, OutOfBounds)> {

@@ -26,8 +26,7 @@ pub struct Message<'convertor> {
 }
 
 impl Message<'_> {
-    /// Passes over up to `size` bytes from the convertor's position on, without copying. Returns where they stand and
-    /// how many they are.
+    /// Passes over up to `size` bytes from the convertor's position on, without copying. Returns where and how many.
     ///
     /// # Errors
     /// The OPAL code with which the datatype engine failed.

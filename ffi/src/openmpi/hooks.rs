@@ -127,7 +127,6 @@ unsafe extern "C" fn mremap(
     unsafe { libc::syscall(libc::SYS_mremap, old, old_size, new_size, flags, target) as *mut c_void }
 }
 
-/// In place of `madvise`.
 unsafe extern "C" fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int {
     MADVISE.see();
     if DROPPING.contains(&advice) {
@@ -137,7 +136,6 @@ unsafe extern "C" fn madvise(start: *mut c_void, size: usize, advice: c_int) -> 
     unsafe { libc::syscall(libc::SYS_madvise, start, size, advice) as c_int }
 }
 
-/// In place of `shmdt`.
 unsafe extern "C" fn shmdt(segment: *const c_void) -> c_int {
     SHMDT.see();
     // No segment begins elsewhere, as `probe_shmdt` relies on.

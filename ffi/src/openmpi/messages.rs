@@ -32,8 +32,7 @@ pub fn banner(text: &str) {
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether no other process of this job on this host has asked with the same text: what is true of several, one says
-/// for all.
+/// Whether no other process of this job on this host has asked with the same text: one says it for all.
 ///
 /// The job's folder on this host, which mpirun removes, has an empty file for each text that was asked with. Where
 /// there is no such folder, or no file can be made in it, everyone says it: rather twice than never.

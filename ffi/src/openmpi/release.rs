@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The differences between the release series of Open MPI: one file per series, of which the build uses the one for the
-//! installed headers.
+//! The differences between the release series of Open MPI: one file per series; the build uses that of the headers.
 //!
 //! Every file has the same items, and only this folder, `ffi/openmpi` and the build script depend on the series: the
 //! rest of ibex, `plugin-abi` included, uses these items and the common bindings (`sys`). Another series needs a file

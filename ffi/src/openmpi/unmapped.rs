@@ -53,11 +53,9 @@ static STATE: Mutex<State> = Mutex::new(State { caches: 0, unset: None });
 struct State {
     /// The number of open caches. When the last one closes, the handler is removed, as ibex may be closed then.
     caches: usize,
-    /// Takes the handler away.
     unset: Option<UnsetHandler>,
 }
 
-/// There is one more cache.
 pub(super) fn cache_made() {
     STATE.lock().unwrap_or_else(PoisonError::into_inner).caches += 1;
     hooks::put_in_place();
@@ -78,8 +76,7 @@ pub(super) fn cache_gone() {
     }
 }
 
-/// Listens from now on if UCX has been loaded since, and puts back hooks that UCX has hidden. To be called before
-/// memory is registered.
+/// Listens if UCX has been loaded since, and puts back hooks that UCX has hidden. Called before memory is registered.
 pub fn listen() {
     if UCX.load(Ordering::Relaxed) == 0 {
         listen_if_loaded();
@@ -150,7 +147,6 @@ fn release(address: *mut c_void, size: usize) {
 /// when it is first used.
 static FORWARDING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// This thread forwards an event.
 struct Forwarding(&'static AtomicUsize);
 
 impl Forwarding {

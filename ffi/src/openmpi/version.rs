@@ -56,8 +56,7 @@ pub fn class_sizes() -> [ClassSize; 14] {
             ClassSize {
                 name: stringify!($type),
                 built: size_of::<sys::$type>(),
-                // SAFETY: an object class is a static of libopen-pal's; the size is set at compile time and never
-                // changed.
+                // SAFETY: an object class is a static of libopen-pal's; its size never changes.
                 running: unsafe { (&raw const sys::$class.cls_sizeof).read() },
             }
         };

@@ -28,8 +28,7 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Maps and registers `count` slots of `slot` bytes each, for this process' own sends and receives, on ordinary
-    /// pages.
+    /// Maps and registers `count` slots of `slot` bytes each, for this process' sends and receives, on ordinary pages.
     ///
     /// # Errors
     /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.

@@ -23,8 +23,7 @@ pub(super) struct Start {
 pub struct WorkCompletion(sys::ibv_wc);
 
 impl WorkCompletion {
-    /// Makes a completion like that of an adapter, for the stand-ins for adapters in tests. `immediate` is in host byte
-    /// order.
+    /// Makes a completion like an adapter's, for the stand-ins in tests. `immediate` is in host byte order.
     #[must_use]
     pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
         let start = Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };

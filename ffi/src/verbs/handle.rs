@@ -84,8 +84,7 @@ impl<T: Object> Handle<T> {
 
 impl<T: Object, K> Drop for Handle<T, K> {
     fn drop(&mut self) {
-        // SAFETY: R4: `drop` runs once, before `_keep` is dropped; objects made from this one hold an `Arc` to it, so
-        // none is left.
+        // SAFETY: R4: `drop` runs once, before `_keep` is dropped; objects made from this one hold it, so none is left.
         unsafe { T::destroy(self.raw()) };
     }
 }

@@ -73,8 +73,7 @@ pub mod async_event {
     pub const CQ_ERR: u32 = sys::IBV_EVENT_CQ_ERR;
     /// The device can no longer be used.
     pub const DEVICE_FATAL: u32 = sys::IBV_EVENT_DEVICE_FATAL;
-    /// The subnet manager asks for a new registration: it may have given the port another LID, or a subnet another
-    /// prefix.
+    /// The subnet manager asks for a new registration: it may have changed the port's LID or the subnet's prefix.
     pub const CLIENT_REREGISTER: u32 = sys::IBV_EVENT_CLIENT_REREGISTER;
     /// A port's GID table has changed.
     pub const GID_CHANGE: u32 = sys::IBV_EVENT_GID_CHANGE;

@@ -30,8 +30,7 @@ pub trait TakesWork: Send {
     /// Initialised to ready-to-receive, from `path`: what the peer sends is taken and acknowledged.
     ///
     /// # Errors
-    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT` where the peer's link address could not be
-    /// resolved.
+    /// `EINVAL` for a path the adapter has no route to, `ETIMEDOUT`: the peer's link address was not resolved.
     fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()>;
 
     /// Ready-to-receive to ready-to-send. The timers hold as long as the connection.

@@ -73,14 +73,12 @@ pub struct UdQueuePair {
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// How often it was set anew: a completion of an earlier life, which some adapters leave in the queue, is none of
-    /// this one's.
+    /// How often it was set anew: completions of an earlier life, which some adapters leave in the queue, do not count.
     life: u64,
 }
 
 impl UdQueuePair {
-    /// Makes a queue pair on `port`, ready to send and receive datagrams of up to `size` bytes, with `depth` slots each
-    /// way.
+    /// Makes a queue pair on `port`, ready for datagrams of up to `size` bytes, with `depth` slots each way.
     ///
     /// # Errors
     /// The errno of the verb that failed; `EOPNOTSUPP` and `EINVAL` are those of adapters without UD.

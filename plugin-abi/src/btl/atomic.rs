@@ -33,14 +33,12 @@ type Opaque = sys::mca_btl_base_registration_handle_t;
 /// Size of an operand in bytes.
 const OPERAND: usize = 8;
 
-/// Returns whether an operation with these flags is on 8 aligned bytes.
 fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;
     flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
 }
 
-/// Returns whether the adapter can execute an operation with these flags at this address, with a result under this
-/// handle.
+/// Returns whether the adapter can execute an operation with these flags, address and handle of the result.
 fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
     !local_handle.is_null() && module.has_atomics && is_of_8_bytes(flags, remote_address)
 }
@@ -158,15 +156,13 @@ unsafe fn start_on_own_memory(mut request: RdmaRequest, start: impl FnOnce(RdmaR
             None => sys::OPAL_ERR_OUT_OF_RESOURCE,
         };
         if code != sys::OPAL_SUCCESS {
-            // SAFETY: made above; an operation that was not started has no callback; R3: no work request names the
-            // registration.
+            // SAFETY: made above; what was not started has no callback; R3: no work request names the registration.
             unsafe { module.memory().put_back(Box::from_raw(finish).registered) };
         }
         code
     })
 }
 
-/// Returns the endpoint by which this process reaches itself.
 fn own_endpoint(module: &Module) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let me = modex::from_openmpi(Process::me()?.name());
     let id = module.enter()?.port.peer(me, module.index);

@@ -33,7 +33,6 @@ pub(super) struct Message {
     pub(super) port: u8,
 }
 
-/// Size of a message in bytes.
 pub(super) const SIZE: usize = 48;
 
 /// Size and alignment of an operand in bytes.

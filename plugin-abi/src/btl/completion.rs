@@ -33,7 +33,6 @@ pub(crate) fn stamp(module: &Module, batch: &Batch, index: usize) -> watch::Stam
     module.source().zip(batch.stamp(index))
 }
 
-/// Processes a completion other than a message.
 #[inline(never)]
 pub(crate) fn handle_non_message<const WATCHED: bool>(
     module: &Module,
@@ -117,15 +116,13 @@ unsafe fn send_done(
 ) {
     // SAFETY: M2: the engine has given it back, and Open MPI has not been called back, so nobody else uses it.
     let wanted = unsafe { (*descriptor).callback_wanted };
-    // SAFETY: M2: nobody else uses it before the callback. Read now, because the callback may free a descriptor that
-    // Open MPI owns.
+    // SAFETY: M2: nobody else uses it before the callback. Read now: the callback may free a descriptor of Open MPI's.
     let owned = unsafe { (*descriptor).base.des_flags } & sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
     if wanted {
         // SAFETY: M2: nobody else uses it before the callback.
         let function = unsafe { (*descriptor).base.des_cbfunc };
         if let Some(function) = function {
-            // SAFETY: the callback that Open MPI set, with the descriptor it sent (btl.h,
-            // mca_btl_base_completion_fn_t).
+            // SAFETY: the callback that Open MPI set, with the descriptor it sent (btl.h).
             unsafe { function(module.as_raw(), module.pointer(to), descriptor.cast(), status) };
         }
     }

@@ -71,8 +71,7 @@ impl pool::Slots for Port {
     }
 }
 
-/// Takes completions, gives back descriptors without a callback, and posts waiting requests. Other completions wait for
-/// progress.
+/// Takes completions: gives back descriptors without a callback, and posts waiting requests. Others wait for progress.
 #[cold]
 pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
     port.reap(&mut |token| {
@@ -81,8 +80,7 @@ pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
     });
 }
 
-/// Returns the descriptor of a token; `None` while a tool listens, because only progress raises the events of
-/// completions.
+/// Returns the descriptor of a token; `None` while a tool listens, as only progress raises the events of completions.
 fn message(token: Token) -> Option<NonNull<Descriptor>> {
     match record(token) {
         Some(Record::Descriptor(descriptor)) if !events::has_interest() => Some(descriptor),
@@ -109,7 +107,6 @@ pub(crate) unsafe extern "C" fn btl_alloc(
     })
 }
 
-/// `btl_free`.
 pub(crate) unsafe extern "C" fn btl_free(
     btl: *mut sys::mca_btl_base_module_t,
     descriptor: *mut sys::mca_btl_base_descriptor_t,
@@ -177,8 +174,7 @@ struct Piece {
 /// M1, M3.
 unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {
     let Piece { reserve, length, flags } = piece;
-    // Registers the whole message, not only this fragment, so the cache has the registration for the following
-    // fragments.
+    // Registers the whole message, not only this fragment, so the cache has the registration for the next ones.
     let mut message = data.message()?;
     // SAFETY: M3: memory that is to be sent, mapped until the descriptor's callback.
     let registered = unsafe { module.memory().register(message.start.as_ptr().cast(), message.size, 0) }?;

@@ -5,8 +5,7 @@
 //! (`engine::transport`, `divert_all`), the message is copied to a slot of another port, and sent by that. So the
 //! tables of ob1 and bml, to whose entries ob1 keeps pointers, stay unchanged. A message with a key of its port's
 //! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; a detour costs
-//! a copy, and without one nothing calls this. Threads: any; one port is entered at a time. Tests: the device tests in
-//! `hw-tests`.
+//! a copy, and without one nothing calls this. Threads: any; one port is entered at a time. Tests: `hw-tests`.
 
 use std::ffi::c_int;
 
@@ -31,8 +30,7 @@ const ACKNOWLEDGEMENT: u8 = MATCH + 3;
 const FRAGMENT: u8 = MATCH + 5;
 const FINISHED: u8 = MATCH + 8;
 
-/// Returns whether a message with this tag can be sent by any port. A message with a key of its sender's memory cannot:
-/// the key is that of one port.
+/// Returns whether a message with this tag can be sent by any port. One with a key of its sender's memory cannot.
 fn goes_by_any_port(tag: u8) -> bool {
     matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
 }
@@ -72,8 +70,7 @@ fn come_back(module: &Module) {
     }
 }
 
-/// Handles a failed connection to a peer. Returns true if it could not be made and another port reaches the peer: then
-/// messages are diverted.
+/// Handles a failed connection to a peer. True: it could not be made, and messages are diverted to another port.
 #[cold]
 pub(crate) fn goes_around(module: &Module, to: EndpointId) -> bool {
     let Some((name, failure)) =
@@ -132,7 +129,6 @@ pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: 
     if waits { sys::OPAL_SUCCESS } else { failures::refused(module) }
 }
 
-/// Result of sending a message again.
 pub(crate) enum Again {
     /// The adapter of another port has it.
     Sent,
@@ -141,8 +137,7 @@ pub(crate) enum Again {
     Failed,
 }
 
-/// Sends a message again that the engine has given back: by another port, or it waits here again. If it was posted, it
-/// failed.
+/// Sends a message again that the engine has given back, by another port, or it waits here again. A posted one failed.
 ///
 /// # Safety
 /// M2, M3. The descriptor is filled; no adapter has it unless `failed.posted`.
@@ -176,7 +171,6 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     }
 }
 
-/// Returns whether this port could not connect to the peer.
 fn never_connected(module: &Module, to: EndpointId) -> bool {
     let is_unmade = |state: State<'_>| matches!(state.port.failure(to)?.cause, Cause::Connect(_)).then_some(());
     module.enter().and_then(is_unmade).is_some()
@@ -208,7 +202,6 @@ unsafe fn carry(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descr
     others(module).find_map(|other| unsafe { take_over(other, name, tag, descriptor, original) })
 }
 
-/// Origin of a copied message.
 #[derive(Clone, Copy)]
 struct Original {
     module: u8,

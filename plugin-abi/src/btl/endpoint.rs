@@ -50,7 +50,6 @@ impl EndpointRange {
         NonNull::new(start).map(|start| EndpointRange { start }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Returns Open MPI's pointer for an endpoint.
     #[inline]
     pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
         self.start.as_ptr().wrapping_add((id.index() as usize + 1) % LENGTH).cast()
@@ -64,8 +63,7 @@ impl Drop for EndpointRange {
     }
 }
 
-/// Returns the engine's number of an endpoint of any module. For a null pointer the number is one that no endpoint has,
-/// which the engine refuses.
+/// Returns the engine's number of an endpoint of any module; for null, one that the engine refuses.
 #[inline]
 pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId {
     EndpointId::from_index(((pointer.addr() % LENGTH) as u32).wrapping_sub(1))

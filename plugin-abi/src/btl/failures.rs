@@ -3,8 +3,7 @@
 //! peer or port to Open MPI, which ends the job.
 //!
 //! Called by `completion` and `progress` for completions, by `send`, `rdma` and `descriptor` for calls. No port is
-//! entered, because Open MPI's callback runs in here. Grade: errors. Threads: any. Tests: the device tests in
-//! `hw-tests`.
+//! entered, because Open MPI's callback runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -28,7 +27,6 @@ pub(crate) fn failed(module: &Module, to: EndpointId, failed: Failed) -> c_int {
     sys::OPAL_ERROR
 }
 
-/// Returns whether the connection to a peer has failed.
 pub(crate) fn has_failed(module: &Module, to: EndpointId) -> bool {
     module.enter().is_some_and(|state| state.port.failure(to).is_some())
 }

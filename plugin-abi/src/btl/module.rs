@@ -71,7 +71,6 @@ pub(crate) struct Module {
     pub(crate) max_send_size: usize,
     /// Index among the ports that this process publishes.
     pub(crate) index: u8,
-    /// Whether the adapter supports atomics.
     pub(crate) has_atomics: bool,
     endpoints: EndpointRange,
     /// `mca_btl_base_module_error_cb_fn_t` as an address; 0: none registered.
@@ -176,7 +175,6 @@ impl Module {
         }))
     }
 
-    /// Returns the data rate of the port in Mb/s.
     pub(crate) fn mbps(&self) -> u32 {
         self.port.attributes().mbps
     }
@@ -192,12 +190,10 @@ impl Module {
     /// M1.
     #[inline]
     pub(crate) unsafe fn from_raw<'call>(raw: *mut sys::mca_btl_base_module_t) -> &'call Module {
-        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared, and changed only inside
-        // cells.
+        // SAFETY: M1: `base` is the first field of a module on the heap, which is shared; only its cells change.
         unsafe { &*raw.cast::<Module>() }
     }
 
-    /// Returns Open MPI's pointer to the module.
     #[inline]
     pub(crate) fn as_raw(&self) -> *mut sys::mca_btl_base_module_t {
         std::ptr::from_ref(self).cast_mut().cast()
@@ -209,7 +205,6 @@ impl Module {
         self.entry().enter().map(|port| self.state(port))
     }
 
-    /// Enters the port without waiting.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<State<'_>> {
         self.entry().try_enter().map(|port| self.state(port))
@@ -235,7 +230,6 @@ impl Module {
         self.port.memory()
     }
 
-    /// Returns the process of an endpoint.
     pub(crate) fn peer_name(&self, id: EndpointId) -> Option<PeerName> {
         self.enter()?.port.peer_name(id)
     }
@@ -250,7 +244,6 @@ impl Module {
         self.port.source()
     }
 
-    /// Returns Open MPI's pointer for an endpoint of this module.
     #[inline]
     pub(crate) fn pointer(&self, id: EndpointId) -> *mut sys::mca_btl_base_endpoint_t {
         self.endpoints.pointer(id)
@@ -259,12 +252,10 @@ impl Module {
     /// Returns Open MPI's callback for a lost peer.
     pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
         let address = self.error_callback.load(Ordering::Acquire);
-        // SAFETY: an address that `set_error_callback` has stored, or 0, which is `None` of a nullable function
-        // pointer.
+        // SAFETY: an address that `set_error_callback` has stored, or 0, which is `None` of such a pointer.
         unsafe { std::mem::transmute::<usize, sys::mca_btl_base_module_error_cb_fn_t>(address) }
     }
 
-    /// Sets Open MPI's callback for a lost peer.
     pub(crate) fn set_error_callback(&self, callback: sys::mca_btl_base_module_error_cb_fn_t) {
         self.error_callback.store(callback.map_or(0, |function| function as usize), Ordering::Release);
     }
@@ -317,7 +308,6 @@ pub(crate) fn are_several() -> bool {
     count() > 1
 }
 
-/// Returns the modules in use.
 #[inline]
 pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
     let used = &MODULES[..count()];

@@ -24,7 +24,6 @@ pub(crate) struct Operation {
     pub(crate) watched: MaybeUninit<Watched>,
 }
 
-/// Arguments of the callback, which every operation has.
 #[derive(Clone, Copy)]
 pub(crate) struct CallbackArguments {
     pub(crate) btl: *mut sys::mca_btl_base_module_t,
@@ -38,8 +37,7 @@ pub(crate) struct CallbackArguments {
     pub(crate) is_watched: bool,
 }
 
-// SAFETY: only free lists and chains of records to give back use `next`. The other pointers of a free record are not
-// used.
+// SAFETY: only free lists and chains of records to give back use `next`. A free record's other pointers are not used.
 unsafe impl Linked for Operation {
     const NEXT: usize = offset_of!(Operation, next);
 }
@@ -65,7 +63,6 @@ pub(crate) struct Operations {
     taken: usize,
 }
 
-/// Number of records to make at once.
 const GROW_BY: usize = 64;
 
 impl Operations {

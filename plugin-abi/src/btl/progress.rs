@@ -52,8 +52,7 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
     if let Some(pml) = poller::by_pml() {
-        // Open MPI's progress engine calls both components, so the PML may just have polled; other callers call only
-        // this one.
+        // Open MPI's progress engine calls both components, so the PML may just have polled; others call only this one.
         return if poller::take_poll() { 0 } else { (pml.poll)() };
     }
     module::all().map(progress_port::<WATCHED>).sum()
@@ -212,7 +211,6 @@ fn message_received(module: &Module, (Tag(tag), immediate): (Tag, Immediate), ar
     unsafe { arrived.show(module.as_raw(), tag, sender) };
 }
 
-/// Gives back the descriptors in the chain.
 #[inline(always)]
 fn give_back_descriptors(state: &mut State<'_>, finished: &FinishedDescriptors) {
     let mut descriptor = finished.0;

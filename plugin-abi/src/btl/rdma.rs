@@ -33,7 +33,6 @@ pub(crate) struct RdmaRequest {
     pub(crate) call: CallbackArguments,
     pub(crate) remote_address: u64,
     pub(crate) remote_handle: *mut sys::mca_btl_base_registration_handle_t,
-    /// Size in bytes.
     pub(crate) size: usize,
 }
 
@@ -188,7 +187,6 @@ pub(crate) unsafe extern "C" fn btl_put(
     unsafe { put.start("btl_put", Kind::Put, sys::OPAL_ERR_NOT_AVAILABLE, fits, post) }
 }
 
-/// `btl_get`.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_get(
     btl: *mut sys::mca_btl_base_module_t,

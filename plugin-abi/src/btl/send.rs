@@ -302,8 +302,7 @@ unsafe fn from_slot(
     };
     // SAFETY: M2: it has just been taken.
     let slot = unsafe { descriptor::start(descriptor) };
-    // SAFETY: the slot has `size` bytes, which no adapter has before the post (R2); a header on the stack does not
-    // overlap it.
+    // SAFETY: the slot has `size` bytes, which no adapter has before the post (R2); the header does not overlap it.
     unsafe { slot.copy_from_nonoverlapping(header.as_ptr(), header.len()) };
     let mut data = data;
     // SAFETY: the slot has `size` bytes, which no adapter has before the post (R2); the payload follows the header.

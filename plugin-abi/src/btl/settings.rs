@@ -92,7 +92,6 @@ fn kept() -> MutexGuard<'static, Option<Tunables>> {
 pub(crate) struct Limits {
     /// Size of the largest message of send and receive.
     pub(crate) max_send_size: usize,
-    /// Size of the largest eager message.
     pub(crate) eager_limit: usize,
     /// Size of the first fragment of a larger one.
     pub(crate) rndv_eager_limit: usize,

@@ -13,9 +13,7 @@ use crate::runtime::token::{self, Face, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
 
-/// The record of a token.
 pub(crate) enum Record {
-    /// A message.
     Descriptor(NonNull<Descriptor>),
     /// A put, a get or an atomic.
     Operation(NonNull<Operation>),

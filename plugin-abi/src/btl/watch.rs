@@ -4,8 +4,7 @@
 //! A site is one comparison ([`engine::events::has_interest`]). A message here is one that the upper layer passes to
 //! `btl_send`, including the header of that layer: the transport does not know which message of MPI it belongs to.
 //! Callers pass the peer, and have left the port, because callbacks of tools run in here. Grade: pending, behind the
-//! branch of a site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`
-//! (operations).
+//! branch of a site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`.
 
 use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, Payload,
@@ -24,7 +23,6 @@ const UNKNOWN: (u32, i32, i32) = (u32::MAX, -1, -1);
 /// Timestamp of a completion: the port's source, and the adapter's raw ticks.
 pub(crate) type Stamp = Option<(SourceId, u64)>;
 
-/// Kind of a put, a get or an atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,

@@ -17,7 +17,6 @@ use super::shared_memory::{EAGER, OTHER, SharedMemory};
 /// What to do once a message has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Nothing.
     Nothing,
     /// Finish this send: it was its whole message.
     Finish(NonNull<Request>),
@@ -42,7 +41,6 @@ impl Payload {
     }
 }
 
-/// A message that waits.
 struct Waiting {
     tag: u8,
     header: Box<[u8]>,
@@ -68,7 +66,6 @@ impl Backlog {
         self.queues.len() as u32
     }
 
-    /// Whether messages wait for a process.
     pub(crate) fn waits_for(&self, to: u32) -> bool {
         self.queues.get(to as usize).is_some_and(|queue| !queue.is_empty())
     }

@@ -69,8 +69,7 @@ pub(crate) struct Flow {
     pub(crate) is_behind: bool,
 }
 
-/// Bytes of messages to one peer that may wait for the port: sixteen of the longest eager ones, or thousands of short
-/// ones.
+/// Bytes of messages to one peer that may wait for the port: sixteen of the longest eager ones, or many short ones.
 const WAITING: u64 = 192 << 10;
 
 /// Announced and unanswered messages to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
@@ -109,7 +108,6 @@ impl Flow {
 pub(crate) struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
 impl Holders {
-    /// Notes that a communicator has stored a link for a rank.
     pub(crate) fn note(&mut self, link: Link, context: u32, rank: i32) {
         self.0.entry(link).or_default().insert(context, rank);
     }

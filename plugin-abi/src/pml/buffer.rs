@@ -25,14 +25,11 @@ pub(crate) enum Content {
     Piece(NonNull<Request>),
 }
 
-/// A send buffer.
 #[repr(C, align(64))]
 pub(crate) struct SendBuffer {
-    /// Next buffer on the free list.
     next: *mut SendBuffer,
     span: LocalSpan,
     pub(crate) content: Content,
-    /// Whether it belongs to `large`.
     is_large: bool,
 }
 
@@ -42,7 +39,6 @@ unsafe impl Linked for SendBuffer {
 }
 
 impl SendBuffer {
-    /// First byte of its memory.
     #[inline]
     pub(crate) fn start(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.span.addr() as usize)
@@ -55,7 +51,6 @@ impl SendBuffer {
     }
 }
 
-/// The send buffers of one port.
 pub(crate) struct SendBuffers {
     eager: Buffers,
     large: Buffers,
@@ -66,11 +61,9 @@ struct Buffers {
     /// Length of each, bytes.
     size: usize,
     made: u32,
-    /// Maximum number.
     most: u32,
 }
 
-/// Number of buffers that are made at a time.
 const GROW_BY: u32 = 32;
 
 impl SendBuffers {
@@ -99,7 +92,6 @@ impl SendBuffers {
         self.large.made > 0
     }
 
-    /// Whether a buffer for fragments is free.
     pub(crate) fn has_free_large(&self) -> bool {
         !self.large.free.is_empty()
     }

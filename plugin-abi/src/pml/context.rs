@@ -76,7 +76,6 @@ unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: Non
     members::freed(communicator.context);
 }
 
-/// `pml_del_comm`.
 pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_del_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };

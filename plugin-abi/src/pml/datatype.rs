@@ -29,7 +29,6 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// No data.
     pub(crate) const EMPTY: Extent = Extent { start: std::ptr::dangling_mut(), length: 0 };
 
     /// Data with gaps, or none: the buffer of a barrier is null.

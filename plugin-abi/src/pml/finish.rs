@@ -134,8 +134,7 @@ pub(crate) fn tell(pml: &Pml) {
             continue;
         }
         drop(state);
-        // SAFETY: P1: its status is filled in, and only this callback may free it. The request is not used again unless
-        // this returns 0.
+        // SAFETY: P1: its status is filled in, and only this callback may free it, which returns other than 0 then.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(_state) = pml.enter() {
             // SAFETY: P1: the callback returned 0, so it has not freed the request, and no other thread can while the

@@ -75,12 +75,10 @@ impl FirstReceive {
         self.request.store(null_mut(), Ordering::Relaxed);
     }
 
-    /// Takes the receive out.
     pub(crate) fn take(&self) -> Option<Posted> {
         self.take_if(|_| true)
     }
 
-    /// Takes the receive out if `holds` returns true for it.
     pub(crate) fn take_if(&self, holds: impl FnOnce(&Posted) -> bool) -> Option<Posted> {
         let posted = self.get().filter(holds)?;
         self.clear();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Single-copy read within a host: the shared-memory BTL reads a long message from the sender's memory to the user's
-//! buffer.
+//! Single-copy read within a host: the shared-memory BTL reads a long message from the sender's memory to the buffer.
 //!
 //! One read for the whole message, mostly done within the call. If the kernel forbids it, copies are sent (`pieces`).
 //! Called by `accept`. Grade: pending. Threads: the one that has entered the PML. Tests:

@@ -36,7 +36,6 @@ use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::token::Tag;
 
-/// Parameters of a new PML.
 pub(crate) struct Settings {
     /// Longest message that is sent eagerly, bytes: the initial value.
     pub(crate) eager_limit: usize,
@@ -85,7 +84,6 @@ pub(crate) struct Pml {
     poll_more: AtomicPtr<()>,
     /// Shared memory to processes of this host, if Open MPI has it; else null.
     shared_memory: AtomicPtr<SharedMemory>,
-    /// Whether several threads may call at the same time.
     has_threads: bool,
     /// The state, while the thread that has entered it runs a call in [`Pml::within`]; else null.
     within: AtomicPtr<State>,
@@ -104,9 +102,7 @@ pub(crate) struct State {
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
     pub(crate) flow: Flow,
-    /// Send buffers of each rail.
     pub(crate) buffers: Vec<SendBuffers>,
-    /// Links to the peers that were looked up.
     pub(crate) peers: HashMap<PeerName, Link>,
     /// Peers and endpoints, with several rails.
     pub(crate) several: Several,
@@ -206,7 +202,6 @@ pub(crate) unsafe fn end() {
 }
 
 impl Rail {
-    /// Makes the rail of an open port.
     pub(crate) fn new(port: &Arc<OpenPort>, eager_limit: usize, read_size: u32) -> Self {
         let attributes = port.attributes();
         let longest = attributes.max_message.min(u64::from(read_size)) as u32;
@@ -266,7 +261,6 @@ impl Rail {
         unsafe { self.entry.as_ref() }.enter()
     }
 
-    /// Enters the port if no thread has entered it.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, Port>> {
         // SAFETY: `entry` points into `self.port`, which keeps the port alive.
@@ -359,7 +353,6 @@ impl Pml {
         self.shared_memory.store(Box::into_raw(Box::new(shared)), Ordering::Release);
     }
 
-    /// Shared memory to processes of this host, if Open MPI has it.
     #[inline]
     pub(crate) fn shared_memory(&self) -> Option<&SharedMemory> {
         // SAFETY: a leaked box, freed when the PML is dropped. Acquire pairs with the Release in `use_shared_memory`.
@@ -383,8 +376,7 @@ impl Pml {
     pub(crate) fn with_state(&self, deal: impl FnOnce(&mut State)) {
         let within = self.within.load(Ordering::Relaxed);
         if !self.has_threads && !within.is_null() {
-            // SAFETY: P3: without threads this runs inside the call in `within`, whose caller does not use its
-            // reference meanwhile.
+            // SAFETY: P3: without threads this runs inside `within`, whose caller does not use its reference meanwhile.
             return deal(unsafe { &mut *within });
         }
         // Without `leave`, which could enter the BTL from its own callback; the next progress of the PML does that.
@@ -399,7 +391,6 @@ impl Pml {
         }
     }
 
-    /// Whether one rail is all there is to poll.
     #[inline(always)]
     pub(crate) fn has_one_rail(&self) -> bool {
         self.has_one_rail.get()
@@ -432,7 +423,6 @@ impl Pml {
         self.state.enter()
     }
 
-    /// Enters the PML if no thread has entered it.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Entered<'_, State>> {
         self.state.try_enter()

@@ -18,12 +18,10 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Starts at 0.
     pub(super) const fn new() -> Self {
         Level { now: AtomicU64::new(0), most: AtomicU64::new(0), most_before: AtomicU64::new(0) }
     }
 
-    /// Resets number and maximum.
     pub(super) fn forget(&self) {
         for number in [&self.now, &self.most, &self.most_before] {
             number.store(0, Ordering::Relaxed);

@@ -15,12 +15,10 @@ use engine::transport::EndpointId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link(u64);
 
-/// Name of a peer for flow control: a link to it that stays the same when its messages use another one
-/// (`rails::account`).
+/// Name of a peer for flow control: a link to it that stays when its messages use another one (`rails::account`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Account(pub(crate) Link);
 
-/// Mark of a link that is one of several.
 const OF_SEVERAL: u64 = 1 << 63;
 
 /// Mark of a link that short messages may not use now (`flow`).
@@ -36,7 +34,6 @@ impl Link {
     /// To this process; its rail does not exist.
     pub(crate) const ONESELF: Link = Link(0xfd << 32);
 
-    /// Rail of links by shared memory.
     const SHARED_MEMORY: usize = 0xfe;
 
     /// Makes the link by shared memory to the process with this place on the host.
@@ -54,7 +51,6 @@ impl Link {
         Link((rail as u64) << 32 | to.index() as u64)
     }
 
-    /// Index of its rail.
     #[inline]
     pub(crate) const fn rail(self) -> usize {
         (self.0 >> 32 & RAIL) as usize
@@ -66,7 +62,6 @@ impl Link {
         self.0 >> 32 == 0
     }
 
-    /// The link with the mark that it is one of several.
     pub(crate) const fn of_several(self) -> Self {
         Link(self.0 | OF_SEVERAL)
     }
@@ -93,7 +88,6 @@ impl Link {
         EndpointId::from_index(self.0 as u32)
     }
 
-    /// The link as a number, for an atomic.
     #[inline]
     pub(crate) const fn bits(self) -> u64 {
         self.0

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of this host: makes them reachable by shared memory, receives their messages, and sends those that
-//! wait.
+//! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
 //! Shared memory is used where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL calls
 //! [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context` ([`add`],
@@ -23,8 +22,7 @@ use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
-/// Adds the processes that shared memory reaches. Called once, with all processes of the host, in the order of their
-/// ranks.
+/// Adds the processes that shared memory reaches. Called once, with all processes of the host, in order of rank.
 ///
 /// # Safety
 /// P4: `procs` are live processes of Open MPI's.

@@ -16,8 +16,7 @@
 //! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `link`, `bounds`, `buffer`,
 //!   `token`, `several`, `first_receive`, `watched_reads`.
 //!
-//! `engine::matching` matches messages with receives. `engine::protocol` has the headers and the protocols' state
-//! machines.
+//! `engine::matching` matches messages with receives, `engine::protocol` has headers and the protocols' state machines.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Every
 //! unsafe block of this folder argues from the rules of the crate's head and from these four:

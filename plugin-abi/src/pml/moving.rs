@@ -242,7 +242,6 @@ fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>
     })
 }
 
-/// Queues a message at a port.
 pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of other jobs, from spawn, connect or accept: ends the connections to one when the last communicator with
-//! it is freed.
+//! Processes of other jobs, from spawn, connect or accept: ends the connections to one with its last communicator.
 //!
 //! Open MPI reports processes that come, but not before `MPI_Finalize` those that go. Without a common communicator
 //! nothing can be sent to a process, and it may end without notice. So this process parts from its ports

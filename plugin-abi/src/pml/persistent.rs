@@ -28,7 +28,6 @@ pub(crate) const FUNCTIONS: RequestFunctions =
 /// Value of `req_complete` in a completed request.
 const COMPLETED: usize = 1;
 
-/// `pml_isend_init`.
 pub(crate) unsafe extern "C" fn pml_isend_init(
     buffer: *const c_void,
     count: usize,
@@ -52,7 +51,6 @@ pub(crate) unsafe extern "C" fn pml_isend_init(
     })
 }
 
-/// `pml_irecv_init`.
 pub(crate) unsafe extern "C" fn pml_irecv_init(
     buffer: *mut c_void,
     count: usize,
@@ -150,7 +148,6 @@ unsafe fn start(request: NonNull<Request>) -> c_int {
     sys::OPAL_SUCCESS
 }
 
-/// Makes a persistent request active.
 fn activate(request: &mut Request) {
     request.is_to_notify = true;
     request.set_finished(false);

@@ -26,7 +26,6 @@ pub(super) struct Found {
     pub(super) handle: Option<u64>,
 }
 
-/// A probe, by its arguments.
 impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
     ///
@@ -139,7 +138,6 @@ impl Drop for Handle {
     }
 }
 
-/// `pml_iprobe`.
 pub(crate) unsafe extern "C" fn pml_iprobe(
     from: c_int,
     tag: c_int,
@@ -164,7 +162,6 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
     })
 }
 
-/// `pml_probe`.
 pub(crate) unsafe extern "C" fn pml_probe(
     from: c_int,
     tag: c_int,
@@ -179,7 +176,6 @@ pub(crate) unsafe extern "C" fn pml_probe(
     })
 }
 
-/// `pml_improbe`.
 pub(crate) unsafe extern "C" fn pml_improbe(
     from: c_int,
     tag: c_int,
@@ -207,7 +203,6 @@ pub(crate) unsafe extern "C" fn pml_improbe(
     })
 }
 
-/// `pml_mprobe`.
 pub(crate) unsafe extern "C" fn pml_mprobe(
     from: c_int,
     tag: c_int,

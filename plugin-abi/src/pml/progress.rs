@@ -224,8 +224,7 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     }
 }
 
-/// Takes completions in place: the BTL's operations, and with one rail the PML's silent send buffers. The port reports
-/// all others.
+/// Takes completions in place: the BTL's operations, and with one rail the PML's silent send buffers; no others.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {

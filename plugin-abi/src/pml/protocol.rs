@@ -22,11 +22,6 @@ use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
 
-#[inline(always)]
-fn match_of(communicator: &Communicator, tag: i32) -> Match {
-    Match { context: communicator.context, rank: communicator.rank, tag }
-}
-
 /// Begins a send to a peer whose link is known.
 ///
 /// # Safety
@@ -59,7 +54,8 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     let r = unsafe { &mut *request.as_ptr() };
     let link = r.link;
     // SAFETY: P1: not finished, so its communicator lives; the PML still has it, as this function requires.
-    let of = match_of(unsafe { Communicator::of(r.comm()) }, r.tag);
+    let communicator = unsafe { Communicator::of(r.comm()) };
+    let of = Match { context: communicator.context, rank: communicator.rank, tag: r.tag };
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
     let is_synchronous = r.role == Role::Send(Mode::Synchronous);
     let is_long = r.extent.length > eager_limit;

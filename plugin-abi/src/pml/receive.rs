@@ -33,7 +33,6 @@ pub(crate) struct Wanted {
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-/// `pml_recv`.
 pub(crate) unsafe extern "C" fn pml_recv(
     buffer: *mut c_void,
     count: usize,
@@ -117,7 +116,6 @@ unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
     }
 }
 
-/// `pml_irecv`.
 pub(crate) unsafe extern "C" fn pml_irecv(
     buffer: *mut c_void,
     count: usize,
@@ -193,7 +191,6 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
     sys::OPAL_SUCCESS
 }
 
-/// `pml_mrecv`.
 pub(crate) unsafe extern "C" fn pml_mrecv(
     buffer: *mut c_void,
     count: usize,
@@ -220,7 +217,6 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
     })
 }
 
-/// `pml_imrecv`.
 pub(crate) unsafe extern "C" fn pml_imrecv(
     buffer: *mut c_void,
     count: usize,

@@ -24,9 +24,7 @@ use crate::runtime::memory::Registered;
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A receive.
     Receive,
-    /// A send, with its mode.
     Send(Mode),
 }
 
@@ -71,7 +69,6 @@ pub(crate) enum Transfer {
     Gathering { id: TransferId, state: Gathering },
 }
 
-/// A request.
 #[repr(C, align(16))]
 pub(crate) struct Request {
     base: sys::ompi_request_t,
@@ -139,13 +136,11 @@ pub(crate) struct RequestFunctions {
     pub(crate) cancel: sys::ompi_request_cancel_fn_t,
 }
 
-/// Requests of the process.
 pub(crate) struct Requests {
     free: FreeList<Request>,
     functions: RequestFunctions,
 }
 
-/// Number of requests that are made at a time.
 const GROW_BY: usize = 64;
 
 impl Requests {
@@ -221,7 +216,6 @@ impl Request {
         of_pml.then(|| raw.cast())
     }
 
-    /// Returns Open MPI's pointer.
     #[inline]
     pub(crate) fn as_raw(request: NonNull<Request>) -> *mut sys::ompi_request_t {
         request.as_ptr().cast()
@@ -232,7 +226,6 @@ impl Request {
         &mut self.base
     }
 
-    /// Open MPI's communicator.
     #[inline]
     pub(crate) fn comm(&self) -> *mut sys::ompi_communicator_t {
         // SAFETY: a union of pointers, which is the communicator in a request of type `OMPI_REQUEST_PML`.
@@ -245,7 +238,6 @@ impl Request {
         self.is_finished.load(Ordering::Acquire)
     }
 
-    /// Sets [`Self::is_finished`].
     #[inline]
     pub(crate) fn set_finished(&self, is_finished: bool) {
         self.is_finished.store(is_finished, Ordering::Release);

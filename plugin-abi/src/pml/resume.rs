@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Continues sends that flow control had pending: an earlier message was answered or sent, or the receiver asks for
-//! more or stops holding back.
+//! Continues pending sends: an earlier message was answered or sent, or the receiver asks for more or lets go.
 //!
 //! The rules are those of `engine::protocol::flow_control`. Called by `incoming`, `reading`, `pieces`, `progress` and
 //! `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.

@@ -18,7 +18,6 @@ use crate::runtime::watch::Completed;
 pub(crate) struct Peer {
     /// Link of each port that reaches the peer; the first is its preferred home.
     pub(crate) links: Box<[Link]>,
-    /// Link that messages to the peer use now.
     pub(crate) home: Link,
     /// Number of moves to another port so far.
     pub(crate) segment: u32,
@@ -67,7 +66,6 @@ impl Several {
         Several { ends: vec![Vec::new(); rails], ..Several::default() }
     }
 
-    /// Adds a peer. Returns its index.
     pub(crate) fn add(&mut self, name: PeerName, peer: Peer) -> usize {
         let at = self.free.pop().unwrap_or(self.peers.len());
         for link in &peer.links {
@@ -92,7 +90,6 @@ impl Several {
         self.free.push(at);
     }
 
-    /// Returns an endpoint, if it is known.
     #[inline]
     pub(crate) fn end(&self, rail: usize, to: EndpointId) -> Option<&End> {
         self.ends[rail].get(to.index() as usize)

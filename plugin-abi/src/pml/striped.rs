@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long messages that the receiver may read by several ports at once: the sender's announcement, and the receiver's
-//! choice of ports.
+//! Long messages that the receiver may read by several ports at once: announcement, and the receiver's choice.
 //!
 //! The sender registers the memory with each port that reaches the peer, and announces it with each port's key
 //! ([`announce`]). The receiver reads (`reading`) by those of its ports that are connected to one of the announced

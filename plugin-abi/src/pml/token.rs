@@ -19,7 +19,6 @@ const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);
 const READ: u16 = 0;
 const SENT: u16 = 1;
 
-/// Record of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// A send buffer, whose bytes have been sent.
@@ -30,13 +29,11 @@ pub(crate) enum Record {
     Sent(NonNull<Request>),
 }
 
-/// Makes the token of a send buffer.
 #[inline]
 pub(crate) fn buffer(buffer: NonNull<SendBuffer>) -> Token {
     BUFFER.token(buffer.as_ptr(), 0)
 }
 
-/// Makes the token of a read.
 pub(crate) fn read(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), READ)
 }
@@ -46,7 +43,6 @@ pub(crate) fn sent(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), SENT)
 }
 
-/// Returns the send buffer of a token; `None` for other tokens.
 #[inline]
 pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
     if RecordKind::of(token) == BUFFER { token::record(token) } else { None }

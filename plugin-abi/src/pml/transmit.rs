@@ -110,8 +110,7 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
     }
 }
 
-/// Posts a read of a part of a request's message, which starts at `from` in the sender's memory. Returns false if the
-/// port refuses.
+/// Posts a read of a part of a request's message, from `from` in the sender's memory on. False: the port refuses.
 ///
 /// # Safety
 /// R3: the part is within the memory that is registered at `to` under `lkey` until the read is done; R2, P2: until then

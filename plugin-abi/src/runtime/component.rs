@@ -22,7 +22,6 @@ impl<T> Shown<T> {
         Shown(UnsafeCell::new(structure))
     }
 
-    /// Returns the pointer for Open MPI.
     pub(crate) const fn get(&self) -> *mut T {
         self.0.get()
     }

@@ -24,7 +24,6 @@ const MARK: &CStr = c"mca_btl_ibex_component";
 /// A variable whose address is in this copy.
 static HERE: u8 = 0;
 
-/// A loaded library.
 #[derive(Debug, PartialEq, Eq)]
 struct Library {
     /// Address at which it is mapped.
@@ -36,7 +35,6 @@ struct Library {
 /// The copy of ibex that was loaded before this one.
 #[derive(Debug)]
 pub(crate) struct Earlier {
-    /// Path by which it was loaded.
     path: String,
     /// Path by which this copy was loaded.
     this: String,
@@ -55,7 +53,6 @@ impl fmt::Display for Earlier {
     }
 }
 
-/// Returns a path, and its target if it is a link.
 fn with_target(path: &str) -> String {
     match std::fs::canonicalize(path) {
         Ok(target) if target != Path::new(path) => format!("{path} ({})", target.display()),
@@ -85,7 +82,6 @@ fn find() -> Option<Earlier> {
     (first.base != this.base).then_some(Earlier { path: first.path, this: this.path })
 }
 
-/// Returns the library that contains an address.
 fn library_of(address: *const c_void) -> Option<Library> {
     let mut found = libc::Dl_info {
         dli_fname: std::ptr::null(),

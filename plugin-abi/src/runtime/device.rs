@@ -25,7 +25,6 @@ type Adapter = fabric::Adapter;
 
 pub(crate) type Port = transport::Port<Adapter>;
 
-/// Returns a port that was opened, and its registrations.
 #[cfg(not(test))]
 pub(super) fn opened(port: transport::Port<Verbs>, memory: memory::Memory) -> (Port, Memory) {
     (port, memory)

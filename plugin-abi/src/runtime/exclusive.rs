@@ -63,7 +63,6 @@ impl<T> Exclusive<T> {
         Exclusive { gate: Cell::new(gate), lock: RawMutex::INIT, owner: AtomicUsize::new(0), value }
     }
 
-    /// Returns the value to its only owner.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

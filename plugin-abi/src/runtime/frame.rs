@@ -94,7 +94,6 @@ impl Polled {
         *place = Some(frame);
     }
 
-    /// Moves all frames to a new queue.
     pub(crate) fn take_all(&mut self) -> Polled {
         Polled { first: self.first.take() }
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A free list of records of one type, with the blocks of memory that contain them. The blocks live as long as the
-//! list.
+//! A free list of records of one type, with the blocks of memory that contain them, which live as long as the list.
 //!
 //! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
 //! inside the record ([`Linked`]). Called by the pools of both components (`btl/descriptor/pool.rs`, `pml/request.rs`).
@@ -66,8 +65,7 @@ impl<T: Linked> FreeList<T> {
             // SAFETY: the index is within the block.
             let record = unsafe { NonNull::new_unchecked(block.cast::<T>().add(index)) };
             place(record);
-            // SAFETY: the record is in a block of this list, and nobody has its address but `place`, which does not use
-            // it.
+            // SAFETY: the record is in a block of this list, and nobody uses it: only `place` got its address.
             unsafe { self.give_back(record.as_ptr()) };
         }
         self.blocks.push(block);

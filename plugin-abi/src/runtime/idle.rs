@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a blocking call runs Open MPI's progress engine: [`Idle`] for a call that waits, [`Busy`] for calls that always
-//! find something to do.
+//! When a blocking call runs Open MPI's progress engine: [`Idle`] for one that waits, [`Busy`] for those that never do.
 //!
 //! Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads: [`Idle`] belongs to one wait, [`Busy`] to
 //! the thread that has entered the PML. Tests: below.

@@ -53,14 +53,12 @@ struct Registrar {
     rights: Rights,
     /// Device and port, for messages to the user.
     place: String,
-    /// Index of the port in the process.
     index: u8,
 }
 
 /// Access rights that registrations of a port may have.
 #[derive(Clone, Copy)]
 struct Rights {
-    /// Whether the adapter supports atomics.
     atomics: bool,
     /// Whether registrations ask for relaxed ordering (`btl_ibex_relaxed_ordering`).
     relaxed: bool,
@@ -169,8 +167,7 @@ impl Memory {
         Some(Memory { cache, registrar })
     }
 
-    /// Registers `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: not possible now; the caller
-    /// copies.
+    /// Registers `size` bytes at `base` with `access` (`MCA_BTL_REG_FLAG_*`). `None`: not now; the caller copies.
     ///
     /// # Safety
     /// M3: the bytes are the user's, and mapped until the registration is put back.

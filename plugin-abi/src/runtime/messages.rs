@@ -68,7 +68,6 @@ pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
     of_host(&format!("ibex: {error}.\nA tool has written that (MPI_T_cvar_write); ibex uses {used} instead."));
 }
 
-/// No port can be used.
 pub(crate) fn no_port(complaint: &str) {
     let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");
     of_host(&text);
@@ -79,8 +78,7 @@ pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
     of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
 }
 
-/// A port was opened with a restriction that the user may not want. Printed once per process: its ports share the
-/// parameters.
+/// A port was opened with a restriction that the user may not want. Once per process: its ports share the parameters.
 pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {

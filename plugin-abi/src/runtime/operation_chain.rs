@@ -16,7 +16,6 @@ use super::token;
 /// First field of an operation's record.
 #[repr(C)]
 pub(crate) struct Link {
-    /// Next record of the chain.
     next: *mut Link,
 }
 
@@ -93,7 +92,6 @@ impl TakesRequests for OperationChain {
     }
 }
 
-/// Takes no messages, only operations.
 impl TakesMessages for &mut OperationChain {
     type Requests = OperationChain;
 

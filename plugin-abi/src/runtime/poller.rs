@@ -42,7 +42,6 @@ pub(crate) struct Pml {
 static BTL: OnceLock<Btl> = OnceLock::new();
 static PML: OnceLock<Pml> = OnceLock::new();
 
-/// Whether the PML is in use.
 static IS_PML_USED: AtomicBool = AtomicBool::new(false);
 
 /// Registers the BTL, which has a port now.
@@ -103,7 +102,6 @@ pub(crate) fn watch_polls() {
 /// Whether the PML has polled every port since the last [`take_poll`].
 static HAS_POLLED: AtomicBool = AtomicBool::new(false);
 
-/// Records that the PML has polled every port.
 #[inline]
 pub(crate) fn note_poll() {
     HAS_POLLED.store(true, Ordering::Relaxed);

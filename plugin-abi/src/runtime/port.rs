@@ -65,8 +65,7 @@ impl OpenPort {
     ) -> Self {
         let (attributes, counters, source) = (port.attributes().clone(), port.counters(), port.source());
         let place = attributes.place();
-        // SAFETY: without `enable_mpi_threads` in its init functions Open MPI promises to call from one thread at a
-        // time.
+        // SAFETY: without `enable_mpi_threads` at init Open MPI promises to call from one thread at a time.
         let port = if threads { Exclusive::locked(port) } else { unsafe { Exclusive::unlocked(port) } };
         OpenPort { memory, port, attributes, counters, place, source, receive_size, bounce_size, index }
     }
@@ -87,7 +86,6 @@ impl OpenPort {
         &self.memory
     }
 
-    /// Returns the properties of the port and its adapter.
     pub(crate) fn attributes(&self) -> &Attributes {
         &self.attributes
     }
@@ -100,22 +98,18 @@ impl OpenPort {
         &self.place
     }
 
-    /// Returns the source of the adapter's events; `None` if it does not stamp completions.
     pub(crate) fn source(&self) -> Option<SourceId> {
         self.source
     }
 
-    /// Returns the size in bytes of a receive slot: that of the largest message.
     pub(crate) fn receive_size(&self) -> usize {
         self.receive_size as usize
     }
 
-    /// Returns the size in bytes of the largest message that may wait in unregistered memory.
     pub(crate) fn bounce_size(&self) -> usize {
         self.bounce_size as usize
     }
 
-    /// Returns the index among the ports that this process publishes.
     #[inline]
     pub(crate) fn index(&self) -> u8 {
         self.index

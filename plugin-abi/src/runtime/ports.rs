@@ -2,8 +2,7 @@
 //! The ports of the process: opened once, for the first component that asks, and closed when the last one drops them.
 //!
 //! A later component uses the open ports, with the sizes that the first one requested. Each component holds an `Arc` of
-//! every port, and this file only weak references, so the `Arc` counts the users. Grade: setup. Threads: any. Tests:
-//! below.
+//! every port, this file only weak references: the `Arc` counts the users. Grade: setup. Threads: any. Tests: below.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -65,7 +64,6 @@ impl<T> InUse<T> {
     }
 }
 
-/// The ports of the process.
 static PORTS: Mutex<InUse<OpenPort>> = Mutex::new(InUse::new());
 
 /// Whether a port has been opened since this MPI was initialised.

@@ -3,8 +3,7 @@
 //!
 //! Called by each component before it does anything else. The comparisons are pure functions over plain values, so that
 //! the unit tests below reach every refusal. The test with another Open MPI (`plugin-abi/tests/component.rs`) loads the
-//! real library and preloads another `opal_version_string`, so the product has no test hook. Grade: setup. Threads:
-//! one.
+//! real library and preloads another `opal_version_string`: the product has no test hook. Grade: setup. Threads: one.
 
 use std::fmt;
 

@@ -42,13 +42,11 @@ impl RecordKind {
         RecordKind(face | kind as u64)
     }
 
-    /// Returns the kind of a token's record.
     #[inline]
     pub(crate) const fn of(token: Token) -> Self {
         RecordKind(token.0 & (KIND | OF_PML))
     }
 
-    /// Returns the component that has records of this kind.
     #[inline]
     pub(crate) const fn face(self) -> Face {
         if self.0 & OF_PML == 0 { Face::Btl } else { Face::Pml }
@@ -82,7 +80,6 @@ pub(crate) fn number(token: Token) -> u16 {
     (token.0 >> NUMBER_SHIFT) as u16
 }
 
-/// A component of ibex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
     /// The byte transfer layer, for ob1 and osc/rdma.
@@ -91,7 +88,6 @@ pub(crate) enum Face {
     Pml,
 }
 
-/// The tag of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u8);
 
@@ -102,7 +98,6 @@ impl Tag {
     /// Tag of the PML's messages. Their kind is in their headers.
     pub(crate) const PML: Tag = Tag(FIRST_OF_PML);
 
-    /// Returns the component that the message is for.
     #[inline]
     pub(crate) const fn face(self) -> Face {
         if self.0 < FIRST_OF_PML { Face::Btl } else { Face::Pml }

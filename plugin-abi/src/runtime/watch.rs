@@ -108,8 +108,7 @@ pub(crate) fn stage(group: EventGroup, by: Option<Completed>) {
     }
 }
 
-/// Raises the event of a registration with the adapter. Open MPI's cache may hold its lock, so nothing is delivered
-/// here.
+/// Raises the event of a registration with the adapter. Nothing is delivered here: Open MPI's cache may hold its lock.
 #[cold]
 #[inline(never)]
 pub(crate) fn registered(address: u64, bytes: u64, port: u8) {

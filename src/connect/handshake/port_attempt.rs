@@ -4,8 +4,7 @@
 //! InfiniBand fabrics often share the default prefix. TCP connects any two ports, so a hello by TCP says nothing about
 //! the fabric: the queue pair is set only after a datagram has arrived ([`Handshake::require_datagram`]). A port that
 //! stays silent, or answers only by TCP, is left for the next one ([`Handshake::ask_port`]); a port that is connected
-//! or bound to another one declines ([`Handshake::declining`]). `transport/connections/search.rs` chooses the next
-//! port.
+//! or bound to another one declines ([`Handshake::declining`]). `connections/search.rs` chooses the next port.
 //!
 //! Path: setup. Threads: the port's. Tests: `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
 
@@ -87,8 +86,7 @@ impl Handshake {
         self.heard == 0
     }
 
-    /// Whether datagrams do not arrive: enough were sent, and the peer, which gets our hellos over TCP, got none of
-    /// them.
+    /// Whether datagrams do not arrive: enough were sent, and the peer, which gets our hellos over TCP, got none.
     #[must_use]
     pub fn is_unmet(&self) -> bool {
         self.peer.is_none() && self.attempt.answers >= UNMET

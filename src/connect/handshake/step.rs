@@ -16,8 +16,7 @@ pub struct Step {
     /// one, make a successor: a queue pair with a handshake of a new epoch, which gets this same hello. Once confirmed,
     /// it replaces this one.
     pub superseded: bool,
-    /// Set the local queue pair to this one of the peer: ready to receive. The peer's path is in the hello's
-    /// `source.address`.
+    /// Set the local queue pair to this one of the peer, ready to receive. The path is in the hello's `source.address`.
     pub program: Option<Program>,
     /// The peer can receive: set the queue pair ready to send, and send waiting requests. Comes once per handshake.
     pub confirmed: bool,

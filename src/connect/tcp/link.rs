@@ -55,7 +55,6 @@ enum State {
     Closed,
 }
 
-/// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: TcpStream,
@@ -125,17 +124,14 @@ impl Link {
         }
     }
 
-    /// Instance of the peer's port, if known.
     pub(super) fn peer(&self) -> Option<u64> {
         self.peer
     }
 
-    /// Address of the peer that made it; `None` if we made it.
     pub(super) fn from(&self) -> Option<SocketAddr> {
         self.from
     }
 
-    /// Time at which the state began.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
@@ -151,12 +147,10 @@ impl Link {
         u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
 
-    /// Whether the connection is open.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Open | State::Closing)
     }
 
-    /// Whether we made it.
     pub(super) fn is_ours(&self) -> bool {
         self.ours
     }

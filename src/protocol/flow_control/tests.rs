@@ -259,7 +259,6 @@ fn who_said_that_messages_pend_is_asked_once() {
     assert!(!kept.has_pending());
 }
 
-/// A step of the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The program sends a message with this tag.
@@ -289,7 +288,6 @@ enum Forth {
     Pending,
 }
 
-/// Messages back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     Answer(bool),

@@ -38,7 +38,6 @@ impl Admission {
         Admission { next_lookup: Duration::ZERO, said: Once::empty() }
     }
 
-    /// Whether the modex may be asked.
     pub(crate) fn may_look_up(&self, now: Duration) -> bool {
         now >= self.next_lookup
     }

@@ -15,9 +15,7 @@ use std::time::Duration;
 /// How far the completion queue was polled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Taken {
-    /// Number of empty polls.
     pub(crate) empty_polls: u64,
-    /// Number of polled completions.
     pub(crate) completions: u64,
 }
 
@@ -49,7 +47,6 @@ pub(crate) struct Closing<Q> {
 }
 
 impl<Q: QueuePair> Closing<Q> {
-    /// Without queue pairs.
     pub(crate) fn new() -> Self {
         Closing { queues: Vec::new() }
     }
@@ -97,7 +94,6 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.extract_if(.., is_over).collect()
     }
 
-    /// Removes all.
     pub(crate) fn take_all(&mut self) -> Vec<ClosingQueue<Q>> {
         std::mem::take(&mut self.queues)
     }

@@ -70,7 +70,6 @@ impl<Q: QueuePair> Connection<Q> {
         self.queue.set_open(phase == Phase::Ready);
     }
 
-    /// Whether both sides are set.
     pub(crate) fn is_made(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Diverted)
     }
@@ -90,7 +89,6 @@ impl<Q: QueuePair> Connection<Q> {
         self.phase == Phase::Ready && !waits && queue.posted() == self.probed_at && !asks_for_a_completion
     }
 
-    /// Notes a probe.
     pub(crate) fn was_probed(&mut self) {
         self.probed_at = self.queue.posted();
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a connection failed, as a message that names the culprit and says what to do.
 //!
-//! Made once per failed connection, by `port/fail.rs`; shown by the plugin. Setup grade.
-//! Tests: at the end of the file.
+//! Made once per failed connection, by `port/fail.rs`; shown by the plugin. Setup grade. Tests: below.
 
 use super::retransmission::Retransmission;
 use crate::peer::PeerName;

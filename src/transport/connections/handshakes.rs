@@ -47,7 +47,6 @@ pub(crate) struct Handshakes<C> {
 }
 
 impl<C: Carriers> Handshakes<C> {
-    /// Without handshakes.
     pub(crate) fn new(carriers: C, ourselves: Ourselves) -> Self {
         let random = Random::new(ourselves.identity.address.instance);
         Handshakes {
@@ -66,7 +65,6 @@ impl<C: Carriers> Handshakes<C> {
         &self.carriers
     }
 
-    /// Name and address of this port.
     pub(crate) fn identity(&self) -> &Identity {
         &self.ourselves.identity
     }
@@ -79,7 +77,6 @@ impl<C: Carriers> Handshakes<C> {
         self.active.iter().for_each(|(_, peer)| self.carriers.forget(peer.instance));
     }
 
-    /// The entry that this port publishes about itself.
     pub(crate) fn entry(&self) -> PortEntry {
         PortEntry { address: self.ourselves.identity.address, key: self.ourselves.key }
     }
@@ -159,7 +156,6 @@ impl<C: Carriers> Handshakes<C> {
         }
     }
 
-    /// Ends the handshake with this peer.
     pub(crate) fn settle(&mut self, peer: EndpointId) {
         let Some(place) = self.active.iter().position(|(active, _)| *active == peer) else { return };
         let (_, address) = self.active.swap_remove(place);
@@ -231,7 +227,6 @@ impl<C: Carriers> Handshakes<C> {
         self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
     }
 
-    /// Why the last datagram could not be sent.
     pub(crate) fn carrier_error(&self) -> Option<&io::Error> {
         self.carriers.error()
     }

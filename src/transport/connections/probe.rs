@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-/// The times of probes.
 #[derive(Debug)]
 pub(crate) struct Probes {
     /// Time between two probes; zero: none.

@@ -3,11 +3,10 @@
 //!
 //! Owns [`RnrTimer`] and its choice. The receiver sets the timer in its queue pair (`port/establish.rs`), and its
 //! adapter sends it to the peer with each such answer; it cannot change while this process computes. Setup grade.
-//! Tests: at the end of the file. While a receiver computes, each peer resends its oldest message once per timer
-//! period, so its adapter refuses (peers / timer) messages per second. The timer of each new connection therefore grows
-//! with the number of connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending connections
-//! are refused at most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 connections
-//! 20000 times.
+//! Tests: below. While a receiver computes, each peer resends its oldest message once per timer period, so its adapter
+//! refuses (peers / timer) messages per second. The timer of each new connection therefore grows with the number of
+//! connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending connections are refused at
+//! most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 connections 20000 times.
 
 use std::time::Duration;
 
@@ -46,7 +45,6 @@ impl RnrTimer {
         self.0
     }
 
-    /// Duration of the timer.
     pub(crate) fn time(self) -> Duration {
         Duration::from_micros(10 * u64::from(TENS_OF_MICROSECONDS[usize::from(self.0) % TENS_OF_MICROSECONDS.len()]))
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other until
-//! one answers.
+//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other.
 //!
 //! Owns the result of each attempt. Exists from the beginning of a connection until it is made. The handshake sends the
 //! requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search. It has neither clock nor
@@ -54,7 +53,6 @@ impl Search {
         self.candidates.iter().position(|candidate| candidate.port == port)
     }
 
-    /// The port that is being asked.
     pub(crate) fn current(&self) -> u8 {
         self.candidates[self.current].port
     }

@@ -41,7 +41,6 @@ impl<A: Adapter> Port<A> {
         Ok((known.unwrap_or_else(|| self.peer(source.name, source.port)), entry))
     }
 
-    /// The modex entry of the port that a hello names.
     pub(super) fn listed(&mut self, hello: &Hello) -> Result<PortEntry, Stranger> {
         let source = hello.source;
         if !self.admission.may_look_up(self.adapter.now()) {

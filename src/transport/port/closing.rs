@@ -22,8 +22,7 @@ use std::time::Duration;
 const DRAINING: Duration = Duration::from_secs(1);
 
 impl<A: Adapter> Port<A> {
-    /// Gives up a peer's queue pair. Its waiting requests fail at once, its posted ones when the adapter has flushed
-    /// them.
+    /// Gives up a peer's queue pair. Its waiting requests fail at once, its posted ones when the adapter flushes them.
     pub(super) fn drop_connection(&mut self, peer: EndpointId) {
         self.fail_waiting(peer);
         self.drop_successor(peer);
@@ -59,8 +58,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Handles the end marker of this queue pair: requests posted before it that have not failed have succeeded, also
-    /// unsignalled ones.
+    /// Handles the end marker of this queue pair: requests before it that have not failed have succeeded.
     #[cold]
     pub(super) fn flushed(&mut self, qp_num: u32) {
         self.settle_late();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Diverts messages from a port that has lost its link: refuses new messages, so that the caller sends them by another
-//! port.
+//! Diverts messages from a port that has lost its link: refuses new messages; the caller sends them by another port.
 //!
 //! A peer is *diverted* while this port has no link. A message to it is refused; a message that waits for a connection
 //! may come back unposted; all other requests (operations on memory, whose keys belong to this port) still go to the

@@ -2,8 +2,7 @@
 //! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection.
 //!
 //! Called by `connect.rs` with the step that `connect/handshake.rs` has chosen, and by `poll.rs` when a message
-//! replaces the last hello. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in
-//! `hw-tests`.
+//! replaces the last hello. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Via;

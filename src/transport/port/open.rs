@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos.
 //!
-//! Called by the plugin when it is initialised. Setup grade. Tests: at the end of this file, and the device tests in
-//! `hw-tests`.
+//! Called by the plugin when it is initialised. Setup grade. Tests: below, and `hw-tests`.
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
@@ -73,7 +72,6 @@ impl Device {
         Ok(Device { context, limits, port, domain })
     }
 
-    /// The limits of this device's queue pairs.
     fn queue_pair_limits(&self, tunables: &Tunables) -> QueuePairLimits {
         QueuePairLimits {
             sends: (tunables.send_queue_depth as u32).min(self.limits.max_qp_wr),
@@ -143,8 +141,7 @@ impl Device {
 }
 
 impl Port<Verbs> {
-    /// Opens a port: its protection domain, completion queue, shared receive queue with its slots, and the carriers of
-    /// hellos.
+    /// Opens a port: protection domain, completion queue, shared receive queue with slots, and the carriers of hellos.
     ///
     /// # Errors
     /// [`PortError`]: the operation that failed, its values, and advice.
@@ -253,8 +250,7 @@ fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
 
-/// Receive slots that are posted again at a time, of a queue of `depth`: at most an eighth, so that most slots are
-/// posted.
+/// Receive slots that are posted at a time, of a queue of `depth`: at most an eighth, so that most slots are posted.
 pub(super) fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
@@ -287,7 +283,6 @@ fn handshakes(
     Ok(Handshakes::new(carriers, Ourselves { identity, key, rd_atomic }))
 }
 
-/// The parts of a port.
 pub(super) struct Parts<A: Adapter> {
     pub(super) handshakes: Handshakes<A::Carriers>,
     pub(super) cq: A::CompletionQueue,
@@ -297,7 +292,6 @@ pub(super) struct Parts<A: Adapter> {
     pub(super) attributes: Attributes,
     pub(super) counters: Counters,
     pub(super) bounce_size: u32,
-    /// Requests that a queue pair takes.
     pub(super) depth: u32,
     pub(super) directory: Box<dyn Directory>,
     pub(super) choice: PortChoice,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the port of a peer that is in this port's fabric: asks the candidates in turn, and takes one when a datagram
-//! arrives.
+//! Finds the port of a peer that is in this port's fabric: asks the candidates in turn until a datagram comes.
 //!
 //! InfiniBand fabrics often share the default prefix, so addresses pair the ports of a host that is cabled or numbered
 //! the other way round across fabrics. An endpoint is therefore not bound to its paired port: until a datagram arrives
@@ -15,8 +14,7 @@
 //! the best pair always declines its predecessor.
 //!
 //! A computing peer is silent at its best port, too, and finds the hellos to all its ports when it calls MPI again. So
-//! a port other than the best is not taken at its first hello: the better ones are asked once more, now that the
-//! process answers.
+//! a port other than the best is not taken at its first hello: the better ones are first asked once more.
 //!
 //! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup
 //! grade. One thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
@@ -122,8 +120,7 @@ impl<A: Adapter> Port<A> {
         Err(Stranger::Elsewhere)
     }
 
-    /// Makes an endpoint for a process without one, if its first hello comes from a port that is not the best for this
-    /// one.
+    /// Makes an endpoint for a process without one, if its first hello comes from a port that is not this one's best.
     fn meet(&mut self, hello: &Hello) -> Result<Option<EndpointId>, Stranger> {
         let (name, port) = (hello.source.name, hello.source.port);
         if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {
@@ -223,8 +220,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// After a time-out of an endpoint that has a choice: turns to the next port if the asked one is silent, or answers
-    /// only by TCP.
+    /// After a time-out of an endpoint that has a choice: turns to the next port if this one is silent or only on TCP.
     pub(super) fn reconsider(&mut self, to: EndpointId) {
         let Some(connection) = self.connections.get(to) else { return };
         let (handshake, waiting) = (&connection.handshake, connection.queue.waiting());
@@ -246,8 +242,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Leaves the port that is being asked. If no request here wants another port, the peer had begun, and will begin
-    /// again.
+    /// Leaves the port that is being asked. If no request here wants another one, the peer had begun, and will again.
     fn leave(&mut self, to: EndpointId, wants_another: bool) {
         let Some(search) = self.handshakes.search(to) else { return };
         let (current, first, next) = (search.current(), search.first_choice(), search.next());

@@ -3,8 +3,7 @@
 //!
 //! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
 //! so many polls, fewer of them if they find nothing, it also checks connections (`connect.rs`, setup grade). Rare
-//! completions are handled after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and the device tests
-//! in `hw-tests`.
+//! completions are handled after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;

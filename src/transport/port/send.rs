@@ -32,7 +32,6 @@ pub enum Sent {
     Busy,
 }
 
-/// An inline message.
 struct InlineMessage<'a> {
     header: InlineSpan<'a>,
     payload: InlineSpan<'a>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port over a scripted adapter: the fate of requests, slots and credits when an adapter refuses, fails or falls
-//! silent.
+//! A port over a scripted adapter: what becomes of requests, slots and credits when it refuses, fails or falls silent.
 
 mod closings;
 mod direct;
@@ -41,8 +40,7 @@ fn a_first_message_connects_two_ports_and_arrives() {
     assert_eq!((pair.a.ended(), pair.b.messages()), (vec![(1, Ok(()))], 1));
 }
 
-/// Changes the number of `a`'s datagram queue pair after it was published; `begins`: `b` has sent to the old one
-/// before.
+/// Changes the number of `a`'s datagram queue pair once it is published; `begins`: `b` has sent to the old one before.
 fn is_answered_at_the_new_number(begins: bool) {
     let mut pair = Pair::apart();
     if begins {
@@ -86,7 +84,6 @@ fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_
     }
 }
 
-/// Number of port events that a side has counted.
 fn port_events(side: &Side) -> u64 {
     side.port.counters().port_events.load(Ordering::Relaxed)
 }

@@ -118,8 +118,7 @@ impl<A: Adapter> Port<A> {
         let _ = self.queue(to, Request::NOTHING);
     }
 
-    /// If probes are due, asks every peer that was idle since the last probe for an acknowledgement; without one the
-    /// connection fails.
+    /// If probes are due, asks every peer idle since the last for an acknowledgement; without one its connection fails.
     #[cold]
     pub(super) fn probe(&mut self, now: Duration) {
         if !self.probes.are_due(now) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bounce buffers: registered slots for messages that wait in unregistered memory and are too long to go inside a work
-//! request.
+//! Bounce buffers: registered slots for messages that wait in unregistered memory and are too long for a work request.
 //!
 //! Owned by `tx.rs`, which fills a buffer when the message is posted, and takes it back when the request is done. They
 //! are few: while all are in use the next message waits. Pending grade. Tests: at the end of the file.

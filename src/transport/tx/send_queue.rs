@@ -98,8 +98,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// Recomputes the limit of `posted`. Called after every change of its inputs, so that a post makes only one
-    /// comparison.
+    /// Recomputes the limit of `posted`, after every change of its inputs, so that a post makes only one comparison.
     #[inline]
     pub(super) fn set_limit(&mut self) {
         let open = self.is_open && self.waiting.is_empty() && !self.is_full();
@@ -167,8 +166,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.signalled != self.retired
     }
 
-    /// Retires the request numbered `through` and all before it. Returns their number, or `None` if no request in
-    /// flight has that number.
+    /// Retires the request numbered `through` and all before it. Returns how many, `None` if it is not in flight.
     #[inline]
     pub(super) fn retire(&mut self, through: u32) -> Option<u32> {
         let retired = through.wrapping_add(1);
@@ -243,11 +241,9 @@ impl<Q: QueuePair> SendQueue<Q> {
         taken
     }
 
-    /// Takes over the waiting requests of `old`, which it replaces, and its membership in the backlog. Called before
-    /// anything is posted.
+    /// Takes over the waiting requests of `old`, and its place in the backlog, before anything is posted.
     pub(crate) fn succeed(&mut self, old: &mut SendQueue<Q>) {
-        // Completions of the old queue pair may still come for this endpoint, so its numbers must not be in flight
-        // here.
+        // Completions of the old queue pair may still come for this endpoint: its numbers must not be in flight here.
         self.posted = old.posted.wrapping_add(1);
         (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);

@@ -11,8 +11,7 @@
 //!
 //! Part of a send queue (`send_queue.rs`), which uses [`SendWindow::size`] for its limit: that is hot. All else is
 //! pending grade, for peers with waiting requests; only for these does the size matter. Requests that are held back
-//! wait in the port's backlog in order, one-sided ones among them. Tests: at the end of the file, `tests.rs`,
-//! `port/tests/held_back.rs`.
+//! wait in the port's backlog in order, one-sided ones among them. Tests: below, `tests.rs`, `port/tests/held_back.rs`.
 
 use std::time::Duration;
 
@@ -97,8 +96,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// Looks every millisecond from `from` to `to`, both included, while nothing is acknowledged. Returns the last
-    /// result.
+    /// Looks every millisecond from `from` to `to`, both included, without an acknowledgement. Returns the last result.
     fn stand(window: &mut SendWindow, (from, to): (u64, u64)) -> Held {
         (from..=to).map(|now| window.look(7, true, 32, at(now))).last().expect("a look")
     }

@@ -61,8 +61,7 @@ impl ReceiveDescriptor {
             (&raw const sys::mca_btl_base_active_message_trigger).cast::<sys::mca_btl_active_message_callback_t>();
         // SAFETY: the table has an entry for the tag, as this function requires, written before messages of it arrive.
         let callback = unsafe { trigger.add(usize::from(tag)).read() };
-        // SAFETY: the callback is the table's, Open MPI knows the module, and outside of callbacks only the owner uses
-        // the descriptor.
+        // SAFETY: the callback is the table's, Open MPI knows the module, and only the owner uses the descriptor now.
         unsafe { call(callback, (btl, tag), self.base.get(), sender) };
     }
 }

@@ -16,8 +16,7 @@ pub const BTL_VERSION: u32 = 310;
 /// Version of the PML interface, as the decimal digits of 2.0.0. No header defines it as a number.
 pub const PML_VERSION: u32 = 200;
 
-/// Flag of a BTL whose puts are complete at the peer when their completion is reported. 4.1 has no such flag, and
-/// assumes this of every BTL.
+/// Flag of a BTL whose puts are complete at the peer when their completion is reported. 4.1 assumes this of every BTL.
 pub const REMOTE_COMPLETION: u32 = 0;
 
 /// Whether osc/rdma performs the atomics of a BTL without atomics by messages of its own.
@@ -73,8 +72,7 @@ pub(super) type Received = sys::mca_btl_base_descriptor_t;
 /// so `_sender` is not called.
 ///
 /// # Safety
-/// The callback is from Open MPI's table, the module is known to Open MPI, and the message does not change during the
-/// call.
+/// The callback is from the table of Open MPI, which knows the module; the message does not change during the call.
 #[inline]
 pub(super) unsafe fn call(
     callback: sys::mca_btl_active_message_callback_t,
@@ -83,8 +81,7 @@ pub(super) unsafe fn call(
     _sender: impl FnOnce() -> *mut sys::mca_btl_base_endpoint_t,
 ) {
     let Some(function) = callback.cbfunc else { return };
-    // SAFETY: the callback is from Open MPI's table, as this function requires, and reads the descriptor only during
-    // this call (btl.h).
+    // SAFETY: the callback is from Open MPI's table, and reads the descriptor only during this call (btl.h).
     unsafe { function(btl, tag, received, callback.cbdata) };
 }
 

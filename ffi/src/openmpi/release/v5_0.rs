@@ -79,8 +79,7 @@ pub(super) type Received = sys::mca_btl_base_receive_descriptor_t;
 /// Calls the callback of a tag, if one is registered, with a received message. `sender` returns the sender's endpoint.
 ///
 /// # Safety
-/// The callback is from Open MPI's table, the module is known to Open MPI, and only this call uses the message until it
-/// returns.
+/// The callback is from the table of Open MPI, which knows the module; only this call uses the message.
 #[inline]
 pub(super) unsafe fn call(
     callback: sys::mca_btl_active_message_callback_t,
@@ -92,8 +91,7 @@ pub(super) unsafe fn call(
     // SAFETY: only this call uses the message, as this function requires.
     let of = unsafe { &mut *received };
     (of.endpoint, of.tag, of.cbdata) = (sender(), tag, callback.cbdata);
-    // SAFETY: the callback is from Open MPI's table, as this function requires, and reads the descriptor only during
-    // this call (btl.h).
+    // SAFETY: the callback is from Open MPI's table, and reads the descriptor only during this call (btl.h).
     unsafe { function(btl, received) };
 }
 

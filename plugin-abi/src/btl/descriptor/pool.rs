@@ -39,7 +39,6 @@ pub(crate) struct Descriptor {
     pub(crate) tag: u8,
 }
 
-/// A pool of a module.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PoolName {
     /// Slots of [`SHORT`] bytes.
@@ -61,12 +60,10 @@ const RESERVED: u32 = 16;
 /// Largest number of bytes of slots that are registered at once.
 const MOST_AT_ONCE: u32 = 2 << 20;
 
-/// Number of messages without a slot between two requests for completions of unsignalled sends. Such a request visits
-/// every peer.
+/// Number of messages without a slot between two requests for completions of unsignalled sends, which visit every peer.
 const RECLAIM_INTERVAL: u32 = 64;
 
-// SAFETY: only free lists and chains of descriptors to give back use `next`. A free descriptor points only to its own
-// slot.
+// SAFETY: only free lists and chains of descriptors to give back use `next`. A free one points only to its own slot.
 unsafe impl Linked for Descriptor {
     const NEXT: usize = offset_of!(Descriptor, next);
 }
@@ -90,7 +87,6 @@ struct Pool {
     made: u32,
 }
 
-/// The descriptors of one module.
 pub(crate) struct Descriptors {
     pools: [Pool; 4],
     /// Largest number of slots of each pool; 0: limited only by lockable memory. Each pool has its own share, because
@@ -195,8 +191,7 @@ impl Descriptors {
             // SAFETY: M2: it is given back, so nobody else uses it; the engine has an `Arc` of its own to the bytes.
             unsafe { (*descriptor).bytes = None };
         }
-        // SAFETY: M2, R2: the caller says that no posted work request names it; it was taken from the pool in its
-        // field.
+        // SAFETY: M2, R2: the caller says that no posted work request names it; it was taken from this pool.
         unsafe { self.pools[pool as usize].free.give_back(descriptor) };
     }
 
@@ -238,7 +233,6 @@ impl Descriptors {
         }
     }
 
-    /// Makes descriptors for new slots.
     fn add(&mut self, name: PoolName, slots: &[LocalSpan]) {
         let pool = &mut self.pools[name as usize];
         pool.made += slots.len() as u32;

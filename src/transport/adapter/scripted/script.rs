@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The states of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QpState {
     Reset,
@@ -32,7 +31,6 @@ pub(crate) struct Request {
     pub(crate) signalled: bool,
     /// Name of its [`Work`], and number of inline bytes.
     pub(crate) work: (&'static str, usize),
-    /// The immediate data of a message.
     pub(crate) immediate: Option<u32>,
 }
 
@@ -45,7 +43,6 @@ pub(crate) struct Qp {
     pub(crate) access: Access,
     /// Code of the "receiver not ready" timer that its peer gets.
     pub(crate) rnr_timer: u8,
-    /// Requests that were posted and not completed.
     pub(crate) posted: VecDeque<Request>,
 }
 
@@ -79,7 +76,6 @@ pub(crate) struct State {
     pub(crate) incoming_tcp: VecDeque<Hello>,
     pub(crate) sent: Vec<(PortAddress, [u8; Hello::SIZE])>,
     pub(crate) sent_via: Vec<Via>,
-    /// Whether there is TCP.
     pub(crate) has_tcp: bool,
 }
 
@@ -92,8 +88,7 @@ impl Script {
         self.0.lock().expect("no test failed while it looked")
     }
 
-    /// The adapter completes the oldest request of the `index`th queue pair with this status. False where there is
-    /// none.
+    /// The adapter completes the oldest request of the `index`th queue pair with this status. False: there is none.
     pub(crate) fn complete(&self, index: usize, status: Status) -> bool {
         let mut state = self.state();
         let Qp { number, posted, .. } = &mut state.qps[index];
@@ -130,8 +125,7 @@ impl Script {
         self.state().qps.iter().filter(|qp| qp.state != QpState::Destroyed).count()
     }
 
-    /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills; `None` where there
-    /// is none.
+    /// A message of `len` bytes comes by the `index`th queue pair. Returns the slot that it fills, if there is one.
     pub(crate) fn deliver(&self, index: usize, len: u32, immediate: Option<u32>) -> Option<u32> {
         let mut state = self.state();
         assert!(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories: whatever an adapter does, in whatever order, no request, slot or credit is lost or comes back
-//! twice.
+//! Random histories: whatever an adapter does, in any order, no request, slot or credit is lost or comes back twice.
 
 use super::*;
 use proptest::prelude::*;

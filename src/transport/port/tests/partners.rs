@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes with several ports each in fabrics of one prefix, over scripted adapters: which ports find each other.
 //!
-//! A datagram arrives only within a fabric; TCP arrives everywhere, if there is TCP. Every run is a pure function of
-//! its seed.
+//! A datagram arrives only within a fabric; TCP, if there is any, everywhere. Every run is a pure function of its seed.
 
 use super::*;
 use crate::connect::Random;
@@ -51,8 +50,7 @@ impl Fabrics {
         Fabrics { sides, count: fabrics[0].len(), random: Random::new(seed), loss: 0, asleep: 0..0 }
     }
 
-    /// Each port polls, and hellos are delivered as far as possible. In each step a port may be busy with something
-    /// else.
+    /// Each port polls, and hellos are delivered as far as possible. In each step a port may be busy elsewhere.
     fn step(&mut self, idle: u64) {
         for index in 0..self.sides.len() {
             if self.random.below(100) >= idle && !self.asleep.contains(&index) {
