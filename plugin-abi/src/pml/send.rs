@@ -60,10 +60,11 @@ pub(crate) unsafe extern "C" fn pml_send(
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments.
         unsafe {
-            let extent = outgoing.data.extent();
-            let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
-            if is_standard && (at_once::<true>(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
-                return sys::OPAL_SUCCESS;
+            if mode >= sys::MCA_PML_BASE_SEND_READY {
+                let extent = outgoing.data.extent();
+                if at_once::<true>(&outgoing, extent) || copied_at_once(&outgoing, extent) {
+                    return sys::OPAL_SUCCESS;
+                }
             }
             send_blocking(&outgoing, Mode::of(mode))
         }
@@ -84,11 +85,12 @@ pub(crate) unsafe extern "C" fn pml_isend(
         let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments, and `request` is its out parameter.
         unsafe {
-            let extent = outgoing.data.extent();
-            let is_standard = mode >= sys::MCA_PML_BASE_SEND_READY;
-            if is_standard && (at_once::<false>(&outgoing, extent) || copied_at_once(&outgoing, extent)) {
-                request.write(sys::ibex_request_empty());
-                return sys::OPAL_SUCCESS;
+            if mode >= sys::MCA_PML_BASE_SEND_READY {
+                let extent = outgoing.data.extent();
+                if at_once::<false>(&outgoing, extent) || copied_at_once(&outgoing, extent) {
+                    request.write(sys::ibex_request_empty());
+                    return sys::OPAL_SUCCESS;
+                }
             }
             send_nonblocking(&outgoing, Mode::of(mode), request)
         }

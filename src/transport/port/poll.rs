@@ -232,11 +232,11 @@ impl<A: Adapter> Port<A> {
             if handshakes.is_any_active() {
                 exceptional.push(Exceptional::Early { immediate, qp_num });
             }
-            is_asked = is_asked && takes.takes(Arrived { addr, len, immediate });
-            if is_asked {
+            if is_asked && takes.takes(Arrived { addr, len, immediate }) {
                 rx.release(slot);
                 count += 1;
             } else {
+                is_asked = false;
                 undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
             }
         }
