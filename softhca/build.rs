@@ -25,6 +25,23 @@ const NODES: [(&str, &str); 13] = [
     ("IBVERBS_PRIVATE_34", ""),
 ];
 
+/// The enumerations that the engine uses: the module that has the values of each (src/engine/codes.rs), the
+/// enumeration, and what the names of its values begin with.
+const CODES: [(&str, &str, &str); 12] = [
+    ("access", "ibv_access_flags", "IBV_ACCESS_"),
+    ("attr_mask", "ibv_qp_attr_mask", "IBV_QP_"),
+    ("device_cap", "ibv_device_cap_flags", "IBV_DEVICE_"),
+    ("event", "ibv_event_type", "IBV_EVENT_"),
+    ("port_state", "ibv_port_state", "IBV_PORT_"),
+    ("qp_state", "ibv_qp_state", "IBV_QPS_"),
+    ("qp_type", "ibv_qp_type", "IBV_QPT_"),
+    ("send_flags", "ibv_send_flags", "IBV_SEND_"),
+    ("wc_flags", "ibv_wc_flags", "IBV_WC_"),
+    ("wc_opcode", "ibv_wc_opcode", "IBV_WC_"),
+    ("wc_status", "ibv_wc_status", "IBV_WC_"),
+    ("wr_opcode", "ibv_wr_opcode", "IBV_WR_"),
+];
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -37,7 +54,7 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,--version-script={}", map.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // A process that has opened a device belongs to its fabric until it ends, and a thread looks after that
-    // (engine/service/thread.rs). `dlclose` must not take the code from under it.
+    // (engine/service.rs). `dlclose` must not take the code from under it.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 
     let bindings = bindgen::Builder::default()
@@ -53,12 +70,20 @@ fn main() {
         .rust_target(bindgen::RustTarget::stable(85, 0).ok().expect("a Rust version that bindgen knows"))
         .rust_edition(bindgen::RustEdition::Edition2024)
         .generate();
-    match bindings {
-        Ok(bindings) => bindings.write_to_file(out.join("verbs.rs")).expect("OUT_DIR can be written to"),
+    let bindings = match bindings {
+        Ok(bindings) => bindings.to_string(),
         Err(error) => {
             println!("cargo::error=bindgen cannot read <infiniband/verbs.h>: {error}");
             println!("cargo::error=On Debian and Ubuntu: apt install libibverbs-dev libclang-dev.");
             std::process::exit(1);
         }
-    }
+    };
+    std::fs::write(out.join("verbs.rs"), &bindings).expect("OUT_DIR can be written to");
+    let codes = CODES.map(|(module, kind, prefix)| {
+        let constants = bindings.split("pub const ").filter_map(|item| Some(item.split_once(&format!(": {kind} "))?.0));
+        let names = constants.filter_map(|name| name.strip_prefix(prefix));
+        let values: Vec<_> = names.map(|name| format!("    pub use crate::sys::{prefix}{name} as {name};\n")).collect();
+        format!("pub mod {module} {{\n{}}}\n", values.concat())
+    });
+    std::fs::write(out.join("codes.rs"), codes.concat()).expect("OUT_DIR can be written to");
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]`, and
-//! what they are where nobody gives them.
+//! what they are where nobody gives them; among them the set of async events that it raises, written as a list of
+//! groups.
 //!
 //! Owns the list of keys and their values, each documented in docs/softhca.md; `profiles` has them as real adapters do.
 //! Called by: the configuration (reads them), the engine and the C side (act by them). Grade: setup; the engine looks a
 //! behaviour up where a request fails or an object is made, never for a request that succeeds.
 
-mod events;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::engine::codes::event;
+
 mod values;
 
-use serde::Deserialize;
-
-pub use events::Events;
-pub(crate) use events::Group;
 pub use values::{
     AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, NoSrq, OptionalAccess, PostErrno, Purge,
     SendBeforeRts, SrcQp,
@@ -115,4 +116,60 @@ keys! {
     inline_grant: InlineGrant = InlineGrant::Largest;
     /// Whether the kernel copies pinned pages at a fork.
     fork: Fork = Fork::Unneeded;
+}
+
+/// A set of groups of async events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Events(u16);
+
+/// The groups: a name, and the events of it.
+const GROUPS: [(&str, &[u32]); 9] = [
+    ("port", &[event::PORT_ACTIVE, event::PORT_ERR]),
+    ("gid", &[event::GID_CHANGE]),
+    ("subnet", &[event::LID_CHANGE, event::PKEY_CHANGE, event::SM_CHANGE, event::CLIENT_REREGISTER]),
+    ("qp", &[event::QP_FATAL, event::QP_REQ_ERR, event::QP_ACCESS_ERR, event::SQ_DRAINED]),
+    ("comm-est", &[event::COMM_EST]),
+    ("last-wqe", &[event::QP_LAST_WQE_REACHED]),
+    ("cq", &[event::CQ_ERR]),
+    ("srq", &[event::SRQ_LIMIT_REACHED, event::SRQ_ERR]),
+    ("device", &[event::DEVICE_FATAL]),
+];
+
+impl Events {
+    /// All events.
+    pub const ALL: Events = Events((1 << GROUPS.len()) - 1);
+
+    /// Whether `event` (`codes::event`) is raised.
+    pub fn raises(self, event: u32) -> bool {
+        GROUPS.iter().enumerate().any(|(group, (_, events))| self.0 & (1 << group) != 0 && events.contains(&event))
+    }
+}
+
+impl<'de> Deserialize<'de> for Events {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut set = 0;
+        for given in Vec::<String>::deserialize(deserializer)? {
+            let Some(group) = GROUPS.iter().position(|(name, _)| *name == given) else {
+                let names = GROUPS.map(|(name, _)| name).join(", ");
+                return Err(D::Error::custom(format!("{given:?} is no group of async events: one of {names}")));
+            };
+            set |= 1 << group;
+        }
+        Ok(Events(set))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_in_one_group() {
+        for event in 0..=event::GID_CHANGE {
+            let groups = GROUPS.iter().filter(|(_, events)| events.contains(&event)).count();
+            // PATH_MIG and PATH_MIG_ERR are not emulated.
+            let is_emulated = !matches!(event, 6 | 7);
+            assert_eq!((groups, Events::ALL.raises(event)), (usize::from(is_emulated), is_emulated), "event {event}");
+        }
+    }
 }

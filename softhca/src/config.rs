@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration file of a fabric: its adapters and its faults, in TOML. Reads it, fills in what is left out,
-//! checks it, and gives the engine's description. An error names file and line. docs/softhca.md documents every key.
+//! The configuration file of a fabric: its adapters and its faults, in TOML. Here: the file as it is written (tables,
+//! every key optional, unknown keys refused), reading and checking it. `adapters` fills in what is left out, and gives
+//! the engine's description. An error names file and line. docs/softhca.md documents every key.
 //!
 //! Called by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
-
-mod adapters;
-mod command;
-mod document;
-mod faults;
-mod gids;
-mod values;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::config::faults::Fault;
+use crate::config::values::{GidRow, Guid, LinkLayer, Mtu, Speed, State, Width};
 use crate::engine::faults::FaultRule;
 use crate::engine::{DeviceSpec, MAX_DEVICES, MAX_PORTS, MAX_RULES};
 use crate::fabric_folder::is_fabric_name;
-use crate::profiles;
+use crate::{behaviour, limits, profiles};
+
+mod adapters;
+mod faults;
+mod values;
 
 /// Numbers that a device has: its own, and one for each port.
 const GUIDS: u64 = 1 + MAX_PORTS as u64;
@@ -77,9 +80,8 @@ impl Config {
     ///
     /// # Panics
     /// Never: what is left out is in range.
-    #[must_use]
     pub fn of_profile(profile: Option<profiles::Name>) -> Config {
-        let device = adapters::complete(0, &document::Device::default(), &mut 0, profile);
+        let device = adapters::complete(0, &Device::default(), &mut 0, profile);
         let device = device.expect("the defaults are in range");
         Config { fabric: None, trace: false, devices: vec![device], faults: Vec::new() }
     }
@@ -90,7 +92,7 @@ impl Config {
     }
 
     fn parse_as(text: &str, profile: Option<profiles::Name>) -> Result<Config, (Range<usize>, String)> {
-        let document: document::Document = toml::from_str(text)
+        let document: Document = toml::from_str(text)
             .map_err(|error| (error.span().unwrap_or(0..0), error.message().trim_end().to_owned()))?;
         if let Some(name) = document.fabric.as_ref().filter(|name| !is_fabric_name(name.as_ref())) {
             return Err((name.span(), "fabric: 1 to 64 letters, digits, dashes and underscores".to_owned()));
@@ -144,3 +146,65 @@ fn shared_lid(others: &[DeviceSpec], device: &DeviceSpec) -> Option<u16> {
 
 #[cfg(test)]
 mod tests;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    fabric: Option<Spanned<String>>,
+    #[serde(default)]
+    trace: bool,
+    #[serde(default)]
+    device: Vec<Spanned<Device>>,
+    #[serde(default)]
+    fault: Vec<Spanned<Fault>>,
+}
+
+/// `[[device]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Device {
+    name: Option<String>,
+    link_layer: Option<LinkLayer>,
+    node_guid: Option<Guid>,
+    vendor_id: Option<u32>,
+    vendor_part_id: Option<u32>,
+    fw_ver: Option<String>,
+    numa_node: Option<i32>,
+    latency_ns: Option<u64>,
+    bandwidth_gbps: Option<f64>,
+    profile: Option<profiles::Name>,
+    #[serde(default)]
+    limits: limits::Given,
+    #[serde(default)]
+    behaviour: behaviour::Given,
+    #[serde(default)]
+    clock: Clock,
+    #[serde(default)]
+    port: Vec<Port>,
+}
+
+/// `[device.clock]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Clock {
+    frequency_hz: Option<u64>,
+    offset: Option<u64>,
+    drift_ppm: Option<f64>,
+    mask_bits: Option<u32>,
+}
+
+/// `[[device.port]]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Port {
+    lid: Option<u16>,
+    sm_lid: Option<u16>,
+    mtu: Option<Mtu>,
+    width: Option<Width>,
+    speed: Option<Speed>,
+    state: Option<State>,
+    subnet_prefix: Option<Guid>,
+    network: Option<String>,
+    gids: Option<Vec<GidRow>>,
+    pkeys: Option<Vec<u16>>,
+}

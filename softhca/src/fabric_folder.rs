@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a fabric's shared state is: a folder in /dev/shm that belongs to one user alone.
-//! Called by: the library, in every process of the fabric, and the command. Grade: setup.
+//! Where a fabric is: a folder in /dev/shm that belongs to one user alone, which the environment of a process names:
+//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
+//! `SOFTHCA_PROFILE` (the profile of devices that name none) say what is in it.
+//! Called by: the library, in every process of the fabric, and the command. Grade: setup. Threads: any.
 //!
 //! The folder of a run (`softhca run` without a name) goes with the run. One that was killed leaves it to the next:
 //! every process of a run holds a lock of the file `run` in its folder, so that a folder whose lock is free is
@@ -14,14 +16,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::config::Config;
+use crate::engine::FabricSpec;
+use crate::profiles;
+
 /// Whether `name` may name a fabric: it becomes part of a folder's name.
-#[must_use]
 pub fn is_fabric_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// The folder of the calling user's fabric `name`.
-#[must_use]
 pub fn named_folder(name: &str) -> PathBuf {
     // SAFETY: getuid has no preconditions and cannot fail.
     let uid = unsafe { libc::getuid() };
@@ -65,7 +69,6 @@ fn run_prefix() -> String {
 }
 
 /// The folder for a run of process `pid`; `random` is for the case that numbers of processes come round.
-#[must_use]
 pub fn run_folder(pid: u32, random: u64) -> PathBuf {
     named_folder(&format!("run-{pid}-{random:016x}"))
 }
@@ -146,5 +149,40 @@ fn is_stale(folder: &Path, maker: u32) -> bool {
         // It was killed before it made the file, or is about to make it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),
         Err(_) => false,
+    }
+}
+
+/// The configuration.
+///
+/// # Errors
+/// It cannot be read or is wrong, or there is no such profile.
+pub fn config() -> anyhow::Result<Config> {
+    let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
+    let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
+    let profile = profile.map_err(|error| anyhow::anyhow!("SOFTHCA_PROFILE: {error}"))?;
+    Ok(match std::env::var_os("SOFTHCA_CONFIG").filter(|path| !path.is_empty()) {
+        Some(path) => Config::read(Path::new(&path), profile)?,
+        None => Config::of_profile(profile),
+    })
+}
+
+/// The folder, and whether it is made on demand, in shared memory; otherwise somebody has made it.
+///
+/// # Errors
+/// `SOFTHCA_FABRIC` is neither a path nor a name.
+pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {
+    let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
+    if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {
+        return Ok((PathBuf::from(path), false));
+    }
+    let name = given.as_deref().or(config.fabric.as_deref()).unwrap_or("default");
+    anyhow::ensure!(is_fabric_name(name), "SOFTHCA_FABRIC={name}: a fabric's name is 1 to 64 letters, digits, - and _");
+    Ok((named_folder(name), true))
+}
+
+impl Config {
+    /// The fabric that it describes, in this folder.
+    pub fn fabric_in(self, folder: PathBuf) -> FabricSpec {
+        FabricSpec { folder, devices: self.devices, faults: self.faults, trace: self.trace }
     }
 }

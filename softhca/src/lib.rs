@@ -5,14 +5,15 @@
 //! through shared memory. What it emulates and what it does not is written in docs/softhca.md.
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
-//! translation), `engine` (the adapter itself: of C it knows the header's numbers and attributes, and no call). `config`
-//! reads the description of the adapters, `environment` and `fabric_folder` say where a fabric is.
+//! translation), `engine` (the adapter itself: of C it knows the header's numbers and attributes, and no call).
+//! `config` reads the description of the adapters, `fabric_folder` says where a fabric is.
+
+#![expect(clippy::must_use_candidate, reason = "nobody but this package's tests and command links it")]
 
 mod abi;
 pub mod behaviour;
 pub mod config;
 pub mod engine;
-pub mod environment;
 pub mod fabric_folder;
 pub mod limits;
 pub mod profiles;

@@ -30,49 +30,22 @@ pub enum Atomics {
     Glob,
 }
 
-/// What an adapter can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are those of ibv_device_attr, ibv_port_attr and ibv_qp_cap")]
-pub struct Limits {
-    pub max_qp: i32,
-    pub max_qp_wr: i32,
-    pub max_sge: i32,
-    pub max_sge_rd: i32,
-    pub max_cqe: i32,
-    pub max_qp_rd_atom: i32,
-    pub max_qp_init_rd_atom: i32,
-    pub max_srq_wr: i32,
-    pub max_srq_sge: i32,
-    pub max_pkeys: u16,
-    pub max_inline: u32,
-    pub max_msg_sz: u32,
-    /// The rows of a port's table of GIDs; 0: as many as the port is given.
-    pub gid_table_len: u32,
-    pub atomics: Atomics,
-}
-
-impl Limits {
-    /// Those of an adapter without a profile.
-    pub const USUAL: Limits = Limits {
-        max_qp: MAX_QPS as i32 - 64,
-        max_qp_wr: 1 << 15,
-        max_sge: 16,
-        max_sge_rd: 16,
-        max_cqe: 1 << 18,
-        max_qp_rd_atom: 16,
-        max_qp_init_rd_atom: 16,
-        max_srq_wr: 1 << 15,
-        max_srq_sge: 16,
-        max_pkeys: 128,
-        max_inline: 256,
-        max_msg_sz: MOST_MESSAGE,
-        gid_table_len: 0,
-        atomics: Atomics::Hca,
-    };
-}
-
+/// Defines [`Limits`], and the table of the file in which every key may be left out.
 macro_rules! keys {
-    ($($key:ident: $kind:ty = $least:literal..=$most:expr;)*) => {
+    ($($key:ident: $kind:ty = $usual:expr, $least:literal..=$most:expr;)*) => {
+        /// What an adapter can do.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "the names are those of ibv_device_attr, ibv_port_attr and ibv_qp_cap")]
+        pub struct Limits {
+            $(pub $key: $kind,)*
+            pub atomics: Atomics,
+        }
+
+        impl Limits {
+            /// Those of an adapter without a profile.
+            pub const USUAL: Limits = Limits { $($key: $usual,)* atomics: Atomics::Hca };
+        }
+
         /// `[device.limits]`
         #[derive(Clone, Copy, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -98,17 +71,19 @@ macro_rules! keys {
     };
 }
 
+// `gid_table_len` is 0 where a port has as many rows as it is given.
 keys! {
-    max_qp: i32 = 1..=i32::MAX;
-    max_qp_wr: i32 = 1..=i32::MAX;
-    max_cqe: i32 = 1..=i32::MAX;
-    max_srq_wr: i32 = 1..=i32::MAX;
-    max_srq_sge: i32 = 1..=MOST_SGE as i32;
-    max_sge: i32 = 1..=MOST_SGE as i32;
-    max_sge_rd: i32 = 1..=MOST_SGE as i32;
-    max_inline: u32 = 0..=MOST_INLINE;
-    max_qp_rd_atom: i32 = 0..=255;
-    max_qp_init_rd_atom: i32 = 0..=255;
-    max_msg_sz: u32 = 1..=MOST_MESSAGE;
-    gid_table_len: u32 = 1..=MOST_GIDS;
+    max_qp: i32 = MAX_QPS as i32 - 64, 1..=i32::MAX;
+    max_qp_wr: i32 = 1 << 15, 1..=i32::MAX;
+    max_cqe: i32 = 1 << 18, 1..=i32::MAX;
+    max_srq_wr: i32 = 1 << 15, 1..=i32::MAX;
+    max_srq_sge: i32 = 16, 1..=MOST_SGE as i32;
+    max_sge: i32 = 16, 1..=MOST_SGE as i32;
+    max_sge_rd: i32 = 16, 1..=MOST_SGE as i32;
+    max_inline: u32 = 256, 0..=MOST_INLINE;
+    max_qp_rd_atom: i32 = 16, 0..=255;
+    max_qp_init_rd_atom: i32 = 16, 0..=255;
+    max_msg_sz: u32 = MOST_MESSAGE, 1..=MOST_MESSAGE;
+    max_pkeys: u16 = 128, 1..=128;
+    gid_table_len: u32 = 0, 1..=MOST_GIDS;
 }

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles: limits and behaviours of real adapters, by the name of their driver, each value with its source beside it.
 //!
-//! Sources are files of rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`,
-//! `core/`). "field" is what programs printed on such adapters, "choice" a value that the sources leave open. What a
-//! real adapter can and the emulated one cannot is in docs/softhca.md. Called by: the configuration. Grade: setup.
-
-mod bnxt_re;
-mod irdma;
-mod minimal;
-mod mlx5;
-mod rxe;
+//! A profile is a `[[device]]` of the configuration file, in a file of its own (src/profiles). Sources are files of
+//! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`). "field" is
+//! what programs printed on such adapters, "choice" a value that the sources leave open. What a real adapter can and
+//! the emulated one cannot is in docs/softhca.md. Called by: the configuration. Grade: setup.
 
 use serde::Deserialize;
 
-use crate::behaviour::Behaviour;
-use crate::engine::ClockSpec;
-use crate::engine::codes::link_layer;
-use crate::limits::Limits;
+use crate::config::Device;
 
 /// The profiles there are.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -34,20 +26,19 @@ pub enum Name {
     Minimal,
 }
 
-/// The words for them.
-const NAMES: [(&str, Name); 5] = [
-    ("mlx5", Name::Mlx5),
-    ("rxe", Name::Rxe),
-    ("irdma", Name::Irdma),
-    ("bnxt_re", Name::BnxtRe),
-    ("minimal", Name::Minimal),
+/// The words for them, and what stands in them.
+const PROFILES: [(&str, Name, &str); 5] = [
+    ("mlx5", Name::Mlx5, include_str!("profiles/mlx5.toml")),
+    ("rxe", Name::Rxe, include_str!("profiles/rxe.toml")),
+    ("irdma", Name::Irdma, include_str!("profiles/irdma.toml")),
+    ("bnxt_re", Name::BnxtRe, include_str!("profiles/bnxt_re.toml")),
+    ("minimal", Name::Minimal, include_str!("profiles/minimal.toml")),
 ];
 
 impl Name {
     /// Its word.
-    #[must_use]
     pub fn word(self) -> &'static str {
-        NAMES.iter().find(|row| row.1 == self).map_or("", |row| row.0)
+        PROFILES.iter().find(|row| row.1 == self).map_or("", |row| row.0)
     }
 }
 
@@ -55,39 +46,28 @@ impl std::str::FromStr for Name {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        NAMES.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
-            let names = NAMES.map(|row| row.0).join(", ");
+        PROFILES.iter().find(|row| row.0 == name).map(|row| row.1).ok_or_else(|| {
+            let names = PROFILES.map(|row| row.0).join(", ");
             format!("{name:?} is no profile: one of {names}")
         })
     }
 }
 
-/// What a device begins with, before its own keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Profile {
-    /// Unless the device says otherwise (`codes::link_layer`).
-    pub(crate) link_layer: u8,
-    pub(crate) limits: Limits,
-    pub(crate) behaviour: Behaviour,
-    pub(crate) clock: ClockSpec,
+/// What a device begins with, before its own keys: the profile of this name. Without one, and for what a profile does not
+/// say (where verbs leave no choice, or the sources none), it is the emulated adapter's own.
+pub(crate) fn profile(name: Option<Name>) -> Device {
+    let text = PROFILES.iter().find(|row| Some(row.1) == name).map_or("", |row| row.2);
+    toml::from_str(text).expect("each profile is read by a test")
 }
 
-/// The emulated adapter's own, and what a profile does not say: where verbs leave no choice, or the sources none.
-const USUAL: Profile = Profile {
-    link_layer: link_layer::INFINIBAND,
-    limits: Limits::USUAL,
-    behaviour: Behaviour::USUAL,
-    clock: ClockSpec::USUAL,
-};
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
 
-/// The profile of this name; the emulated adapter's own without one.
-pub(crate) fn profile(name: Option<Name>) -> Profile {
-    match name {
-        None => USUAL,
-        Some(Name::Mlx5) => mlx5::PROFILE,
-        Some(Name::Rxe) => rxe::PROFILE,
-        Some(Name::Irdma) => irdma::PROFILE,
-        Some(Name::BnxtRe) => bnxt_re::PROFILE,
-        Some(Name::Minimal) => minimal::PROFILE,
+    #[test]
+    fn every_profile_describes_an_adapter() {
+        for (word, name, _) in super::PROFILES {
+            assert_eq!(Config::of_profile(Some(name)).devices.len(), 1, "{word}");
+        }
     }
 }

@@ -6,20 +6,14 @@ mod engine_support;
 
 use engine_support::{Adapter, Settings, behaves, none, pair, queue_pair, wait};
 use softhca::behaviour::{Lost, Purge};
-use softhca::engine::{
-    Errno, QpAttr, RecvWr, SendWr,
-    codes::{attr_mask, qp_state, qp_type, send_flags},
-};
+use softhca::engine::codes::{attr_mask, qp_state, qp_type, send_flags};
+use softhca::engine::{Errno, QpAttr, RecvWr, SendWr};
 
 fn adapter(purge: Purge, lost: Lost) -> Adapter {
     behaves(|ways| {
         ways.purge_cq_on_destroy = purge;
         ways.srq_wr_lost_on_destroy = lost;
     })
-}
-
-fn state(qp_state: u32) -> QpAttr {
-    QpAttr { qp_state, ..QpAttr::default() }
 }
 
 #[test]
@@ -34,11 +28,11 @@ fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
             a.send(number, 0, len);
         }
         let number = b.qp.number();
-        for qp in [&a.qp, &b.qp] {
+        for side in [&a, &b] {
             if is_reset {
-                qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+                side.to(qp_state::RESET);
             } else {
-                qp.destroy().unwrap();
+                side.qp.destroy().unwrap();
             }
         }
         for (wr_id, len) in (1..).zip([8, 200, 4096]) {
@@ -65,7 +59,7 @@ fn room_after(purge: Purge) -> usize {
     }
     a.qp.destroy().unwrap();
     // Each failure of the second is a completion: it is in ERR.
-    second.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+    second.modify(&QpAttr { qp_state: qp_state::ERR, ..QpAttr::default() }, attr_mask::STATE).unwrap();
     let sge = [a.sge(0, 8)];
     for wr_id in 10..14 {
         second.post_send(&SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() }).unwrap();
@@ -91,7 +85,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     let (mut stays, peer) = pair(&hca, 4096, &settings);
     // Both complete to one queue.
     stays.qp = queue_pair(&hca, &stays.pd, qp_type::RC, (&goes.send_cq, &stays.recv_cq), None, stays.qp.cap()).unwrap();
-    peer.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+    peer.to(qp_state::RESET);
     stays.connect(peer.qp.number(), &settings);
     peer.connect(stays.qp.number(), &settings);
     for number in 0..8 {
@@ -125,7 +119,7 @@ fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
         a.send(number, 0, 8);
     }
     if is_in_error {
-        b.qp.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+        b.to(qp_state::ERR);
     }
     b.qp.destroy().unwrap();
     let sge = [b.sge(0, 8)];
@@ -160,13 +154,13 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
             b.recv(number, 0, 8);
         }
         if is_in_error {
-            b.qp.modify(&state(qp_state::ERR), attr_mask::STATE).unwrap();
+            b.to(qp_state::ERR);
         }
         b.qp.destroy().unwrap();
         let (c, mut d) = pair(&hca, 4096, &settings);
         let cqs = (&d.send_cq, &d.recv_cq);
         d.qp = queue_pair(&hca, &b.pd, settings.kind, cqs, b.srq.as_ref(), d.qp.cap()).unwrap();
-        c.qp.modify(&state(qp_state::RESET), attr_mask::STATE).unwrap();
+        c.to(qp_state::RESET);
         c.connect(d.qp.number(), &settings);
         d.connect(c.qp.number(), &settings);
         let arrived = (0..5).take_while(|number| {
@@ -187,7 +181,7 @@ fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_c
         let hca = behaves(|ways| ways.qp_recycle_via_reset = can);
         let (a, _b) = pair(&hca, 4096, &Settings::default());
         for to in states {
-            a.qp.modify(&state(*to), attr_mask::STATE).unwrap();
+            a.to(*to);
         }
         let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, ..QpAttr::default() };
         let mask = attr_mask::STATE | attr_mask::PKEY_INDEX | attr_mask::PORT | attr_mask::ACCESS_FLAGS;

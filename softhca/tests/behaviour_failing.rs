@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections fail on adapters that differ in it: retries, events, flushes; and datagrams, whose address handle is
-//! an index, and whose sender is told wrongly.
+//! How connections fail on adapters that differ in it: retries, events, flushes; datagrams, whose address handle is an
+//! index, and whose sender is told wrongly; and a completion queue that is armed while completions wait in it: verbs
+//! promise an event for later ones only, and some adapters give it for these at once.
 
 mod engine_support;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine_support::{Adapter, Settings, Side, behaves, described, lid, none, pair, wait};
+use engine_support::{Adapter, PATH, Settings, Side, behaves, described, lid, none, pair, wait};
 use softhca::behaviour::{Behaviour, Events, SrcQp};
-use softhca::engine::{
-    Hca, QpAttr, SendWr,
-    codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode},
-};
+use softhca::engine::codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode};
+use softhca::engine::{Channel, Cq, Errno, Hca, QpAttr};
 
 /// The async events that wait now, in their order.
 fn events(hca: &Hca) -> Vec<u32> {
     // SAFETY: the descriptor is the adapter's own, and open.
-    unsafe {
-        let flags = libc::fcntl(hca.async_fd(), libc::F_GETFL);
-        libc::fcntl(hca.async_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
-    }
+    unsafe { libc::fcntl(hca.async_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     std::iter::from_fn(|| hca.read_async_event().ok()).map(|event| event.kind).collect()
-}
-
-fn state(qp_state: u32) -> QpAttr {
-    QpAttr { qp_state, ..QpAttr::default() }
 }
 
 #[test]
@@ -53,7 +46,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
         let settings = Settings { timeout: 1, min_rnr_timer: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
         if !is_rnr {
-            b.qp.modify(&state(qp_state::RESET), m::STATE).unwrap();
+            b.to(qp_state::RESET);
         }
         a.send(1, 0, 8);
         let expected = if is_rnr { wc_status::RNR_RETRY_EXC_ERR } else { wc_status::RETRY_EXC_ERR };
@@ -76,7 +69,7 @@ fn the_last_request_of_a_shared_queue_is_told_of_where_the_adapter_does() {
     for is_told in [false, true] {
         let hca = behaves(|ways| ways.last_wqe_event = is_told);
         let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
-        b.qp.modify(&state(qp_state::ERR), m::STATE).unwrap();
+        b.to(qp_state::ERR);
         assert_eq!(events(&hca).contains(&event::QP_LAST_WQE_REACHED), is_told);
     }
 }
@@ -105,16 +98,18 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         let (c, d) = (Side::new(&hca, 4096, &Settings::default()), Side::new(&hca, 4096, &Settings::default()));
         c.connect(d.qp.number(), &Settings::default());
         d.init(&Settings::default());
-        let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
-        let ah_attr = lid(1);
-        let to_rtr = QpAttr { path_mtu: 5, dest_qp_num: c.qp.number(), rq_psn: 7, ah_attr, ..state(qp_state::RTR) };
-        d.qp.modify(&to_rtr, m::STATE | path).unwrap();
+        let to_rtr = QpAttr {
+            qp_state: qp_state::RTR,
+            path_mtu: 5,
+            dest_qp_num: c.qp.number(),
+            rq_psn: 7,
+            ah_attr: lid(1),
+            ..QpAttr::default()
+        };
+        d.qp.modify(&to_rtr, m::STATE | PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER).unwrap();
         d.recv(1, 0, 64);
         c.send(1, 0, 8); // establishes
-        let sge = [c.sge(0, 8)];
-        let denied =
-            SendWr { opcode: wr_opcode::RDMA_WRITE, sge: &sge, remote_addr: d.addr(), rkey: 1, ..SendWr::empty() };
-        c.qp.post_send(&denied).unwrap();
+        c.rdma(wr_opcode::RDMA_WRITE, 0, 8, d.addr(), 1);
         for number in 0..3 {
             a.send(number, 0, 8);
         }
@@ -128,9 +123,7 @@ fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that
         let hca = behaves(|ways| ways.flush_needs_async_read = waits);
         let (a, b) = pair(&hca, 4096, &Settings::default());
         b.recv(1, 0, 64);
-        let sge = [a.sge(0, 8)];
-        let wr = SendWr { opcode: wr_opcode::RDMA_WRITE, sge: &sge, remote_addr: b.addr(), rkey: 1, ..SendWr::empty() };
-        a.qp.post_send(&wr).unwrap();
+        a.rdma(wr_opcode::RDMA_WRITE, 0, 8, b.addr(), 1);
         assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
         assert_eq!(b.qp.state(), qp_state::ERR);
         b.send(2, 0, 8);
@@ -156,12 +149,12 @@ fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_i
         b.recv(1, 0, 64);
         let ah = a.hca.create_ah(&a.pd, &lid(1)).unwrap();
         // While the queue is drained the send waits.
-        a.qp.modify(&state(qp_state::SQD), m::STATE).unwrap();
+        a.to(qp_state::SQD);
         a.datagram(&ah, b.qp.number());
         if !is_kept {
             ah.destroy().unwrap();
         }
-        a.qp.modify(&state(qp_state::RTS), m::STATE).unwrap();
+        a.to(qp_state::RTS);
         let is_lost = by_index && !is_kept;
         let expected = if is_lost { wc_status::LOC_QP_OP_ERR } else { wc_status::SUCCESS };
         assert_eq!(wait(&a.send_cq).status, expected, "by index: {by_index}, kept: {is_kept}");
@@ -185,4 +178,58 @@ fn the_sender_of_a_datagram_is_told_wrongly_where_the_adapter_masks_its_number()
         a.datagram(&ah, b.qp.number());
         assert_eq!(wait(&b.recv_cq).src_qp == a.qp.number(), ways == SrcQp::Right);
     }
+}
+
+const COOKIE: u64 = 42;
+const NOTHING: softhca::engine::Result<u64> = Err(Errno(libc::EAGAIN));
+
+/// Two connected sides, of which the second receives to a queue with a channel that does not block.
+fn with_channel(hca: &Arc<Hca>) -> (Side, Side, Cq, Channel) {
+    let channel = hca.create_channel().unwrap();
+    // SAFETY: the descriptor is the channel's, which lives.
+    unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    let cq = hca.create_cq(16, Some(&channel), COOKIE, 0).unwrap();
+    let settings = Settings::default();
+    let (a, mut b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
+    b.replace((&cq, &cq), None);
+    a.connect(b.qp.number(), &settings);
+    b.connect(a.qp.number(), &settings);
+    (a, b, cq, channel)
+}
+
+#[test]
+fn a_queue_armed_with_completions_in_it_gives_the_event_at_once_where_the_adapter_compares() {
+    for tells in [false, true] {
+        let hca = behaves(|ways| ways.arm_tells_of_unread = tells);
+        let (a, b, cq, channel) = with_channel(&hca);
+        (0..4).for_each(|number| b.recv(number, 0, 8));
+        a.send(1, 0, 8);
+        cq.arm(false);
+        assert_eq!(channel.read_event(), if tells { Ok(COOKIE) } else { NOTHING });
+        // One event each time it is armed, and that was it, or the next completion is.
+        assert_eq!(channel.read_event(), NOTHING);
+        a.send(2, 0, 8);
+        assert_eq!(channel.read_event(), if tells { NOTHING } else { Ok(COOKIE) });
+        wait(&cq);
+        cq.arm(false);
+        assert_eq!(channel.read_event(), if tells { Ok(COOKIE) } else { NOTHING }, "one of two was polled");
+        a.send(3, 0, 8);
+        assert_eq!(channel.read_event(), if tells { NOTHING } else { Ok(COOKIE) });
+        (0..2).for_each(|_| assert!(wait(&cq).wr_id < 4));
+        // All is polled: the event is the next completion's on every adapter.
+        cq.arm(false);
+        assert_eq!(channel.read_event(), NOTHING);
+        a.send(4, 0, 8);
+        assert_eq!(channel.read_event(), Ok(COOKIE));
+    }
+}
+
+#[test]
+fn a_queue_armed_for_solicited_completions_gives_no_event_for_others() {
+    let hca = behaves(|ways| ways.arm_tells_of_unread = true);
+    let (a, b, cq, channel) = with_channel(&hca);
+    b.recv(0, 0, 8);
+    a.send(1, 0, 8);
+    cq.arm(true);
+    assert_eq!(channel.read_event(), NOTHING);
 }

@@ -12,10 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine_support::{Folder, global};
 use softhca::config::{Config, ConfigError};
-use softhca::engine::{
-    Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc,
-    codes::{access, attr_mask as m, qp_state, qp_type, send_flags},
-};
+use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags};
+use softhca::engine::{Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc};
 
 const FILES: u64 = 6000;
 /// Of those accepted, so many are run: each stays with its thread until the process ends.

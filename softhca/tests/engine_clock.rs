@@ -6,7 +6,8 @@ mod engine_support;
 use std::sync::Arc;
 
 use engine_support::{Adapter, Folder, Settings, Side, described, spec, wait};
-use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, Cq, Fabric, Hca, codes::qp_state};
+use softhca::engine::codes::qp_state;
+use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, Cq, Fabric, Hca};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -14,7 +15,6 @@ fn adapter(clock: ClockSpec) -> Adapter {
     described(|spec| spec.devices[0].clock = clock)
 }
 
-/// Nanoseconds of a clock of the host.
 fn host(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a place for the answer.

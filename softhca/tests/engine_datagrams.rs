@@ -6,10 +6,8 @@ mod engine_support;
 use std::sync::Arc;
 
 use engine_support::{QKEY, Settings, Side, adapter, global, lid, none, pair, wait};
-use softhca::engine::{
-    AhAttr, Errno, Hca, SendWr, Wc,
-    codes::{qp_type, send_flags, wc_flags},
-};
+use softhca::engine::codes::{qp_type, send_flags, wc_flags};
+use softhca::engine::{AhAttr, Errno, Hca, SendWr, Wc};
 
 const MULTICAST_QPN: u32 = 0xff_ffff;
 
@@ -34,16 +32,7 @@ fn group(last: u8) -> [u8; 16] {
 fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
     let address = global(gid, 0xc001);
     let ah = from.hca.create_ah(&from.pd, &address).unwrap();
-    let sge = [from.sge(0, 8)];
-    let wr = SendWr {
-        flags: send_flags::SIGNALED,
-        sge: &sge,
-        ah: Some(&ah),
-        remote_qpn: MULTICAST_QPN,
-        remote_qkey: qkey,
-        ..SendWr::empty()
-    };
-    from.qp.post_send(&wr).unwrap();
+    from.datagram_with(&ah, MULTICAST_QPN, qkey);
     assert_eq!(wait(&from.send_cq).status, 0);
 }
 

@@ -6,11 +6,9 @@ mod engine_support;
 use std::time::{Duration, Instant};
 
 use engine_support::{Adapter, Folder, Settings, described, none, pair, spec, wait};
-use softhca::engine::{
-    AsyncEvent, CQ_TIMESTAMP_RAW, Errno, Fabric, Hca, ObjectRef, SendWr, Wc,
-    codes::{event, port_state, qp_state, send_flags, wc_status},
-    faults::{FaultAction, FaultRule},
-};
+use softhca::engine::codes::{event, port_state, qp_state, send_flags, wc_status};
+use softhca::engine::faults::{FaultAction, FaultRule};
+use softhca::engine::{AsyncEvent, CQ_TIMESTAMP_RAW, Errno, Fabric, Hca, ObjectRef, SendWr, Wc};
 
 const RULE: FaultRule = FaultRule::always(FaultAction::Drop);
 
@@ -39,20 +37,14 @@ fn dropped_packets_are_sent_again_until_the_retries_end() {
         a.send(i, 0, 64);
         assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).wr_id), (0, i));
     }
-    let hca = adapter(&[FaultRule { to_lid: Some(1), ..RULE }]);
-    let (a, b) = pair(&hca, 4096, &quick());
-    b.recv(1, 0, 64);
-    a.send(1, 0, 64);
-    assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
-}
-
-#[test]
-fn a_rule_for_another_address_does_nothing() {
-    let hca = adapter(&[FaultRule { to_lid: Some(9), ..RULE }]);
-    let (a, b) = pair(&hca, 4096, &quick());
-    b.recv(1, 0, 64);
-    a.send(1, 0, 64);
-    assert_eq!(wait(&a.send_cq).status, 0);
+    // A rule for another address does nothing.
+    for (to_lid, status) in [(1, wc_status::RETRY_EXC_ERR), (9, wc_status::SUCCESS)] {
+        let hca = adapter(&[FaultRule { to_lid: Some(to_lid), ..RULE }]);
+        let (a, b) = pair(&hca, 4096, &quick());
+        b.recv(1, 0, 64);
+        a.send(1, 0, 64);
+        assert_eq!(wait(&a.send_cq).status, status, "to LID {to_lid}");
+    }
 }
 
 #[test]
@@ -97,13 +89,13 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
     // Eight tries, one a second: the send outlives the link's absence.
     let (a, b) = pair(&hca, 4096, &Settings { timeout: 18, ..Settings::default() });
     b.recv(1, 0, 64);
-    now(&fabric, FaultAction::LinkDown { at_ns: 0, for_ns: 0 });
+    now(&fabric, FaultAction::LinkDown(0));
     assert_eq!(hca.port_state(1), Ok(port_state::DOWN));
     let down = hca.read_async_event().unwrap();
     assert_eq!((down.kind, down.object), (event::PORT_ERR, ObjectRef::Port(1)));
     a.send(1, 0, 64);
     assert!(none(&a.send_cq), "a port that is down delivers");
-    now(&fabric, FaultAction::LinkUp { at_ns: 0 });
+    now(&fabric, FaultAction::LinkUp);
     assert_eq!(hca.port_state(1), Ok(port_state::ACTIVE));
     assert_eq!(hca.read_async_event().unwrap().kind, event::PORT_ACTIVE);
     assert_eq!(wait(&a.send_cq).status, 0);
@@ -113,8 +105,8 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
 fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
     // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
-        let action = FaultAction::LinkDown { at_ns: 20_000_000 << turn, for_ns: 1_000_000 };
-        let hca = adapter(&[FaultRule { action, device: Some(0), port: Some(1), ..RULE }]);
+        let (action, at_ns) = (FaultAction::LinkDown(1_000_000), 20_000_000 << turn);
+        let hca = adapter(&[FaultRule { action, at_ns, device: Some(0), port: Some(1), ..RULE }]);
         let first = next_event(&hca, 40_000_000 << turn)?;
         (first.kind == event::PORT_ERR).then(|| hca.read_async_event().unwrap().kind)
     });
@@ -126,15 +118,17 @@ fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
     // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
         let soon_ns = 20_000_000 << turn;
-        let never = FaultAction::LinkDown { at_ns: u64::MAX, for_ns: u64::MAX };
-        let late = FaultAction::LinkDown { at_ns: u64::MAX / 2, for_ns: u64::MAX };
-        let later = FaultAction::Async { kind: event::SM_CHANGE, at_ns: u64::MAX };
-        let delayed = FaultAction::Delay(u64::MAX);
-        let soon = FaultAction::Async { kind: event::CLIENT_REREGISTER, at_ns: soon_ns };
+        let rules = [
+            (FaultAction::LinkDown(u64::MAX), u64::MAX),
+            (FaultAction::LinkDown(u64::MAX), u64::MAX / 2),
+            (FaultAction::Event(event::SM_CHANGE, None), u64::MAX),
+            (FaultAction::Delay(u64::MAX), 0),
+            (FaultAction::Event(event::CLIENT_REREGISTER, None), soon_ns),
+        ];
         let hca = described(|spec| {
             spec.devices[0].latency_ns = u64::MAX;
             spec.devices[0].bandwidth_gbps = 1e-300;
-            spec.faults = [never, late, later, delayed, soon].map(FaultRule::always).to_vec();
+            spec.faults = rules.map(|(action, at_ns)| FaultRule { action, at_ns, ..RULE }).to_vec();
         });
         next_event(&hca, 4 * soon_ns).map(|told| (told, hca))
     });
@@ -177,7 +171,7 @@ fn objects_fail_and_say_so() {
         let fabric = Fabric::join(spec(&folder.0)).unwrap();
         let hca = fabric.open(0).unwrap();
         let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..quick() });
-        now(&fabric, FaultAction::Async { kind, at_ns: 0 });
+        now(&fabric, FaultAction::Event(kind, None));
         let told = hca.read_async_event().unwrap();
         let object = match kind {
             event::QP_FATAL => ObjectRef::Qp(4),
@@ -222,8 +216,7 @@ fn timestamps_are_ticks_of_the_adapters_clock() {
     let cq = hca.create_cq(16, None, 0, CQ_TIMESTAMP_RAW).unwrap();
     a.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
-    let reset = softhca::engine::QpAttr::default();
-    b.qp.modify(&reset, softhca::engine::codes::attr_mask::STATE).unwrap();
+    b.to(qp_state::RESET);
     b.connect(a.qp.number(), &settings);
     b.recv(1, 0, 64);
     let before = hca.read_clock();

@@ -9,7 +9,6 @@ use softhca::engine::Errno;
 
 const PAGE: u64 = 4096;
 
-/// Sets the soft limit of this process.
 fn limit(bytes: u64) {
     // SAFETY: the limit is a structure of ours, read and then set.
     unsafe {
@@ -54,11 +53,7 @@ fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_proces
     again.destroy().unwrap();
     half.change(&pd, start, 4 * PAGE, start, RIGHTS).unwrap();
     register(0, 12 * PAGE).unwrap();
-    assert_eq!(
-        half.change(&pd, start, 1, start, RIGHTS),
-        Err(Errno(libc::ENOMEM)),
-        "the new one comes before the old goes"
-    );
+    assert_eq!(half.change(&pd, start, 1, start, RIGHTS), Err(Errno(libc::ENOMEM)), "the new one comes first");
 
     if may_lock(true) {
         register(0, 32 * PAGE).unwrap().destroy().unwrap();

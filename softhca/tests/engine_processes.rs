@@ -6,79 +6,27 @@
 
 mod engine_support;
 
-use std::{
-    io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use engine_support::{Folder, Settings, Side, join, none, wait};
-use softhca::engine::{
-    SendWr,
-    codes::{send_flags, wc_status, wr_opcode},
-};
+use engine_support::{Folder, Process, Settings, Side, join, none, wait};
+use softhca::engine::codes::{wc_status, wr_opcode};
 
 const PART: &str = "SOFTHCA_TEST_PART";
-const PLACE: &str = "SOFTHCA_TEST_FOLDER";
+const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 const BYTES: usize = 1 << 20;
 
-struct Other {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+fn other(part: &str, folder: &Folder) -> Process {
+    Process::start("the_other_side", [(PART, part.as_ref()), (FOLDER, folder.0.as_os_str())])
 }
 
-impl Other {
-    fn start(part: &str, folder: &Folder) -> Other {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "the_other_side", "--nocapture", "--test-threads=1"])
-            .env(PART, part)
-            .env(PLACE, &folder.0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Other { child, to, from }
-    }
-
-    /// The next line that is meant for us: the test harness writes others.
-    fn hear(&mut self) -> Vec<u64> {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.from.read_line(&mut line).unwrap(), 0, "the other side has ended");
-            if let Some((_, numbers)) = line.split_once("say:") {
-                return numbers.split_whitespace().map(|word| word.parse().unwrap()).collect();
-            }
-        }
-    }
-
-    fn tell(&mut self, numbers: &[u64]) {
-        let words: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-        writeln!(self.to, "{}", words.join(" ")).unwrap();
-    }
-
-    /// Connects `side` to the other's queue pair; the other's address and key.
-    fn connect(&mut self, side: &Side, settings: &Settings) -> (u64, u32) {
-        let heard = self.hear();
-        side.connect(heard[0] as u32, settings);
-        self.tell(&[u64::from(side.qp.number())]);
-        assert_eq!(self.hear(), [1], "the other side is connected");
-        (heard[1], heard[2] as u32)
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _killed = self.child.kill();
-        let _ended = self.child.wait();
-    }
-}
-
-fn hear() -> Vec<u64> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
-    line.split_whitespace().map(|word| word.parse().unwrap()).collect()
+/// Connects `side` to the other's queue pair; the other's address and key.
+fn connect(other: &mut Process, side: &Side) -> (u64, u32) {
+    let heard = other.hear();
+    let numbers: Vec<u64> = heard.split(' ').map(|number| number.parse().unwrap()).collect();
+    side.connect(numbers[0] as u32, &settings());
+    other.tell(side.qp.number());
+    assert_eq!(other.hear(), "connected");
+    (numbers[1], numbers[2] as u32)
 }
 
 fn settings() -> Settings {
@@ -88,16 +36,16 @@ fn settings() -> Settings {
 #[test]
 #[ignore = "started by the other tests of this file, as their second process"]
 fn the_other_side() {
-    let (part, folder) = (std::env::var(PART).unwrap(), std::env::var(PLACE).unwrap());
+    let (part, folder) = (std::env::var(PART).unwrap(), std::env::var(FOLDER).unwrap());
     let side = Side::new(&join(folder.as_ref()), BYTES, &settings());
     side.init(&settings());
     for i in 0..64 {
         side.recv(i, 0, BYTES);
     }
     println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.key());
-    let peer = hear();
-    side.ready(peer[0] as u32, &settings());
-    println!("say: 1");
+    let peer = std::io::stdin().lines().next().unwrap().unwrap();
+    side.ready(peer.parse().unwrap(), &settings());
+    println!("say: connected");
     if part == "sleep" {
         std::thread::sleep(Duration::from_mins(15));
         return;
@@ -118,9 +66,9 @@ fn the_other_side() {
 #[test]
 fn two_processes_exchange_messages_of_all_sizes() {
     let folder = Folder::new();
-    let mut other = Other::start("echo", &folder);
+    let mut other = other("echo", &folder);
     let mut side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
-    other.connect(&side, &settings());
+    connect(&mut other, &side);
     for (turn, len) in [0, 8, 24, 25, 256, 257, 5000, BYTES].into_iter().cycle().take(800).enumerate() {
         side.fill(0, len, turn as u8);
         side.recv(7, BYTES, BYTES);
@@ -131,21 +79,18 @@ fn two_processes_exchange_messages_of_all_sizes() {
         assert!(steps.clone().all(|i| side.byte(BYTES + i) == (turn as u8).wrapping_add(i as u8)), "{len} bytes");
     }
     side.send(9, 0, 1);
-    assert!(other.child.wait().unwrap().success());
+    assert!(other.ends());
 }
 
 #[test]
 fn rdma_and_atomics_reach_a_process_that_sleeps() {
     let folder = Folder::new();
-    let mut other = Other::start("sleep", &folder);
+    let mut other = other("sleep", &folder);
     let mut side = Side::new(&join(&folder.0), BYTES, &settings());
-    let (remote_addr, rkey) = other.connect(&side, &settings());
+    let (remote, key) = connect(&mut other, &side);
     side.fill(0, 1000, 1);
     let rdma = |opcode, at: usize, len: usize| {
-        let sge = [side.sge(at, len)];
-        let flags = send_flags::SIGNALED;
-        let wr = SendWr { opcode, flags, sge: &sge, remote_addr, rkey, compare_add: 1, ..SendWr::empty() };
-        side.qp.post_send(&wr).unwrap();
+        side.rdma(opcode, at, len, remote, key);
         assert_eq!(wait(&side.send_cq).status, wc_status::SUCCESS);
     };
     rdma(wr_opcode::RDMA_WRITE, 0, 1000);
@@ -161,9 +106,9 @@ fn rdma_and_atomics_reach_a_process_that_sleeps() {
 fn a_killed_peer_costs_the_retries_and_no_more() {
     for len in [8, 1000] {
         let folder = Folder::new();
-        let mut other = Other::start("sleep", &folder);
+        let mut other = other("sleep", &folder);
         let side = Side::new(&join(&folder.0), BYTES, &settings());
-        other.connect(&side, &settings());
+        connect(&mut other, &side);
         side.send(1, 0, len);
         assert_eq!(wait(&side.send_cq).status, 0);
         other.child.kill().unwrap();
@@ -184,9 +129,9 @@ fn a_killed_peer_costs_the_retries_and_no_more() {
 fn what_a_killed_process_held_is_free_for_the_next() {
     let folder = Folder::new();
     for _ in 0..3 {
-        let mut other = Other::start("sleep", &folder);
+        let mut other = other("sleep", &folder);
         let side = Side::new(&join(&folder.0), BYTES, &settings());
-        other.connect(&side, &settings());
+        connect(&mut other, &side);
         side.qp.destroy().unwrap();
         assert!(none(&side.send_cq));
     }

@@ -3,13 +3,12 @@
 
 mod engine_support;
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use engine_support::{Settings, adapter, pair};
-use softhca::engine::{Cq, Errno, SendWr, Sge, Wc, codes::send_flags};
+use softhca::engine::codes::send_flags;
+use softhca::engine::{Cq, Errno, SendWr, Sge, Wc};
 
 const POSTERS: u32 = 3;
 const POLLERS: u32 = 2;

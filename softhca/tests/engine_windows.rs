@@ -4,10 +4,8 @@
 mod engine_support;
 
 use engine_support::{RIGHTS, Settings, Side, adapter, pair, queue_pair, wait};
-use softhca::engine::{
-    Errno, Mr, Mw, SendWr, Wc,
-    codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
-};
+use softhca::engine::codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
+use softhca::engine::{Errno, Mr, Mw, SendWr, Wc};
 
 /// The region windows are bound to: all of a side's memory.
 fn bindable(side: &Side) -> Mr {
@@ -38,10 +36,9 @@ fn bind(side: &Side, window: &Mw, region: &Mr, key: u32, at: u64, len: u64, righ
     done.status
 }
 
-/// An RDMA write of 8 bytes to `at`.
 fn write(from: &Side, rkey: u32, at: u64) -> u32 {
-    let sge = [from.sge(0, 8)];
-    run(from, SendWr { opcode: wr_opcode::RDMA_WRITE, sge: &sge, rkey, remote_addr: at, ..SendWr::empty() }).status
+    from.rdma(wr_opcode::RDMA_WRITE, 0, 8, at, rkey);
+    wait(&from.send_cq).status
 }
 
 fn next(key: u32, by: u32) -> u32 {

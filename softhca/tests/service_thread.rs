@@ -3,7 +3,7 @@
 //! the fabric is joined, and it takes no signals but those of its own faults.
 //!
 //! MPI libraries write hooks over `munmap` and its like right after they have opened a device; a thread that is within
-//! one of these at that moment crashes (src/engine/service/thread.rs). Runs a process of its own under strace, which
+//! one of these at that moment crashes (src/engine/service.rs). Runs a process of its own under strace, which
 //! delays the thread's first call. Needs strace.
 
 mod engine_support;

@@ -2,7 +2,6 @@
 //! Behaviours that show at the interface of libibverbs only: which functions there are, what `errno` and completions
 //! say, what a table of GIDs looks like, and fork.
 
-mod own_library;
 mod verbs_support;
 
 use std::ffi::c_int;
@@ -151,7 +150,6 @@ fn a_send_that_succeeds_leaves_its_length_as_it_was_where_the_adapter_does() {
     }
 }
 
-/// Connects a queue pair to itself.
 fn connect(library: Library, qp: *mut ibv_qp) {
     // SAFETY: the attributes are integers; the queue pair is there.
     unsafe {

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one list of what this library exports: every symbol at every version node of the real libibverbs of rdma-core
-//! 44 (Debian 12) and 56 (Debian 13), with the function behind it. Programs (and libmlx5, libefa and librdmacm, which
-//! many of them are linked to) load only if all of them exist.
+//! The one list of what this library exports: every symbol at every version node of the real libibverbs of rdma-core 44
+//! (Debian 12) and 56 (Debian 13), with the function behind it. Programs (and libmlx5, libefa and librdmacm, which many
+//! of them are linked to) load only if all of them exist. What is not emulated is one function for each way in which
+//! verbs report an error, whatever the arguments were: the calling conventions of C on 64-bit Linux let a callee ignore
+//! them.
 //!
 //! Each export is a jump under a local label that `.symver` puts in its node: the Rust functions themselves keep their
 //! mangled names, so that nothing here clashes with a real libibverbs in the same process. The trampoline costs one
-//! direct jump on calls that are not on the data path (that one goes through function pointers).
-//! Tests: tests/exports.rs compares with the installed real library.
+//! direct jump on calls that are not on the data path (that one goes through function pointers). Tests:
+//! `tests/verbs_library.rs` compares with the installed real library.
 
 use core::arch::global_asm;
+use std::ffi::{c_int, c_void};
 
-use super::{names, rates, unsupported};
-use crate::verbs::cq::{channel, event, object as cq};
-use crate::verbs::device::{attr, list, port, sysfs};
-use crate::verbs::qp::{ah, mcast, object as qp, qp_ex, srq};
-use crate::verbs::{async_event, fork, mr, open, pd};
+use crate::abi::names;
+use crate::verbs::device::{list, query};
+use crate::verbs::error::set_errno;
+use crate::verbs::qp::{ah, object as qp, qp_ex, srq};
+use crate::verbs::{context, cq, events, fork, mr, pd};
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -56,39 +59,36 @@ macro_rules! exports {
 /// Exports what is not emulated: all symbols of a row are one function.
 macro_rules! stand_ins {
     ($at:literal: $($function:ident $node:literal: $($name:ident)+;)*) => {
-        $($(export! { $at $node $name => unsupported::$function })+)*
+        $($(export! { $at $node $name => $function })+)*
     };
 }
 
 // The public interface.
 exports! { "@@":
     ah "IBVERBS_1.1": ibv_create_ah ibv_create_ah_from_wc ibv_destroy_ah ibv_init_ah_from_wc;
-    async_event "IBVERBS_1.1": ibv_ack_async_event ibv_get_async_event;
-    attr "IBVERBS_1.1": ibv_query_device;
-    channel "IBVERBS_1.0": ibv_create_comp_channel ibv_destroy_comp_channel;
     cq "IBVERBS_1.1": ibv_create_cq ibv_destroy_cq ibv_resize_cq;
-    event "IBVERBS_1.1": ibv_ack_cq_events ibv_get_cq_event;
+    events "IBVERBS_1.0": ibv_create_comp_channel ibv_destroy_comp_channel;
+    events "IBVERBS_1.1": ibv_ack_async_event ibv_ack_cq_events ibv_get_async_event ibv_get_cq_event;
+    context "IBVERBS_1.1": ibv_close_device ibv_open_device;
     fork "IBVERBS_1.1": ibv_fork_init;
     fork "IBVERBS_1.13": ibv_is_fork_initialized;
+    list "IBVERBS_1.0": ibv_get_sysfs_path ibv_read_sysfs_file;
     list "IBVERBS_1.1": ibv_free_device_list ibv_get_device_guid ibv_get_device_list ibv_get_device_name;
     list "IBVERBS_1.9": ibv_get_device_index;
-    mcast "IBVERBS_1.1": ibv_attach_mcast ibv_detach_mcast;
     mr "IBVERBS_1.1": ibv_dereg_mr ibv_reg_mr ibv_rereg_mr;
     mr "IBVERBS_1.7": ibv_reg_mr_iova;
     mr "IBVERBS_1.8": ibv_reg_mr_iova2;
-    names "IBVERBS_1.1": ibv_event_type_str ibv_node_type_str ibv_port_state_str ibv_wc_status_str;
-    open "IBVERBS_1.1": ibv_close_device ibv_open_device;
+    names "IBVERBS_1.0": ibv_rate_to_mult mult_to_ibv_rate;
+    names "IBVERBS_1.1": ibv_event_type_str ibv_node_type_str ibv_port_state_str ibv_rate_to_mbps ibv_wc_status_str
+        mbps_to_ibv_rate;
     pd "IBVERBS_1.1": ibv_alloc_pd ibv_dealloc_pd;
-    port "IBVERBS_1.1": ibv_query_gid ibv_query_pkey ibv_query_port;
-    port "IBVERBS_1.5": ibv_get_pkey_index;
-    port "IBVERBS_1.11": _ibv_query_gid_ex _ibv_query_gid_table;
-    qp "IBVERBS_1.1": ibv_create_qp ibv_destroy_qp ibv_modify_qp ibv_query_qp;
+    query "IBVERBS_1.1": ibv_query_device ibv_query_gid ibv_query_pkey ibv_query_port;
+    query "IBVERBS_1.5": ibv_get_pkey_index;
+    query "IBVERBS_1.11": _ibv_query_gid_ex _ibv_query_gid_table;
+    qp "IBVERBS_1.1": ibv_attach_mcast ibv_create_qp ibv_detach_mcast ibv_destroy_qp ibv_modify_qp ibv_query_qp;
     qp "IBVERBS_1.10": ibv_query_ece;
     qp_ex "IBVERBS_1.6": ibv_qp_to_qp_ex;
-    rates "IBVERBS_1.0": ibv_rate_to_mult mult_to_ibv_rate;
-    rates "IBVERBS_1.1": ibv_rate_to_mbps mbps_to_ibv_rate;
     srq "IBVERBS_1.1": ibv_create_srq ibv_destroy_srq ibv_modify_srq ibv_query_srq;
-    sysfs "IBVERBS_1.0": ibv_get_sysfs_path ibv_read_sysfs_file;
 }
 stand_ins! { "@@":
     no_object "IBVERBS_1.10": ibv_import_device ibv_import_mr ibv_import_pd;
@@ -122,7 +122,7 @@ stand_ins! { "@":
 // are of rdma-core 56 alone; the node is the same, so that they are there for drivers of 44 as well.
 exports! { "@@":
     names "IBVERBS_PRIVATE_34": ibv_wr_opcode_str;
-    port "IBVERBS_PRIVATE_34": ibv_query_gid_type;
+    query "IBVERBS_PRIVATE_34": ibv_query_gid_type;
 }
 stand_ins! { "@@":
     minus_one "IBVERBS_PRIVATE_34": ibv_read_ibdev_sysfs_file;
@@ -154,3 +154,30 @@ global_asm!(
     ".symver __softhca_disassociate, verbs_allow_disassociate_destroy@@IBVERBS_PRIVATE_34",
     ".popsection",
 );
+
+/// For verbs that return an error number: `EOPNOTSUPP`, also in `errno`.
+pub(crate) extern "C" fn not_supported() -> c_int {
+    set_errno(libc::EOPNOTSUPP);
+    libc::EOPNOTSUPP
+}
+
+/// For verbs that return an object: null, with `errno` `EOPNOTSUPP`.
+pub(crate) extern "C" fn no_object() -> *mut c_void {
+    set_errno(libc::EOPNOTSUPP);
+    std::ptr::null_mut()
+}
+
+/// For verbs that return a GUID, or promise nothing: zero.
+pub(crate) extern "C" fn zero() -> u64 {
+    0
+}
+
+/// For functions that return a length or -1: -1, with `errno` `ENOENT`.
+pub(crate) extern "C" fn minus_one() -> c_int {
+    set_errno(libc::ENOENT);
+    -1
+}
+
+/// For functions that return nothing, and the conversions between the kernel's structures and those of verbs: librdmacm
+/// asks for these only once the kernel's connection manager has answered, which knows no emulated adapter.
+pub(crate) extern "C" fn nothing() {}

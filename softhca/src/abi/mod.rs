@@ -5,5 +5,3 @@
 mod exports;
 mod interpose;
 mod names;
-mod rates;
-mod unsupported;

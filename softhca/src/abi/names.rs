@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of node types, port states, events and completion statuses, as `ibv_event_type_str(3)` and its siblings give
-//! them: programs print them, and their users compare what they see with what a real adapter's library prints.
+//! them: programs print them, and their users compare what they see with what a real adapter's library prints. And
+//! static rates, as multiples of 2.5 Gb/s and in Mb/s: `ibv_rate_to_mult(3)`, `ibv_rate_to_mbps(3)` and their inverses.
 //! Grade: setup. Threads: any; the strings are static.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 
-use crate::sys::{ibv_event_type, ibv_node_type, ibv_port_state, ibv_wc_status, ibv_wr_opcode};
+use crate::sys::{
+    IBV_RATE_2_5_GBPS, IBV_RATE_5_GBPS, IBV_RATE_10_GBPS, IBV_RATE_14_GBPS, IBV_RATE_20_GBPS, IBV_RATE_25_GBPS,
+    IBV_RATE_28_GBPS, IBV_RATE_30_GBPS, IBV_RATE_40_GBPS, IBV_RATE_50_GBPS, IBV_RATE_56_GBPS, IBV_RATE_60_GBPS,
+    IBV_RATE_80_GBPS, IBV_RATE_100_GBPS, IBV_RATE_112_GBPS, IBV_RATE_120_GBPS, IBV_RATE_168_GBPS, IBV_RATE_200_GBPS,
+    IBV_RATE_300_GBPS, IBV_RATE_400_GBPS, IBV_RATE_600_GBPS, IBV_RATE_800_GBPS, IBV_RATE_1200_GBPS, IBV_RATE_MAX,
+    ibv_event_type, ibv_node_type, ibv_port_state, ibv_rate, ibv_wc_status, ibv_wr_opcode,
+};
 
 /// By `ibv_node_type`, from 1.
 const NODE_TYPES: &[&CStr] = &[
@@ -77,22 +84,18 @@ fn name(names: &[&'static CStr], index: usize) -> *const c_char {
     names.get(index).copied().unwrap_or(c"unknown").as_ptr()
 }
 
-/// `ibv_node_type_str(3)`.
 pub(crate) extern "C" fn ibv_node_type_str(node_type: ibv_node_type) -> *const c_char {
     name(NODE_TYPES, (node_type as usize).wrapping_sub(1))
 }
 
-/// `ibv_port_state_str(3)`.
 pub(crate) extern "C" fn ibv_port_state_str(port_state: ibv_port_state) -> *const c_char {
     name(PORT_STATES, port_state as usize)
 }
 
-/// `ibv_event_type_str(3)`.
 pub(crate) extern "C" fn ibv_event_type_str(event: ibv_event_type) -> *const c_char {
     name(EVENTS, event as usize)
 }
 
-/// `ibv_wc_status_str`.
 pub(crate) extern "C" fn ibv_wc_status_str(status: ibv_wc_status) -> *const c_char {
     name(STATUSES, status as usize)
 }
@@ -100,6 +103,54 @@ pub(crate) extern "C" fn ibv_wc_status_str(status: ibv_wc_status) -> *const c_ch
 /// `ibv_wr_opcode_str`, which drivers of rdma-core 56 call for their own log. They find no device, and so log nothing.
 pub(crate) extern "C" fn ibv_wr_opcode_str(_opcode: ibv_wr_opcode) -> *const c_char {
     c"unknown".as_ptr()
+}
+
+/// Each rate, its multiple of 2.5 Gb/s where it is a whole one by the table of the man page (-1: none), and its Mb/s on
+/// the wire before encoding.
+const RATES: &[(ibv_rate, c_int, c_int)] = &[
+    (IBV_RATE_2_5_GBPS, 1, 2_500),
+    (IBV_RATE_5_GBPS, 2, 5_000),
+    (IBV_RATE_10_GBPS, 4, 10_000),
+    (IBV_RATE_20_GBPS, 8, 20_000),
+    (IBV_RATE_30_GBPS, 12, 30_000),
+    (IBV_RATE_40_GBPS, 16, 40_000),
+    (IBV_RATE_60_GBPS, 24, 60_000),
+    (IBV_RATE_80_GBPS, 32, 80_000),
+    (IBV_RATE_120_GBPS, 48, 120_000),
+    (IBV_RATE_14_GBPS, -1, 14_062),
+    (IBV_RATE_56_GBPS, -1, 56_250),
+    (IBV_RATE_112_GBPS, -1, 112_500),
+    (IBV_RATE_168_GBPS, -1, 168_750),
+    (IBV_RATE_25_GBPS, -1, 25_781),
+    (IBV_RATE_100_GBPS, -1, 103_125),
+    (IBV_RATE_200_GBPS, -1, 206_250),
+    (IBV_RATE_300_GBPS, -1, 309_375),
+    (IBV_RATE_28_GBPS, 11, 28_125),
+    (IBV_RATE_50_GBPS, 20, 53_125),
+    (IBV_RATE_400_GBPS, 160, 425_000),
+    (IBV_RATE_600_GBPS, 240, 637_500),
+    (IBV_RATE_800_GBPS, 320, 850_000),
+    (IBV_RATE_1200_GBPS, 480, 1_275_000),
+];
+
+/// `ibv_rate_to_mult(3)`: -1 for a rate without one.
+pub(crate) extern "C" fn ibv_rate_to_mult(rate: ibv_rate) -> c_int {
+    RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.1)
+}
+
+/// `mult_to_ibv_rate(3)`: `IBV_RATE_MAX` for a multiple that no rate has.
+pub(crate) extern "C" fn mult_to_ibv_rate(mult: c_int) -> ibv_rate {
+    RATES.iter().find(|row| row.1 == mult && mult > 0).map_or(IBV_RATE_MAX, |row| row.0)
+}
+
+/// `ibv_rate_to_mbps(3)`: -1 for an unknown rate.
+pub(crate) extern "C" fn ibv_rate_to_mbps(rate: ibv_rate) -> c_int {
+    RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.2)
+}
+
+/// `mbps_to_ibv_rate(3)`: `IBV_RATE_MAX` for a speed that no rate has.
+pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> ibv_rate {
+    RATES.iter().find(|row| row.2 == mbps).map_or(IBV_RATE_MAX, |row| row.0)
 }
 
 #[cfg(test)]
@@ -123,5 +174,18 @@ mod tests {
         assert_eq!(text(ibv_event_type_str(IBV_EVENT_WQ_FATAL)), "WQ fatal");
         assert_eq!(text(ibv_wc_status_str(IBV_WC_TM_RNDV_INCOMPLETE)), "TM software rendezvous");
         assert_eq!(text(ibv_wc_status_str(IBV_WC_TM_RNDV_INCOMPLETE + 1)), "unknown");
+    }
+
+    #[test]
+    fn a_rate_survives_the_way_to_a_speed_and_back() {
+        for &(rate, mult, mbps) in RATES {
+            assert_eq!(mbps_to_ibv_rate(ibv_rate_to_mbps(rate)), rate);
+            assert_eq!(ibv_rate_to_mbps(rate), mbps);
+            if mult > 0 {
+                assert_eq!(mult_to_ibv_rate(mult), rate);
+            }
+        }
+        assert_eq!(mult_to_ibv_rate(-1), IBV_RATE_MAX);
+        assert_eq!(ibv_rate_to_mult(IBV_RATE_14_GBPS), -1);
     }
 }

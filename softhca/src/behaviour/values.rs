@@ -9,6 +9,7 @@ macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$what:meta])* $value:ident = $word:literal $(| $other:literal)?,)+ })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "a value that is an error number says what it does")]
         pub enum $name {
             $($(#[$what])* #[serde(rename = $word $(, alias = $other)?)] $value,)+
         }
@@ -23,7 +24,6 @@ words! {
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
         /// Success; a query does not show the right.
         Accepted = "accepted",
-        /// EINVAL.
         Einval = "einval" | "EINVAL",
     }
 
@@ -31,7 +31,6 @@ words! {
     OptionalAccess {
         /// Success, whether they have an effect or not.
         Accepted = "accepted",
-        /// EOPNOTSUPP.
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
     }
 
@@ -59,9 +58,7 @@ words! {
 
     /// What `ibv_create_srq` fails with.
     NoSrq {
-        /// EINVAL.
         Einval = "einval" | "EINVAL",
-        /// EOPNOTSUPP.
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
     }
 
@@ -83,7 +80,6 @@ words! {
 
     /// `errno` of a queue pair that cannot be made.
     CreateErrno {
-        /// EINVAL.
         Einval = "einval" | "EINVAL",
         /// What it was before.
         Unset = "unset",
@@ -91,7 +87,6 @@ words! {
 
     /// What `ibv_post_send` refuses a request with.
     PostErrno {
-        /// EINVAL.
         Einval = "einval" | "EINVAL",
         /// ENOMEM, as when the queue is full.
         Enomem = "enomem" | "ENOMEM",
@@ -99,9 +94,7 @@ words! {
 
     /// A send posted before RTS.
     SendBeforeRts {
-        /// EINVAL.
         Einval = "einval" | "EINVAL",
-        /// ENOMEM.
         Enomem = "enomem" | "ENOMEM",
         /// EINVAL, and it stays in the queue: it is sent at RTS.
         EinvalQueued = "einval-queued",
@@ -134,7 +127,6 @@ words! {
 
 impl PostErrno {
     /// The number.
-    #[must_use]
     pub fn number(self) -> i32 {
         match self {
             PostErrno::Einval => libc::EINVAL,
@@ -145,7 +137,6 @@ impl PostErrno {
 
 impl NoSrq {
     /// The number.
-    #[must_use]
     pub fn number(self) -> i32 {
         match self {
             NoSrq::Einval => libc::EINVAL,
@@ -156,7 +147,6 @@ impl NoSrq {
 
 impl AtomicAccess {
     /// What posting an atomic fails with.
-    #[must_use]
     pub fn post_errno(self) -> i32 {
         if self == AtomicAccess::Eopnotsupp { libc::EOPNOTSUPP } else { libc::EINVAL }
     }
@@ -164,13 +154,11 @@ impl AtomicAccess {
 
 impl Lost {
     /// Whether requests of purged completions are lost.
-    #[must_use]
     pub fn purged(self) -> bool {
         matches!(self, Lost::Purged | Lost::Both)
     }
 
     /// Whether a request that was taken is lost.
-    #[must_use]
     pub fn taken(self) -> bool {
         matches!(self, Lost::Taken | Lost::Both)
     }

@@ -2,16 +2,17 @@
 //! What left-out keys mean: from the written description of adapters to the complete one that the engine is given.
 //!
 //! Without any description: one InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096.
-//! Grade: setup. GUIDs are host-order numbers. Tests: config.rs.
+//! Grade: setup. GUIDs are host-order numbers, GIDs their 16 bytes on the wire. Tests: config/tests.rs.
 
 use std::ops::RangeInclusive;
 
-use super::document::{Clock, Device, Port};
-use super::gids;
-use super::values::{LAST_LID, within};
-use crate::engine::codes::{link_layer, port_state};
-use crate::engine::{ClockSpec, DeviceSpec, PortSpec};
+use crate::behaviour::Behaviour;
+use crate::config::values::{GidRow, LAST_LID, within};
+use crate::config::{Clock, Device, Port};
+use crate::engine::codes::{gid_kind, link_layer, port_state};
+use crate::engine::{ClockSpec, DeviceSpec, Gid, PortSpec};
 use crate::fabric_folder::is_fabric_name;
+use crate::limits::{Limits, MOST_GIDS};
 use crate::profiles;
 
 /// The first six digits of the GUIDs, a locally administered range.
@@ -42,7 +43,7 @@ pub(super) fn complete(
     profile: Option<profiles::Name>,
 ) -> Result<DeviceSpec, String> {
     let base = profiles::profile(given.profile.or(profile));
-    let limits = given.limits.over(&base.limits)?;
+    let limits = given.limits.over(&base.limits.over(&Limits::USUAL)?)?;
     let name = given.name.clone().unwrap_or_else(|| format!("softhca{index}"));
     if name.is_empty() || name.len() > 48 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return Err(format!("name = {name:?}: a device name is 1 to 48 letters, digits and underscores"));
@@ -50,7 +51,7 @@ pub(super) fn complete(
     if given.port.len() > 2 {
         return Err(format!("{name} has {} ports; an adapter has 1 or 2", given.port.len()));
     }
-    let link_layer = given.link_layer.map_or(base.link_layer, |layer| layer.0);
+    let link_layer = given.link_layer.or(base.link_layer).map_or(link_layer::INFINIBAND, |layer| layer.0);
     let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
     // Ports have the numbers that follow.
     if node_guid == 0 || node_guid > u64::MAX - 2 {
@@ -72,7 +73,7 @@ pub(super) fn complete(
     }
     let one_port = [Port::default()];
     let ports = if given.port.is_empty() { &one_port[..] } else { &given.port[..] };
-    let behaviour = given.behaviour.over(&base.behaviour);
+    let behaviour = given.behaviour.over(&base.behaviour.over(&Behaviour::USUAL));
     within("refused_timestamp_bits", behaviour.refused_timestamp_bits, 0..=64)?;
     let place = Place { link_layer, device: index, node_guid, rows: limits.gid_table_len };
     Ok(DeviceSpec {
@@ -96,12 +97,13 @@ pub(super) fn complete(
     })
 }
 
-fn complete_clock(given: &Clock, usual: &ClockSpec) -> Result<ClockSpec, String> {
+fn complete_clock(given: &Clock, base: &Clock) -> Result<ClockSpec, String> {
+    let usual = ClockSpec::USUAL;
     let clock = ClockSpec {
-        frequency_hz: given.frequency_hz.unwrap_or(usual.frequency_hz),
-        offset: given.offset.unwrap_or(usual.offset),
-        drift_ppm: given.drift_ppm.unwrap_or(usual.drift_ppm),
-        mask_bits: given.mask_bits.unwrap_or(usual.mask_bits),
+        frequency_hz: given.frequency_hz.or(base.frequency_hz).unwrap_or(usual.frequency_hz),
+        offset: given.offset.or(base.offset).unwrap_or(usual.offset),
+        drift_ppm: given.drift_ppm.or(base.drift_ppm).unwrap_or(usual.drift_ppm),
+        mask_bits: given.mask_bits.or(base.mask_bits).unwrap_or(usual.mask_bits),
     };
     within("frequency_hz", clock.frequency_hz, 1_000..=10_000_000_000)?;
     within("mask_bits", clock.mask_bits, 8..=64)?;
@@ -138,11 +140,11 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
         return Err("an Ethernet port has no subnet_prefix".to_owned());
     }
     let gids = if let Some(gids) = &given.gids {
-        gids::table(gids, infiniband, place.rows)?
+        table(gids, infiniband, place.rows)?
     } else {
-        let prefix = given.subnet_prefix.map_or(gids::SUBNET_PREFIX, |prefix| prefix.0);
+        let prefix = given.subnet_prefix.map_or(SUBNET_PREFIX, |prefix| prefix.0);
         let guid = place.node_guid + number as u64 + 1;
-        gids::usual(infiniband, place.device, number, prefix, guid, place.rows)
+        usual(infiniband, place.device, number, prefix, guid, place.rows)
     };
     let network = given.network.clone().unwrap_or_default();
     if !network.is_empty() && !is_fabric_name(&network) {
@@ -163,4 +165,60 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
         state: given.state.map_or(port_state::ACTIVE, |state| u32::from(state.0)),
         network,
     })
+}
+
+/// The default subnet prefix of InfiniBand.
+pub(super) const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
+/// GIDs that a port may be given.
+const MOST_ROWS: usize = 64;
+
+/// The table of `given` rows, each at its index or after the one before; the others are empty. `rows`: how long the
+/// adapter's table is (0: as long as this one).
+pub(super) fn table(given: &[GidRow], infiniband: bool, rows: u32) -> Result<Vec<Gid>, String> {
+    if given.is_empty() || given.len() > MOST_ROWS {
+        return Err(format!("gids: 1 to {MOST_ROWS} of them"));
+    }
+    let last = if rows == 0 { MOST_GIDS - 1 } else { rows - 1 };
+    let mut table: Vec<Gid> = Vec::new();
+    for row in given {
+        let kind = match row.kind {
+            Some(_) if infiniband => return Err("gids: a type is for Ethernet".to_owned()),
+            Some(kind) => kind.0,
+            None if infiniband => gid_kind::IB,
+            None => gid_kind::ROCE_V2,
+        };
+        let gid = Gid { raw: row.gid.0, kind };
+        if table.contains(&gid) && !gid.is_empty() {
+            return Err("gids: one is there twice".to_owned());
+        }
+        let index = row.index.unwrap_or(table.len() as u32);
+        if index > last {
+            return Err(format!("gids: index = {index}: 0 to {last}"));
+        }
+        let index = index as usize;
+        if table.get(index).is_some_and(|there| !there.is_empty()) {
+            return Err(format!("gids: index = {index} is there twice"));
+        }
+        table.resize(table.len().max(index + 1), Gid::default());
+        table[index] = gid;
+    }
+    Ok(table)
+}
+
+/// InfiniBand: the subnet prefix and the port's GUID. Ethernet: the link-local address of the port's MAC, as RoCE v1
+/// and v2, and an IPv4 address of a private range, the same; without v1 where the table is too short.
+pub(super) fn usual(infiniband: bool, device: usize, number: usize, prefix: u64, guid: u64, rows: u32) -> Vec<Gid> {
+    let mut link_local = [0; 16];
+    link_local[..8].copy_from_slice(&prefix.to_be_bytes());
+    link_local[8..].copy_from_slice(&guid.to_be_bytes());
+    if infiniband {
+        return vec![Gid { raw: link_local, kind: gid_kind::IB }];
+    }
+    let mac = [0x5e, 0, 0, 0, device as u8, number as u8 + 1];
+    link_local[8..].copy_from_slice(&[mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]]);
+    let ipv4 = std::net::Ipv4Addr::new(10, 94, device as u8, number as u8 + 1).to_ipv6_mapped().octets();
+    let kinds: &[u8] =
+        if (1..4).contains(&rows) { &[gid_kind::ROCE_V2] } else { &[gid_kind::ROCE_V1, gid_kind::ROCE_V2] };
+    let all = [link_local, ipv4].into_iter().flat_map(|raw| kinds.iter().map(move |kind| Gid { raw, kind: *kind }));
+    all.take(if rows == 0 { usize::MAX } else { rows as usize }).collect()
 }

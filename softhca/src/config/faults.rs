@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[fault]]`: the scripted faults as they are written, and the rules the engine is given. A rule says what happens
-//! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many of them (`nth`
-//! and `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is silently half
-//! read. Grade: setup. Times are nanoseconds. Tests: config.rs.
+//! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many of
+//! them (`nth` and `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is
+//! silently half read. A fault given by command (`softhca ctl`) has the same actions, the same keys and the same
+//! checks. Grade: setup. Times are nanoseconds. Tests: at the end of the file, and config/tests.rs.
 
 use serde::Deserialize;
+use toml::{Table, Value};
 
-use super::values::{GidRow, LAST_LID, within};
+use crate::config::Config;
+use crate::config::values::{GidRow, LAST_LID, within};
 use crate::engine::codes::{event, gid_kind, link_layer};
 use crate::engine::faults::{FaultAction, FaultRule};
 use crate::engine::{Change, DeviceSpec, Gid};
@@ -68,7 +71,7 @@ macro_rules! by_name {
 }
 
 /// Every `ibv_wc_status` but success.
-const STATUSES: &[(&str, u32)] = by_name![
+pub(super) const STATUSES: &[(&str, u32)] = by_name![
     IBV_WC_LOC_LEN_ERR IBV_WC_LOC_QP_OP_ERR IBV_WC_LOC_EEC_OP_ERR IBV_WC_LOC_PROT_ERR
     IBV_WC_WR_FLUSH_ERR IBV_WC_MW_BIND_ERR IBV_WC_BAD_RESP_ERR IBV_WC_LOC_ACCESS_ERR
     IBV_WC_REM_INV_REQ_ERR IBV_WC_REM_ACCESS_ERR IBV_WC_REM_OP_ERR IBV_WC_RETRY_EXC_ERR
@@ -92,18 +95,13 @@ const ERRNOS: &[(&str, i32)] =
     &[("ENOMEM", libc::ENOMEM), ("EINVAL", libc::EINVAL), ("EIO", libc::EIO), ("EAGAIN", libc::EAGAIN)];
 
 impl Fault {
-    /// The rule, or what is wrong with it.
     pub(super) fn rule(&self, devices: &[DeviceSpec]) -> Result<FaultRule, String> {
         self.refuse_unused()?;
-        let device = match &self.device {
-            None => None,
-            Some(name) => Some(
-                devices
-                    .iter()
-                    .position(|device| device.name == *name)
-                    .ok_or_else(|| format!("no device is called {name:?}; there are {}", names(devices)))?,
-            ),
+        let position = |name: &String| {
+            let found = devices.iter().position(|device| device.name == *name);
+            found.ok_or_else(|| format!("no device is called {name:?}; there are {}", names(devices)))
         };
+        let device = self.device.as_ref().map(position).transpose()?;
         self.refuse_nowhere(device, devices)?;
         if let Some(fraction) = self.fraction {
             within("fraction", fraction, 0.0..=1.0)?;
@@ -113,8 +111,11 @@ impl Fault {
         }
         within("nth", self.nth.unwrap_or(1), 1..=MOST_COUNT)?;
         within("count", self.count.unwrap_or(0), 0..=MOST_COUNT)?;
+        let action = self.engine_action(devices)?;
+        let at_ns = if action.has_time() { self.at_ns.ok_or("this action needs at_ns")? } else { 0 };
         Ok(FaultRule {
-            action: self.engine_action(devices)?,
+            action,
+            at_ns: within("at_ns", at_ns, 0..=MOST_NS)?,
             device,
             port: self.port,
             qp_type: self.sender()?,
@@ -134,11 +135,7 @@ impl Fault {
     }
 
     fn engine_action(&self, devices: &[DeviceSpec]) -> Result<FaultAction, String> {
-        let at_ns = || {
-            let at_ns = self.at_ns.ok_or("this action needs at_ns")?;
-            within("at_ns", at_ns, 0..=MOST_NS)
-        };
-        let for_ns = || within("for_ns", self.for_ns.unwrap_or(0), 0..=MOST_NS);
+        let errno = || named("errno", "", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS);
         Ok(match self.action {
             Action::Drop => FaultAction::Drop,
             Action::Delay => {
@@ -148,22 +145,14 @@ impl Fault {
             Action::Duplicate => FaultAction::Duplicate,
             Action::Rnr => FaultAction::Rnr,
             Action::Status => FaultAction::Status(named("status", "IBV_WC_", self.status.as_deref(), STATUSES)?),
-            Action::PostSendError => {
-                FaultAction::PostSend(named("errno", "", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
-            }
-            Action::RegistrationError => {
-                FaultAction::RegMr(named("errno", "", self.errno.as_deref().or(Some("ENOMEM")), ERRNOS)?)
-            }
+            Action::PostSendError => FaultAction::PostSend(errno()?),
+            Action::RegistrationError => FaultAction::RegMr(errno()?),
             Action::CqOverrun => FaultAction::CqOverrun,
-            Action::LinkDown => FaultAction::LinkDown { at_ns: at_ns()?, for_ns: for_ns()? },
-            Action::LinkUp => FaultAction::LinkUp { at_ns: at_ns()? },
+            Action::LinkDown => FaultAction::LinkDown(within("for_ns", self.for_ns.unwrap_or(0), 0..=MOST_NS)?),
+            Action::LinkUp => FaultAction::LinkUp,
             Action::Event => {
                 let kind = named("event", "IBV_EVENT_", self.event.as_deref(), EVENTS)?;
-                let at_ns = at_ns()?;
-                match self.change(kind, devices)? {
-                    Some(change) => FaultAction::Change { kind, at_ns, change },
-                    None => FaultAction::Async { kind, at_ns },
-                }
+                FaultAction::Event(kind, self.change(kind, devices)?)
             }
         })
     }
@@ -173,14 +162,10 @@ impl Fault {
         let device = self.device.as_ref().and_then(|name| devices.iter().find(|device| device.name == *name));
         let device = device.unwrap_or(&devices[0]);
         let port = device.ports.get(usize::from(self.port.unwrap_or(1)) - 1);
-        let is_infiniband = device.link_layer == link_layer::INFINIBAND;
+        let is_ib = device.link_layer == link_layer::INFINIBAND;
         let given = [
-            ("lid", self.lid.is_some(), kind == event::LID_CHANGE && is_infiniband),
-            (
-                "sm_lid",
-                self.sm_lid.is_some(),
-                matches!(kind, event::SM_CHANGE | event::CLIENT_REREGISTER) && is_infiniband,
-            ),
+            ("lid", self.lid.is_some(), kind == event::LID_CHANGE && is_ib),
+            ("sm_lid", self.sm_lid.is_some(), matches!(kind, event::SM_CHANGE | event::CLIENT_REREGISTER) && is_ib),
             ("gid", self.gid.is_some(), kind == event::GID_CHANGE),
             ("gid_index", self.gid_index.is_some(), self.gid.is_some()),
             ("pkey", self.pkey.is_some(), kind == event::PKEY_CHANGE),
@@ -202,7 +187,7 @@ impl Fault {
             if rows != 0 && u32::from(index) >= rows {
                 return Err(format!("gid_index = {index}: 0 to {}", rows - 1));
             }
-            let usual = if is_infiniband { gid_kind::IB } else { gid_kind::ROCE_V2 };
+            let usual = if is_ib { gid_kind::IB } else { gid_kind::ROCE_V2 };
             let gid = Gid { raw: row.gid.0, kind: row.kind.map_or(usual, |kind| kind.0) };
             return Ok(Some(Change::Gid(index, if gid.is_empty() { Gid::default() } else { gid })));
         }
@@ -233,6 +218,7 @@ impl Fault {
         let timed = matches!(self.action, Action::LinkDown | Action::LinkUp | Action::Event);
         let packet = matches!(self.action, Action::Drop | Action::Delay | Action::Duplicate | Action::Rnr);
         let errno = matches!(self.action, Action::PostSendError | Action::RegistrationError);
+        let lids = self.from_lid.is_some() || self.to_lid.is_some();
         let selects = self.nth.is_some() || self.count.is_some() || self.fraction.is_some() || self.seed.is_some();
         for (key, given, used) in [
             ("delay_ns", self.delay_ns.is_some(), self.action == Action::Delay),
@@ -244,11 +230,7 @@ impl Fault {
             ("lid or sm_lid", self.lid.is_some() || self.sm_lid.is_some(), self.action == Action::Event),
             ("gid", self.gid.is_some() || self.gid_index.is_some(), self.action == Action::Event),
             ("pkey", self.pkey.is_some() || self.pkey_index.is_some(), self.action == Action::Event),
-            (
-                "from_lid or to_lid",
-                self.from_lid.is_some() || self.to_lid.is_some(),
-                packet || self.action == Action::Status,
-            ),
+            ("from_lid or to_lid", lids, packet || self.action == Action::Status),
             ("qp_type", self.qp_type.is_some(), !timed && self.action != Action::RegistrationError),
             ("nth, count, fraction or seed", selects, !timed),
         ] {
@@ -273,4 +255,80 @@ fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, 
     let short = upper.strip_prefix(prefix).unwrap_or(&upper);
     let found = rows().find(|(name, _)| *name == short);
     found.map(|row| row.1).ok_or_else(|| format!("{key} = {given:?} is unknown; one of {}", names()))
+}
+
+impl Config {
+    /// The rule of `action` for a port (`DEVICE` or `DEVICE:PORT`), with further keys, each as `KEY=VALUE`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn command(&self, action: &str, place: &str, keys: &[String]) -> Result<FaultRule, String> {
+        let (device, port) = place.split_once(':').unwrap_or((place, "1"));
+        let port: u8 = port.parse().map_err(|_| format!("{place:?} is no port: write DEVICE or DEVICE:PORT"))?;
+        let mut table = Table::new();
+        table.insert("action".to_owned(), action.into());
+        table.insert("device".to_owned(), device.into());
+        table.insert("port".to_owned(), i64::from(port).into());
+        table.insert("at_ns".to_owned(), 0.into());
+        for given in keys {
+            let (key, value) = given.split_once('=').ok_or_else(|| format!("{given:?} is no KEY=VALUE"))?;
+            if table.insert(key.to_owned(), value_of(value)).is_some() {
+                return Err(format!("{key} is given already: a command is for one port, now"));
+            }
+        }
+        Fault::deserialize(table).map_err(|error| error.message().trim_end().to_owned())?.rule(&self.devices)
+    }
+}
+
+/// A number or table as TOML has it, or else a word.
+fn value_of(text: &str) -> Value {
+    let read = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+    read.unwrap_or_else(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Change;
+    use crate::engine::codes::event;
+    use crate::engine::faults::FaultAction;
+
+    fn command(action: &str, place: &str, keys: &[&str]) -> Result<FaultRule, String> {
+        let config = Config::parse("[[device]]\n[[device]]\n[[device.port]]\n[[device.port]]\n").unwrap();
+        config.command(action, place, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_command_is_a_rule_that_is_due() {
+        let rule =
+            |device, port, action| FaultRule { device: Some(device), port: Some(port), ..FaultRule::always(action) };
+        let down = FaultAction::LinkDown(5);
+        assert_eq!(command("link-down", "softhca1:2", &["for_ns=5"]), Ok(rule(1, 2, down)));
+        assert_eq!(command("link-up", "softhca0", &[]), Ok(rule(0, 1, FaultAction::LinkUp)));
+        let (kind, change) = (event::PKEY_CHANGE, Change::Pkey(0, 0x8001));
+        let keys = ["event=PKEY_CHANGE", "pkey=0x8001"];
+        let change = FaultAction::Event(kind, Some(change));
+        assert_eq!(command("event", "softhca0", &keys), Ok(rule(0, 1, change)));
+        let gid = command("event", "softhca0:1", &["event=GID_CHANGE", "gid=fe80::9"]).unwrap();
+        assert!(matches!(gid.action, FaultAction::Event(_, Some(Change::Gid(0, gid))) if gid.raw[15] == 9));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_command_is_said() {
+        for (action, place, keys, words) in [
+            ("link-down", "softhca7", &[][..], "softhca0, softhca1"),
+            ("link-down", "softhca0:2", &[], "port = 2"),
+            ("link-down", "softhca0:x", &[], "DEVICE:PORT"),
+            ("link-down", "softhca0", &["lid=3"], "lid"),
+            ("link-up", "softhca0", &["for_ns=3"], "for_ns"),
+            ("link-up", "softhca0", &["at_ns=3"], "now"),
+            ("link-up", "softhca0", &["soon"], "KEY=VALUE"),
+            ("link-up", "softhca0", &["color=3"], "color"),
+            ("event", "softhca0", &["event=LID_CHANGED"], "LID_CHANGE"),
+            ("event", "softhca0", &["event=LID_CHANGE", "lid=0"], "lid = 0"),
+        ] {
+            let error = command(action, place, keys).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::Config;
+use super::faults::STATUSES;
 use crate::behaviour::Behaviour;
 use crate::engine::codes::{event, gid_kind, qp_type, wc_status};
 use crate::engine::faults::FaultAction;
@@ -85,10 +86,7 @@ fn every_number_has_bounds_that_its_error_names() {
     let device = |line: &str| format!("[[device]]\n{line}\n");
     let fault = |lines: &str| format!("[[fault]]\naction = {lines}\n");
     for (text, expected) in [
-        (
-            device("bandwidth_gbps = 1e-300"),
-            "bandwidth_gbps = 1e-300: 0 (as fast as the host can), or 0.001 to 1000000",
-        ),
+        (device("bandwidth_gbps = 1e-30"), "bandwidth_gbps = 1e-30: 0 (as fast as the host can), or 0.001 to 1000000"),
         (device("bandwidth_gbps = nan"), "bandwidth_gbps = NaN: 0"),
         (device("bandwidth_gbps = -1.0"), "bandwidth_gbps = -1e0: 0"),
         (device("latency_ns = 60000000001"), "latency_ns = 60000000001: 0 to 60000000000"),
@@ -229,10 +227,7 @@ fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
             device("profile = \"minimal\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 2 }]"),
             "gids: index = 2: 0 to 1",
         ),
-        (
-            device("[[device.port]]\ngids = [\"fe80::1\", { gid = \"fe80::2\", index = 0 }]"),
-            "gids: index = 0 is there twice",
-        ),
+        (device("[[device.port]]\ngids = [\"a::1\", { gid = \"a::2\", index = 0 }]"), "gids: index = 0 is there twice"),
         (change("event = \"LID_CHANGE\"\nlid = 0"), "lid = 0: 1 to 49151"),
         (change("event = \"GID_CHANGE\"\nlid = 4"), "lid has no meaning with this event"),
         (change("event = \"LID_CHANGE\"\npkey_index = 0"), "pkey_index has no meaning"),
@@ -248,28 +243,27 @@ fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
 fn an_event_may_change_what_it_tells_of() {
     let change = |lines: &str| {
         let text = format!("[[fault]]\naction = \"event\"\nat_ns = 5\n{lines}\n");
-        Config::parse(&text).unwrap().faults[0].action
+        let rule = Config::parse(&text).unwrap().faults[0];
+        assert_eq!(rule.at_ns, 5);
+        rule.action
     };
-    let made = |kind, change| FaultAction::Change { kind, at_ns: 5, change };
+    let made = |kind, change| FaultAction::Event(kind, Some(change));
     assert_eq!(change("event = \"LID_CHANGE\"\nlid = 9"), made(event::LID_CHANGE, Change::Lid(9)));
     assert_eq!(change("event = \"SM_CHANGE\"\nsm_lid = 9"), made(event::SM_CHANGE, Change::SmLid(9)));
     assert_eq!(change("event = \"PKEY_CHANGE\"\npkey = 0x8001"), made(event::PKEY_CHANGE, Change::Pkey(0, 0x8001)));
     let emptied = made(event::GID_CHANGE, Change::Gid(0, Gid::default()));
     assert_eq!(change("event = \"GID_CHANGE\"\ngid = \"::\""), emptied);
-    assert_eq!(change("event = \"GID_CHANGE\""), FaultAction::Async { kind: event::GID_CHANGE, at_ns: 5 });
+    assert_eq!(change("event = \"GID_CHANGE\""), FaultAction::Event(event::GID_CHANGE, None));
 }
 
 #[test]
 fn every_status_of_verbs_but_success_can_be_scripted() {
-    let names = "LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR BAD_RESP_ERR LOC_ACCESS_ERR \
-                 REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR \
-                 REM_INV_RD_REQ_ERR REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR FATAL_ERR RESP_TIMEOUT_ERR \
-                 GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE";
+    // In the order in which verbs numbers them, as the header names them.
+    assert!((1..=wc_status::TM_RNDV_INCOMPLETE).eq(STATUSES.iter().map(|row| row.1)));
     let scripted = |name: &str| Config::parse(&format!("[[fault]]\naction = \"status\"\nstatus = \"{name}\"\n"));
-    // In the order in which verbs numbers them.
-    for (code, name) in (1..).zip(names.split(' ')) {
-        for written in [name.to_owned(), format!("IBV_WC_{name}"), format!("ibv_wc_{name}").to_lowercase()] {
-            assert_eq!(scripted(&written).unwrap().faults[0].action, FaultAction::Status(code), "{written}");
+    for &(name, code) in STATUSES {
+        for written in [name, name.strip_prefix("IBV_WC_").unwrap(), &name.to_lowercase()] {
+            assert_eq!(scripted(written).unwrap().faults[0].action, FaultAction::Status(code), "{written}");
         }
     }
     assert!(scripted("IBV_WC_SUCCESS").unwrap_err().1.contains("one of LOC_LEN_ERR, "));

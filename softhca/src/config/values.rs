@@ -15,17 +15,9 @@ use serde::{Deserialize, Deserializer};
 /// The last LID of a port; those above are of multicast groups.
 pub(super) const LAST_LID: u16 = 0xbfff;
 
-/// `value`, or that it is not in `range`. What is no number is in none.
-pub(super) fn within<T: Copy + PartialOrd + Display>(
-    key: &str,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<T, String> {
-    if range.contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("{key} = {value}: {} to {}", range.start(), range.end()))
-    }
+/// `given`, or that it is not in `of`. What is no number is in none.
+pub(super) fn within<T: Copy + PartialOrd + Display>(key: &str, given: T, of: RangeInclusive<T>) -> Result<T, String> {
+    if of.contains(&given) { Ok(given) } else { Err(format!("{key} = {given}: {} to {}", of.start(), of.end())) }
 }
 
 /// A GUID: `"0x0002c90300a1b2c3"` or `"0002:c903:00a1:b2c3"`; or a subnet's prefix, the upper half of a GID.

@@ -12,7 +12,6 @@ use libc::iovec;
 use super::{Errno, Result};
 use crate::limits::MOST_SGE;
 
-/// Pieces of memory of one process.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     /// `None`: this process (or the shared region).
@@ -20,7 +19,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) pieces: &'a [iovec],
 }
 
-/// A list of pieces on the stack.
 pub(crate) struct Pieces {
     list: [std::mem::MaybeUninit<iovec>; MOST_SGE + 1],
     used: usize,
@@ -46,22 +44,22 @@ impl Pieces {
         // SAFETY: the first `used` were written by `push`, and MaybeUninit has the layout of what it holds.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.used) }
     }
+}
 
-    /// The same memory without its first `skip` bytes and cut to `len`.
-    pub(crate) fn window(&self, mut skip: u64, mut len: u64) -> Pieces {
-        let mut out = Pieces::new();
-        for piece in self.as_slice() {
-            let size = piece.iov_len as u64;
-            let past = skip.min(size);
-            skip -= past;
-            let take = (size - past).min(len);
-            if take > 0 {
-                out.push(piece.iov_base as u64 + past, take);
-                len -= take;
-            }
+/// The same memory without its first `skip` bytes and cut to `len`.
+pub(crate) fn window(list: &[iovec], mut skip: u64, mut len: u64) -> Pieces {
+    let mut out = Pieces::new();
+    for piece in list {
+        let size = piece.iov_len as u64;
+        let past = skip.min(size);
+        skip -= past;
+        let take = (size - past).min(len);
+        if take > 0 {
+            out.push(piece.iov_base as u64 + past, take);
+            len -= take;
         }
-        out
     }
+    out
 }
 
 /// Copies the bytes of `from`, all of it this process's, to `to`.
@@ -148,18 +146,8 @@ unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Res
     let total: usize = here.iter().map(|p| p.iov_len).sum::<usize>().min(there.iter().map(|p| p.iov_len).sum());
     let mut done = 0;
     while done < total {
-        let mut ours = Pieces::new();
-        let mut theirs = Pieces::new();
-        for (out, list) in [(&mut ours, here), (&mut theirs, there)] {
-            let mut skip = done;
-            for piece in list {
-                let past = skip.min(piece.iov_len);
-                skip -= past;
-                if piece.iov_len > past {
-                    out.push(piece.iov_base as u64 + past as u64, (piece.iov_len - past) as u64);
-                }
-            }
-        }
+        let rest = (total - done) as u64;
+        let (ours, theirs) = (window(here, done as u64, rest), window(there, done as u64, rest));
         let (ours, theirs) = (ours.as_slice(), theirs.as_slice());
         let call = if write { libc::process_vm_writev } else { libc::process_vm_readv };
         // SAFETY: the kernel checks both sides' ranges; ours may be used so, as the caller says.
@@ -220,7 +208,7 @@ mod tests {
         let mut pieces = Pieces::new();
         pieces.push(1000, 10);
         pieces.push(2000, 10);
-        let window = pieces.window(12, 5);
+        let window = window(pieces.as_slice(), 12, 5);
         assert_eq!(window.bytes, 5);
         assert_eq!(window.as_slice()[0].iov_base as u64, 2002);
     }

@@ -32,28 +32,20 @@ mod service;
 pub(crate) mod spec;
 pub(crate) mod wire;
 
-pub use adapter::{
-    ah::Ah,
-    async_event::{AsyncEvent, ObjectRef},
-    channel::Channel,
-    hca::Hca,
-    pd::Pd,
-};
+pub use adapter::{Ah, AsyncEvent, Channel, Hca, ObjectRef, Pd};
 pub use cq::object::Cq;
 pub use fabric::{Fabric, FabricSpec};
 pub use faults::Change;
 pub(crate) use memory::layout::{MAX_DEVICES, MAX_GROUPS, MAX_MEMBERS, MAX_MRS, MAX_PORTS, MAX_QPS, MAX_RULES};
-pub use mr::{object::Mr, window::Mw};
-pub use qp::{capabilities::QpInit, object::Qp};
-pub use recv::{
-    srq::Srq,
-    xrc::{Xrcd, XrcdOpen},
-};
-pub use send::request::SendWr;
+pub use mr::object::Mr;
+pub use mr::window::Mw;
+pub use qp::capabilities::QpInit;
+pub use qp::object::Qp;
+pub use recv::srq::Srq;
+pub use recv::xrc::{Xrcd, XrcdOpen};
+pub use send::post::SendWr;
 pub use spec::{
-    attributes::{AhAttr, QpAttr, QpCap},
-    device::{ClockSpec, DeviceSpec, Gid, PortSpec},
-    work_request::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, RecvWr, Sge, Wc},
+    AhAttr, CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, Wc,
 };
 
 /// An errno, positive.

@@ -1,64 +1,106 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_context`: an opened device as programs hold it. It knows none of the objects that are made on it; which verbs
-//! it offers is written in `open`. Grade: setup. Threads: any.
+//! `ibv_context`: an opened device as programs hold it; `ibv_open_device(3)` and `ibv_close_device(3)`.
+//!
+//! Programs reach most verbs through function pointers in the context: the data path through `ibv_context.ops`, the
+//! extended verbs through the `verbs_context` in front of it, whose empty places mean "not supported" to the inline
+//! functions of verbs.h. Grade: setup. Threads: any.
 
+use std::ffi::c_int;
 use std::fs::File;
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use crate::engine::{DeviceSpec, Hca};
-use crate::sys::{ibv_context, verbs_context};
+use crate::engine::{Hca, Result};
+use crate::sys::{ibv_context, ibv_device, verbs_context};
+use crate::verbs::device::list::{SoftDevice, library};
+use crate::verbs::device::query;
+use crate::verbs::error::pointer;
+use crate::verbs::qp::{post, qp_ex, srq};
+use crate::verbs::{cq, mr, pd};
 
 /// An opened device as programs hold it: their pointer is to `verbs.context`.
 #[repr(C)]
-pub(crate) struct SoftContext {
-    /// What a program can ask of it.
-    pub(super) verbs: verbs_context,
+struct SoftContext {
+    verbs: verbs_context,
     hca: Arc<Hca>,
     /// Programs may duplicate and watch the descriptor of commands; here it is a real one that says nothing.
     _commands: File,
 }
 
-impl SoftContext {
-    /// An opened device that has no verbs yet.
-    pub(super) fn new(hca: Arc<Hca>, commands: File) -> Box<SoftContext> {
-        let verbs = verbs_context::default();
-        Box::new(SoftContext { verbs, hca, _commands: commands })
-    }
+/// Where the context behind a program's pointer lies: every `ibv_context` this library gives out is `verbs.context` of a
+/// `SoftContext`, which lives until it is closed.
+fn behind(context: *mut ibv_context) -> *mut SoftContext {
+    context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast()
+}
 
-    /// The program's pointer to it.
-    pub(super) fn hand_out(self: Box<Self>) -> *mut ibv_context {
-        let opened = Box::into_raw(self);
-        // SAFETY: just made by Box, so valid to point into.
-        unsafe { &raw mut (*opened).verbs.context }
-    }
+/// The engine's adapter that a program has opened.
+///
+/// # Safety
+/// `context` is from `ibv_open_device` and not closed.
+pub(crate) unsafe fn adapter<'a>(context: *mut ibv_context) -> &'a Arc<Hca> {
+    // SAFETY: the caller says that it is a context of this library, and lives.
+    unsafe { &(*behind(context)).hca }
+}
 
-    /// Takes it back.
-    ///
-    /// # Safety
-    /// `context` is from [`Self::hand_out`], and given up.
-    pub(super) unsafe fn take_back(context: *mut ibv_context) {
-        // SAFETY: made by Box in `hand_out`, at this offset; the caller gives up the pointer.
-        drop(unsafe { Box::from_raw(context.byte_sub(offset_of!(verbs_context, context)).cast::<SoftContext>()) });
-    }
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    // SAFETY: `device` is from `ibv_get_device_list` (rule V).
+    pointer(unsafe { open(device) })
+}
 
-    /// The context behind a program's pointer.
-    ///
-    /// # Safety
-    /// `context` is from `ibv_open_device` and not closed.
-    pub(crate) unsafe fn of<'a>(context: *mut ibv_context) -> &'a SoftContext {
-        // SAFETY: every ibv_context this library gives out is `verbs.context` of a SoftContext, which lives until
-        // closed.
-        unsafe { &*context.byte_sub(offset_of!(verbs_context, context)).cast::<SoftContext>() }
+unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
+    // SAFETY: `device` is from `ibv_get_device_list`, as the caller of `ibv_open_device` says.
+    let index = unsafe { SoftDevice::of(device) }.index;
+    let hca = library()?.fabric()?.open(index)?;
+    let commands = File::options().read(true).write(true).open("/dev/null")?;
+    let (ways, cmd_fd, async_fd) = (*hca.behaviour(), commands.as_raw_fd(), hca.async_fd());
+    let mut opened = Box::new(SoftContext { verbs: verbs_context::default(), hca, _commands: commands });
+    let verbs = &mut opened.verbs;
+    verbs.query_port = Some(query::query_port);
+    verbs.query_device_ex = Some(query::query_device_ex);
+    verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.get_srq_num = Some(srq::get_srq_num);
+    verbs.open_xrcd = Some(srq::open_xrcd);
+    verbs.close_xrcd = Some(srq::close_xrcd);
+    // An empty place is an adapter without it.
+    if ways.rt_values {
+        verbs.query_rt_values = Some(query::query_rt_values);
     }
+    if ways.cq_ex {
+        verbs.create_cq_ex = Some(cq::create_cq_ex);
+    }
+    if ways.wr_api {
+        verbs.create_qp_ex = Some(qp_ex::create_qp_ex);
+    }
+    if ways.thread_domain {
+        verbs.alloc_td = Some(pd::alloc_td);
+        verbs.dealloc_td = Some(pd::dealloc_td);
+        verbs.alloc_parent_domain = Some(pd::alloc_parent_domain);
+    }
+    verbs.sz = size_of::<verbs_context>();
 
-    /// The engine's adapter.
-    pub(crate) fn hca(&self) -> &Arc<Hca> {
-        &self.hca
-    }
+    let context = &mut verbs.context;
+    context.device = device;
+    context.cmd_fd = cmd_fd;
+    context.async_fd = async_fd;
+    context.num_comp_vectors = 1;
+    context.abi_compat = usize::MAX as *mut _;
+    context.ops.poll_cq = Some(cq::poll_cq);
+    context.ops.req_notify_cq = Some(cq::req_notify_cq);
+    context.ops.alloc_mw = Some(mr::alloc_mw);
+    context.ops.bind_mw = Some(mr::bind_mw);
+    context.ops.dealloc_mw = Some(mr::dealloc_mw);
+    context.ops.post_srq_recv = Some(post::post_srq_recv);
+    context.ops.post_send = Some(post::post_send);
+    context.ops.post_recv = Some(post::post_recv);
 
-    /// Its description.
-    pub(crate) fn spec(&self) -> &DeviceSpec {
-        self.hca.spec()
-    }
+    // SAFETY: just made by Box, so valid to point into.
+    Ok(unsafe { &raw mut (*Box::into_raw(opened)).verbs.context })
+}
+
+/// `ibv_close_device(3)`. As with the real library, objects still open are the program's loss.
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    // SAFETY: made by Box in `open`; `context` is given up (rule V).
+    drop(unsafe { Box::from_raw(behind(context)) });
+    0
 }

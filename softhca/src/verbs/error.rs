@@ -6,7 +6,6 @@ use std::ffi::c_int;
 
 use crate::engine::Result;
 
-/// Sets the calling thread's `errno`.
 #[cold]
 pub(crate) fn set_errno(number: c_int) {
     // SAFETY: libc gives the calling thread's own errno, valid while the thread runs.

@@ -10,7 +10,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{device::list, error};
+use super::device::list;
+use super::error;
 use crate::behaviour::Fork;
 use crate::engine::Errno;
 use crate::sys::{IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, ibv_fork_status};
@@ -29,7 +30,7 @@ pub(crate) fn memory_was_registered() {
 
 /// What the kernel does, and whether the program has done something about it.
 fn status() -> ibv_fork_status {
-    let adapters = list::library().map_or(&[][..], |library| library.adapters());
+    let adapters = list::library().map_or(&[][..], |library| &library.spec.devices);
     let says = |fork: Fork| adapters.iter().any(|adapter| adapter.behaviour.fork == fork);
     let is_asked_for =
         ASKED_FOR.load(Ordering::Acquire) || VARIABLES.iter().any(|name| std::env::var_os(name).is_some());
@@ -47,16 +48,15 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
         ASKED_FOR.store(true, Ordering::Release);
     }
     if let Ok(library) = list::library() {
-        let file = OpenOptions::new().create(true).append(true).open(library.folder().join("fork-init"));
+        let file = OpenOptions::new().create(true).append(true).open(library.spec.folder.join("fork-init"));
         let line = format!("{} {}\n", std::process::id(), if is_late { "EINVAL" } else { "0" });
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
-            eprintln!("softhca: cannot note a call of ibv_fork_init in {}: {error}", library.folder().display());
+            eprintln!("softhca: cannot note a call of ibv_fork_init in {}: {error}", library.spec.folder.display());
         }
     }
     error::number(if is_late { Err(Errno(libc::EINVAL)) } else { Ok(()) })
 }
 
-/// `ibv_is_fork_initialized(3)`.
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
     status()
 }

@@ -6,16 +6,14 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::context::SoftContext;
+use super::context::adapter;
 use super::error::pointer;
 use super::handle::Handle;
 use crate::engine::{Errno, Pd, Result};
 use crate::sys::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
 
-/// A protection domain as programs hold it.
 pub(crate) type SoftPd = Handle<ibv_pd, Domain>;
 
-/// What is behind it.
 pub(crate) struct Domain {
     /// Shared by a protection domain and the parent domains made of it.
     pub(crate) engine: Arc<Pd>,
@@ -27,46 +25,31 @@ fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ib
     SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent })
 }
 
-/// `ibv_alloc_pd(3)`.
-///
-/// # Safety
-/// `context` is open.
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    // SAFETY: the caller says that `context` is open.
-    let pd = unsafe { SoftContext::of(context) }.hca().alloc_pd();
+    // SAFETY: `context` is open (rule V).
+    let pd = unsafe { adapter(context) }.alloc_pd();
     hand_out(context, Arc::new(pd), false)
 }
 
 /// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.
-///
-/// # Safety
-/// `pd` is allocated, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let end = |domain: &Domain| match (domain.parent, Arc::strong_count(&domain.engine)) {
         (true, _) => Ok(()),
         (false, 1) => domain.engine.destroy(),
         (false, _) => Err(Errno(libc::EBUSY)),
     };
-    // SAFETY: the caller says that `pd` is allocated, and given up if this succeeds.
+    // SAFETY: `pd` is allocated, and given up if this succeeds (rule V).
     unsafe { SoftPd::end(pd, end) }
 }
 
-/// `ibv_alloc_td(3)`.
-///
-/// # Safety
-/// `context` is open; `attr` is readable.
 pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
-    // SAFETY: the caller says that `attr` is readable.
+    // SAFETY: `attr` is readable (rule V).
     if unsafe { (*attr).comp_mask } != 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
     Box::into_raw(Box::new(ibv_td { context }))
 }
 
-/// `ibv_dealloc_td(3)`.
-///
-/// # Safety
-/// `td` is from [`alloc_td`] and given up.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     // SAFETY: made by Box in `alloc_td`; the caller gives it up.
     drop(unsafe { Box::from_raw(td) });
@@ -74,20 +57,17 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 }
 
 /// `ibv_alloc_parent_domain(3)`. Allocators are not asked: the adapter keeps its queues in the fabric's memory.
-///
-/// # Safety
-/// `context` is open; `attr` is readable, and its `pd` allocated.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
-    // SAFETY: the caller says that `attr` is readable.
+    // SAFETY: `attr` is readable (rule V).
     let attr = unsafe { &*attr };
     let known = crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | crate::sys::IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
     let result: Result<*mut ibv_pd> = if attr.pd.is_null() || attr.comp_mask & !known != 0 {
         Err(Errno(libc::EINVAL))
     } else {
-        // SAFETY: not null; the caller says that it is allocated.
+        // SAFETY: not null; it is allocated (rule V).
         let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
         Ok(hand_out(context, engine, true))
     };

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A fabric in a temporary folder, and connected queue pairs, for the tests of the engine.
+//! A fabric in a temporary folder, connected queue pairs, and other processes, for the tests of the engine.
 //!
 //! Called by: tests/engine*.rs. Grade: setup. The folder goes with the `Adapter`.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use softhca::behaviour::Behaviour;
+use softhca::config::Config;
+use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags};
 use softhca::engine::{
-    Ah, AhAttr, ClockSpec, Cq, DeviceSpec, Fabric, FabricSpec, Gid, Hca, Mr, Pd, PortSpec, Qp, QpAttr, QpCap, QpInit,
-    RecvWr, Result, SendWr, Sge, Srq, Wc,
-    codes::{access, attr_mask as m, link_layer, port_state, qp_state, qp_type, send_flags},
+    Ah, AhAttr, Cq, Fabric, FabricSpec, Hca, Mr, Pd, Qp, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Srq, Wc,
 };
-use softhca::limits::Limits;
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
 
-/// The key of datagrams.
+/// What a connection is given at RTR.
+pub const PATH: u32 = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
+
 pub const QKEY: u32 = 0x11;
 
 /// A folder of this process's own, in memory.
@@ -85,41 +89,11 @@ pub fn join(folder: &Path) -> Arc<Hca> {
     Fabric::join(spec(folder)).expect("the fabric can be joined").open(0).expect("the adapter exists")
 }
 
+/// The fabric that is described without a configuration file.
 pub fn spec(folder: &Path) -> FabricSpec {
-    let mut raw = [0_u8; 16];
-    raw[0] = 0xfe;
-    raw[1] = 0x80;
-    raw[15] = 1;
-    let port = PortSpec {
-        lid: 1,
-        sm_lid: 1,
-        mtu: 5,
-        active_width: 2,
-        active_speed: 32,
-        gids: vec![Gid { raw, kind: 0 }],
-        pkeys: vec![0xffff],
-        state: port_state::ACTIVE,
-        network: String::new(),
-    };
-    let device = DeviceSpec {
-        name: "softhca0".into(),
-        link_layer: link_layer::INFINIBAND,
-        ports: vec![port],
-        node_guid: 1,
-        vendor_id: 0,
-        vendor_part_id: 0,
-        fw_ver: "1".into(),
-        numa_node: -1,
-        clock: ClockSpec::USUAL,
-        latency_ns: 0,
-        bandwidth_gbps: 0.0,
-        limits: Limits::USUAL,
-        behaviour: Behaviour::USUAL,
-    };
-    FabricSpec { folder: folder.to_owned(), devices: vec![device], faults: Vec::new(), trace: false }
+    Config::of_profile(None).fabric_in(folder.to_owned())
 }
 
-/// Everything that one side needs.
 pub struct Side {
     pub hca: Arc<Hca>,
     pub pd: Pd,
@@ -222,9 +196,24 @@ impl Side {
 
     /// Sends a datagram of 8 bytes to a queue pair with the usual key.
     pub fn datagram(&self, ah: &Ah, remote_qpn: u32) {
-        let (sge, flags, remote_qkey) = ([self.sge(0, 8)], send_flags::SIGNALED, QKEY);
+        self.datagram_with(ah, remote_qpn, QKEY);
+    }
+
+    pub fn datagram_with(&self, ah: &Ah, remote_qpn: u32, remote_qkey: u32) {
+        let (sge, flags) = ([self.sge(0, 8)], send_flags::SIGNALED);
         let wr = SendWr { flags, sge: &sge, ah: Some(ah), remote_qpn, remote_qkey, ..SendWr::empty() };
         self.qp.post_send(&wr).unwrap();
+    }
+
+    /// Does RDMA, or an atomic that adds 1, with the memory at `at`.
+    pub fn rdma(&self, opcode: u32, at: usize, len: usize, remote_addr: u64, rkey: u32) {
+        let (sge, flags) = ([self.sge(at, len)], send_flags::SIGNALED);
+        let wr = SendWr { opcode, flags, sge: &sge, remote_addr, rkey, compare_add: 1, ..SendWr::empty() };
+        self.qp.post_send(&wr).unwrap();
+    }
+
+    pub fn to(&self, state: u32) {
+        self.qp.modify(&QpAttr { qp_state: state, ..QpAttr::default() }, m::STATE).unwrap();
     }
 
     pub fn connect(&self, peer: u32, settings: &Settings) {
@@ -233,10 +222,7 @@ impl Side {
     }
 
     pub fn init(&self, settings: &Settings) {
-        let attr =
-            QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: QKEY, ..QpAttr::default() };
-        let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
-        self.qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
+        init(&self.qp, settings);
     }
 
     pub fn ready(&self, peer: u32, settings: &Settings) {
@@ -244,37 +230,52 @@ impl Side {
     }
 
     /// To RTS, with the peer at this address.
-    pub fn ready_towards(&self, peer: u32, settings: &Settings, ah_attr: AhAttr) {
-        let attr = QpAttr {
-            qp_state: qp_state::RTR,
-            path_mtu: 5,
-            dest_qp_num: peer,
-            rq_psn: 7,
-            max_dest_rd_atomic: 4,
-            min_rnr_timer: settings.min_rnr_timer,
-            ah_attr,
-            ..QpAttr::default()
-        };
-        let uc = m::STATE | m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
-        let mask = match settings.kind {
-            qp_type::RC => uc | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
-            qp_type::UC => uc,
-            _ => m::STATE,
-        };
-        self.qp.modify(&attr, mask).unwrap();
-        let attr = QpAttr {
-            qp_state: qp_state::RTS,
-            sq_psn: 7,
-            timeout: settings.timeout,
-            retry_cnt: settings.retry_cnt,
-            rnr_retry: settings.rnr_retry,
-            max_rd_atomic: 4,
-            ..QpAttr::default()
-        };
-        let rc = m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC;
-        let mask = m::STATE | m::SQ_PSN | if settings.kind == qp_type::RC { rc } else { 0 };
-        self.qp.modify(&attr, mask).unwrap();
+    pub fn ready_towards(&self, peer: u32, settings: &Settings, address: AhAttr) {
+        ready(&self.qp, peer, settings, address);
     }
+}
+
+pub fn init(qp: &Qp, settings: &Settings) {
+    let attr =
+        QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: QKEY, ..QpAttr::default() };
+    let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
+    qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
+}
+
+/// From INIT to RTS, with the peer at this address.
+pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
+    use qp_type::{RC, UC, XRC_RECV, XRC_SEND};
+    let attr = QpAttr {
+        qp_state: qp_state::RTR,
+        path_mtu: 5,
+        dest_qp_num: peer,
+        rq_psn: 7,
+        max_dest_rd_atomic: 4,
+        min_rnr_timer: settings.min_rnr_timer,
+        ah_attr,
+        ..QpAttr::default()
+    };
+    let mask = match settings.kind {
+        RC | XRC_RECV => PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+        UC | XRC_SEND => PATH,
+        _ => 0,
+    };
+    qp.modify(&attr, m::STATE | mask).unwrap();
+    let attr = QpAttr {
+        qp_state: qp_state::RTS,
+        sq_psn: 7,
+        timeout: settings.timeout,
+        retry_cnt: settings.retry_cnt,
+        rnr_retry: settings.rnr_retry,
+        max_rd_atomic: 4,
+        ..QpAttr::default()
+    };
+    let mask = match settings.kind {
+        RC | XRC_SEND => m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
+        XRC_RECV => m::TIMEOUT,
+        _ => 0,
+    };
+    qp.modify(&attr, m::STATE | m::SQ_PSN | mask).unwrap();
 }
 
 /// A queue pair that completes to these queues (sends, receives).
@@ -289,7 +290,6 @@ pub fn queue_pair(
     hca.create_qp(&QpInit { kind, pd, send_cq, recv_cq, srq, cap, sq_sig_all: false, cookie: 4 })
 }
 
-/// The address of a LID.
 pub fn lid(dlid: u16) -> AhAttr {
     AhAttr { dlid, port_num: 1, ..AhAttr::default() }
 }
@@ -301,7 +301,6 @@ pub fn global(raw: [u8; 16], dlid: u16) -> AhAttr {
     address
 }
 
-/// Polls until a completion comes.
 pub fn wait(cq: &Cq) -> Wc {
     // However busy the machine is.
     let deadline = Instant::now() + Duration::from_mins(2);
@@ -312,7 +311,6 @@ pub fn wait(cq: &Cq) -> Wc {
     out[0]
 }
 
-/// No completion is there.
 pub fn none(cq: &Cq) -> bool {
     cq.poll(&mut [Wc::default()]) == 0
 }
@@ -323,4 +321,54 @@ pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     a.connect(b.qp.number(), settings);
     b.connect(a.qp.number(), settings);
     (a, b)
+}
+
+/// Another process of this test program: it runs an ignored test, and the two talk by lines of its standard streams.
+pub struct Process {
+    pub child: Child,
+    input: Option<ChildStdin>,
+    said: Receiver<String>,
+}
+
+impl Process {
+    pub fn start<'a>(test: &str, variables: impl IntoIterator<Item = (&'a str, &'a OsStr)>) -> Process {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", test])
+            .envs(variables)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(std::io::Result::ok);
+        let (say, said) = channel();
+        std::thread::spawn(move || {
+            // The test harness writes other lines; nobody listens any more where the test has ended.
+            let words = lines.filter_map(|line| Some(line.split_once("say:")?.1.trim().to_owned()));
+            words.map_while(|words| say.send(words).ok()).for_each(drop);
+        });
+        Process { child, input, said }
+    }
+
+    /// What it says next.
+    pub fn hear(&self) -> String {
+        self.said.recv_timeout(Duration::from_mins(2)).expect("the process lives, and says it within two minutes")
+    }
+
+    pub fn tell(&mut self, words: impl Display) {
+        writeln!(self.input.as_ref().unwrap(), "{words}").unwrap();
+    }
+
+    /// There is nothing more to tell; whether it ends well.
+    pub fn ends(&mut self) -> bool {
+        self.input = None;
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _killed = self.child.kill();
+        let _ended = self.child.wait();
+    }
 }

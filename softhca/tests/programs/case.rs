@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::suite_results::Results;
+use super::pyverbs::Results;
 
 /// One case: its name, the script, and how its output is judged.
 pub(crate) struct Case {

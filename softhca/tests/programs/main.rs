@@ -10,14 +10,13 @@
 mod case;
 mod cases;
 mod pyverbs;
-mod suite_results;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use case::{Case, Judge};
 use hw_tests::runtime_failure;
-use suite_results::Results;
+use pyverbs::Results;
 
 /// Waits until somebody listens on a TCP port: the programs meet by TCP, and a client does not try twice.
 const SHELL: &str = r#"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed.
+//! rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed; and its results: what
+//! of it passes, and what it skips for which reason (other vendors' features, and what is not emulated).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::case::{Case, Judge};
@@ -20,4 +22,66 @@ pub(crate) fn pyverbs() -> Case {
          status=$?; rm -rf $suite; exit $status";
     let (name, script) = ("pyverbs".to_owned(), script.to_owned());
     Case { name, script, judge: Judge::Suite, config: None, limit: Duration::from_mins(20) }
+}
+
+/// What `unittest -v` printed: each test's name, and how many it skipped for which reason.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Results {
+    passed: Vec<String>,
+    skipped: BTreeMap<String, usize>,
+    ran: usize,
+}
+
+impl Results {
+    /// Reads it. A test begins with `name (place) ... `, or with a line of description after its name; what the test
+    /// itself prints comes before its `ok`.
+    pub(crate) fn read(said: &str) -> Results {
+        let mut results = Results::default();
+        let mut current = None;
+        for line in said.lines() {
+            if let Some((name, _)) = line.split_once(" (tests.").filter(|(name, _)| name.starts_with("test_")) {
+                current = Some(name.to_owned());
+            }
+            if let Some((_, reason)) = line.split_once("... skipped ") {
+                let reason = reason.trim_matches(|quote| quote == '\'' || quote == '"');
+                *results.skipped.entry(reason.to_owned()).or_default() += 1;
+            } else if (line == "ok" || line.ends_with("... ok"))
+                && let Some(name) = current.take()
+            {
+                results.passed.push(name);
+            } else if let Some(rest) = line.strip_prefix("Ran ") {
+                results.ran = rest.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+            }
+        }
+        results
+    }
+
+    /// Whether nothing is missing in the lists, and the suite did what it is run for.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        let skipped: usize = self.skipped.values().sum();
+        if self.passed.len() + skipped != self.ran {
+            return Err(format!("{} passed and {skipped} skipped are not the {} it ran", self.passed.len(), self.ran));
+        }
+        match ["test_rc_traffic_cq_ex", "test_ud_traffic_cq_ex", "test_query_device"]
+            .into_iter()
+            .find(|name| !self.has(name))
+        {
+            Some(name) => Err(format!("{name} is not among those that passed")),
+            None => Ok(()),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.passed.iter().any(|passed| passed == name)
+    }
+
+    /// What passed, in a line; [`Results::skips`] are printed after all cases.
+    pub(crate) fn line(&self) -> String {
+        format!("{} passed: {}", self.passed.len(), self.passed.join(", "))
+    }
+
+    /// A line for each reason to skip.
+    pub(crate) fn skips(&self) -> Vec<String> {
+        self.skipped.iter().map(|(reason, count)| format!("skip pyverbs: {count} of its tests: {reason}")).collect()
+    }
 }

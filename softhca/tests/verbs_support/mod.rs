@@ -7,16 +7,35 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use softhca::sys::{
     ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp, ibv_qp_init_attr, verbs_context,
 };
 
-use super::own_library::own_library;
-
 const LIBRARY: &str = "SOFTHCA_TEST_LIBRARY";
+
+/// The library under test, where cargo puts it for this test.
+pub fn own_library() -> String {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_softhca"));
+    let beside = beside.parent().unwrap();
+    [beside.join("deps/libsofthca.so"), beside.join("libsofthca.so")]
+        .into_iter()
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .expect("cargo builds libsofthca.so for the tests of this package")
+        .1
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// An ignored test of this program, in a process that belongs to the fabric in this folder.
+pub fn within(fabric: &Path, test: &str) -> Command {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process.args(["--ignored", "--exact", test]).env(LIBRARY, own_library()).env("SOFTHCA_FABRIC", fabric);
+    process
+}
 
 /// Runs an ignored test of this program in a process of its own, on adapters as configured; fails if it fails.
 pub fn in_a_process(test: &str, configuration: &str, variables: &[(&str, &str)]) {
@@ -25,14 +44,9 @@ pub fn in_a_process(test: &str, configuration: &str, variables: &[(&str, &str)])
     softhca::fabric_folder::make_private(&fabric).unwrap();
     let file = fabric.join("adapters.toml");
     std::fs::write(&file, configuration).unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", test, "--nocapture"])
-        .env(LIBRARY, own_library())
-        .env("SOFTHCA_FABRIC", &fabric)
-        .env("SOFTHCA_CONFIG", &file)
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
+    let mut process = within(&fabric, test);
+    let output =
+        process.arg("--nocapture").env("SOFTHCA_CONFIG", &file).envs(variables.iter().copied()).output().unwrap();
     std::fs::remove_dir_all(&fabric).unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
@@ -43,18 +57,34 @@ pub fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os("SOFTHCA_FABRIC").expect("started by another test"))
 }
 
-/// The loaded library.
 #[derive(Clone, Copy)]
 pub struct Library(*mut c_void);
 
+// SAFETY: what dlopen gives may be used by any thread.
+unsafe impl Send for Library {}
+
 impl Library {
     pub fn load() -> Library {
+        let library = Library::find(0);
+        assert!(!library.is_null(), "the library cannot be loaded");
+        Library(library)
+    }
+
+    pub fn is_loaded() -> bool {
+        !Library::find(libc::RTLD_NOLOAD).is_null()
+    }
+
+    fn find(flags: c_int) -> *mut c_void {
         let path = std::env::var_os(LIBRARY).expect("started by another test");
         let path = CString::new(path.into_encoded_bytes()).unwrap();
         // SAFETY: a C string; the library's constructors are those of libibverbs.
-        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!library.is_null(), "dlopen {path:?}");
-        Library(library)
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | flags) }
+    }
+
+    /// Gives it back, once; nothing of it is used any more.
+    pub fn unload(self) {
+        // SAFETY: from dlopen.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
     }
 
     /// The function of this name.
@@ -70,7 +100,6 @@ impl Library {
         unsafe { std::mem::transmute_copy(&found) }
     }
 
-    /// Opens adapter `index`.
     pub fn open(self, index: usize) -> Context {
         // SAFETY: the types are those of verbs.h; the list has the adapter, and is freed once.
         unsafe {
@@ -88,7 +117,6 @@ impl Library {
     }
 }
 
-/// An opened adapter.
 #[derive(Clone, Copy)]
 pub struct Context {
     pub library: Library,

@@ -3,17 +3,20 @@
 //!
 //! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it,
 //! and removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells
-//! how. Within it, `softhca ctl` has a fault happen at a moment that the user chooses.
+//! how. Within it, `softhca ctl` has a fault happen at a moment that the user chooses (tests/commands.rs).
 
-mod ctl;
 mod run;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, Result, anyhow};
 use clap::{CommandFactory, Parser, Subcommand};
+use softhca::engine::Fabric;
+use softhca::fabric_folder;
+use softhca::fabric_folder::check_private;
 use softhca::profiles::Name;
 
 #[derive(Parser)]
@@ -47,7 +50,7 @@ enum Command {
     /// Has a fault happen now to the programs of this fabric; for use inside of `run`
     Ctl {
         #[command(subcommand)]
-        command: ctl::Command,
+        command: Control,
     },
     /// Checks a configuration file and prints the adapters it describes
     Check {
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
         Command::Run { config, profile, fabric, program } => {
             run::run(config.as_deref(), profile, fabric.as_deref(), &program)
         }
-        Command::Ctl { command } => ctl::ctl(command),
+        Command::Ctl { command } => ctl(command),
         Command::Check { config, profile } => check(&config, profile),
         Command::Pages { folder } => pages(&folder),
     };
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
     })
 }
 
-fn pages(folder: &Path) -> anyhow::Result<ExitCode> {
+fn pages(folder: &Path) -> Result<ExitCode> {
     let manual = folder.join("man/man1");
     std::fs::create_dir_all(&manual).with_context(|| format!("cannot make {}", manual.display()))?;
     clap_mangen::generate_to(Arguments::command(), &manual)
@@ -88,7 +91,7 @@ fn pages(folder: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(path: &Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
+fn check(path: &Path, profile: Option<Name>) -> Result<ExitCode> {
     let config = softhca::config::Config::read(path, profile)?;
     for device in &config.devices {
         println!("{}: guid {:016x}, {} port(s)", device.name, device.node_guid, device.ports.len());
@@ -97,5 +100,74 @@ fn check(path: &Path, profile: Option<Name>) -> anyhow::Result<ExitCode> {
         }
     }
     println!("{} fault rule(s)", config.faults.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How long processes may take to carry a command out; on the busiest machine they need a small part of it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[derive(Subcommand)]
+enum Control {
+    /// Takes a port down
+    LinkDown {
+        /// The port; without a number, port 1
+        #[arg(value_name = "DEVICE[:PORT]")]
+        port: String,
+        /// `for_ns=NS`: up again after so many nanoseconds
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Takes a port up, whatever has put it down
+    LinkUp {
+        /// The port; without a number, port 1
+        #[arg(value_name = "DEVICE[:PORT]")]
+        port: String,
+    },
+    /// Raises an async event, and changes the port where a key says so
+    Event {
+        /// The port; without a number, port 1
+        #[arg(value_name = "DEVICE[:PORT]")]
+        port: String,
+        /// A name of `ibv_event_type`: `DEVICE_FATAL`, `LID_CHANGE` (with `lid=NUMBER`), `GID_CHANGE` (with
+        /// `gid=ADDRESS`), ...
+        #[arg(value_name = "EVENT")]
+        event: String,
+        /// Further keys of `[[fault]]` (see docs/softhca.md)
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+    },
+    /// Prints for each `[[fault]]` of the configuration how often it applied
+    Faults,
+}
+
+/// Gives the fabric that this process was started in a command, and returns when it is in force; or tells how often the
+/// fabric's faults applied. It joins the fabric as any program does, so that no other process needs to be there.
+fn ctl(command: Control) -> Result<ExitCode> {
+    let config = fabric_folder::config()?;
+    let (folder, _) = fabric_folder::place(&config)?;
+    check_private(&folder).context(
+        "`softhca ctl` acts on the fabric of the `softhca run` that it is started in, or that SOFTHCA_FABRIC and \
+         SOFTHCA_CONFIG name",
+    )?;
+    let rule = match command {
+        Control::LinkDown { port, keys } => Some(config.command("link-down", &port, &keys)),
+        Control::LinkUp { port } => Some(config.command("link-up", &port, &[])),
+        Control::Event { port, event, mut keys } => {
+            keys.push(format!("event={event}"));
+            Some(config.command("event", &port, &keys))
+        }
+        Control::Faults => None,
+    };
+    let rule = rule.transpose().map_err(|wrong| anyhow!("{wrong}"))?;
+    let fabric = Fabric::join(config.fabric_in(folder.clone()))
+        .with_context(|| format!("cannot join the fabric in {}", folder.display()))?;
+    match rule {
+        Some(rule) => fabric.command(&rule, PATIENCE)?,
+        None => {
+            for (number, (rule, applied, asked)) in (1..).zip(fabric.faults_applied()) {
+                println!("{number} {} applied {applied} of {asked}", rule.action);
+            }
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }

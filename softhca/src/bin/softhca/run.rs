@@ -126,7 +126,6 @@ fn library() -> Result<PathBuf> {
         })
 }
 
-/// `first`, then what `variable` has now.
 fn in_front(first: &OsStr, variable: &str) -> OsString {
     let mut value = first.to_owned();
     if let Some(rest) = std::env::var_os(variable).filter(|rest| !rest.is_empty()) {

@@ -1,35 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A completion queue as a program holds it: made, armed, resized, ended.
+//! A completion queue as a program holds it: made, armed, resized, ended; and completions of queue pairs that go:
+//! voided, removed, or kept for the program to poll.
 //!
-//! Called by: the C side. Grade: setup, but for `arm`. Thread rule: any thread.
+//! Called by: the C side; qp (destroyed, reset), srq (destroyed). Grade: setup, but for `arm`. Thread rule: any thread;
+//! who withdraws completions holds `poll_lock`, and `lock` where entries move.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    adapter::{
-        channel::{Channel, ChannelState},
-        hca::Hca,
-    },
-    codes::event,
-    cq::ring::{CqShared, PER_ENTRY},
-    fabric::pipes::ABOUT_CQ,
-    memory::layout::MAX_CARRIED,
-    spec::work_request::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL},
-};
+use crate::engine::adapter::{Use, Users};
+use crate::engine::codes::event;
+use crate::engine::cq::CqShared;
+use crate::engine::cq::ring::{CARRIES, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
+use crate::engine::fabric::pipes::{ABOUT_CQ, Mailbox};
+use crate::engine::memory::layout::MAX_CARRIED;
+use crate::engine::qp::{QpShared, place};
+use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Fabric, Hca, Result, Wc};
 
 /// A completion queue.
 pub struct Cq {
     pub(crate) hca: Arc<Hca>,
     pub(crate) offset: u64,
     pub(super) shared: &'static CqShared,
-    channel: Option<Arc<ChannelState>>,
-    /// Queue pairs that complete here (twice if both ways).
-    pub(crate) users: Arc<AtomicU32>,
-    gone: Mutex<bool>,
+    channel: Mutex<Option<(Arc<Mailbox>, Use)>>,
+    /// Queue pairs that complete here (twice if both ways), and shared receive queues of XRC.
+    pub(crate) users: Users,
 }
 
 impl Cq {
@@ -98,7 +92,6 @@ impl Cq {
     }
 
     /// How many completions fit.
-    #[must_use]
     pub fn cqe(&self) -> u32 {
         (self.shared.mask.get() + 1).min(self.hca.limits().max_cqe as u32)
     }
@@ -106,18 +99,11 @@ impl Cq {
     /// # Errors
     /// EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
-        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.users.load(Ordering::Acquire) != 0 {
-            return Err(Errno(libc::EBUSY));
-        }
-        if std::mem::replace(&mut *gone, true) {
-            return Ok(());
-        }
+        self.users.are_gone()?;
         let id = self.shared.id.get();
         self.hca.events.forget(ABOUT_CQ, id);
-        if let Some(channel) = &self.channel {
-            channel.mailbox.forget(ABOUT_CQ, id);
-            channel.users.fetch_sub(1, Ordering::AcqRel);
+        if let Some((mailbox, _ended)) = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            mailbox.forget(ABOUT_CQ, id);
         }
         self.hca.fabric.release(self.shared.entries.get());
         self.hca.fabric.release(self.offset);
@@ -145,7 +131,7 @@ impl Hca {
         shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
         shared.stamping.set(shared.flags.get());
         shared.device.set(self.device as u32);
-        shared.channel.set(channel.map_or(0, |channel| channel.0.mailbox.id));
+        shared.channel.set(channel.map_or(0, |channel| channel.mailbox.id));
         // An event that the adapter does not raise goes nowhere.
         let tells = self.behaviour().async_events.raises(event::CQ_ERR);
         shared.context.set(if tells { self.events.id } else { 0 });
@@ -153,17 +139,101 @@ impl Hca {
         shared.cookie.set(cookie);
         shared.entries.publish(entries);
         self.events.expect(ABOUT_CQ, id);
-        if let Some(channel) = channel {
-            channel.0.users.fetch_add(1, Ordering::AcqRel);
-            channel.0.mailbox.expect(ABOUT_CQ, id);
+        let channel = channel.map(|channel| {
+            channel.mailbox.expect(ABOUT_CQ, id);
+            (Arc::clone(&channel.mailbox), channel.users.enter())
+        });
+        Ok(Cq { hca: Arc::clone(self), offset, shared, channel: Mutex::new(channel), users: Users::default() })
+    }
+}
+
+impl CqShared {
+    /// Nobody will see the completions of receives by queue pair `qpn` or, for XRC, into the shared queue at `queue`
+    /// any more: gives the request of each to `each`, and voids it.
+    pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
+        let _polling = self.emptying.poll_lock.lock(fabric);
+        let mut index = self.emptying.head.get();
+        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
+            let entry = self.entry(fabric, index);
+            let is_recv = entry.word.get() & (IS_RECV | KEPT) == IS_RECV && entry.qpn.get() != VOID;
+            let into = entry.wr_id.get();
+            if is_recv && if into == 0 { entry.qpn.get() & 0xff_ffff == qpn } else { into == queue } {
+                each(entry.wqe.get());
+                entry.qpn.set(VOID);
+                entry.wr_id.set(0);
+            }
+            index = index.wrapping_add(1);
         }
-        Ok(Cq {
-            hca: Arc::clone(self),
-            offset,
-            shared,
-            channel: channel.map(|channel| Arc::clone(&channel.0)),
-            users: Arc::default(),
-            gone: Mutex::new(false),
-        })
+    }
+
+    /// Keeps the completions of `qp`, which is about to go: each is made complete in itself, and its payload goes to
+    /// the memory of its receive.
+    pub(crate) fn keep(&self, fabric: &Fabric, qp: &QpShared) {
+        let _polling = self.emptying.poll_lock.lock(fabric);
+        let number = qp.name();
+        let mut index = self.emptying.head.get();
+        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
+            let entry = self.entry(fabric, index);
+            let word = entry.word.get();
+            // What came by XRC is its shared queue's.
+            let is_own = entry.qpn.get() == number && (word & IS_RECV == 0 || entry.wr_id.get() == 0);
+            if is_own && word & IS_RECV != 0 {
+                let mut wc = Wc { status: word & 0xff, flags: (word >> 16) & 0xff, ..Wc::default() };
+                wc.byte_len = entry.byte_len.get();
+                self.take_recv(fabric, qp, entry, index, word, &mut wc);
+                entry.wr_id.set(wc.wr_id);
+                entry.word.set((word & !(0xff | CARRIES | STAGED)) | wc.status | KEPT);
+            } else if is_own {
+                entry.word.set(word | KEPT);
+            }
+            index = index.wrapping_add(1);
+        }
+    }
+
+    /// Completions that nobody will see leave the ring; those behind them move up.
+    pub(crate) fn compact(&self, fabric: &Fabric) {
+        let _polling = self.emptying.poll_lock.lock(fabric);
+        let _filling = self.filling.lock.lock(fabric);
+        let (head, tail) = (self.emptying.head.get(), self.filling.tail.get());
+        let mut to = head;
+        let mut from = head;
+        while from != tail {
+            if !self.is_void(fabric, from) {
+                if to != from {
+                    self.move_entry(fabric, from, to);
+                }
+                to = to.wrapping_add(1);
+            }
+            from = from.wrapping_add(1);
+        }
+        self.filling.tail.set(to);
+        while to != tail {
+            self.entry(fabric, to).seq.publish(0);
+            to = to.wrapping_add(1);
+        }
+    }
+
+    /// Whether the queue pair of a completion is gone, and the completion with it.
+    fn is_void(&self, fabric: &Fabric, index: u32) -> bool {
+        let entry = self.entry(fabric, index);
+        let (number, word) = (entry.qpn.get(), entry.word.get());
+        let qp = place(fabric, number);
+        let is_current = qp.name() == number;
+        let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
+        number == VOID || !(is_current || is_of_xrc || word & KEPT != 0)
+    }
+
+    fn move_entry(&self, fabric: &Fabric, from: u32, to: u32) {
+        let (entry, size) = (self.entry(fabric, to), u64::from(self.mask.get()) + 1);
+        entry.seq.publish(0);
+        let (region, base) = (fabric.region(), self.entries.get());
+        let at = |index: u32| u64::from(index) & (size - 1);
+        for (before, bytes) in [(0, 64), (64, 64), (128, u64::from(MAX_CARRIED))] {
+            let source = region.bytes(base + before * size + at(from) * bytes);
+            let target = region.bytes(base + before * size + at(to) * bytes);
+            // SAFETY: both places are inside the ring, which both locks give to us (rule M2), and they differ.
+            unsafe { std::ptr::copy_nonoverlapping(source, target, bytes as usize) };
+        }
+        entry.seq.publish(to.wrapping_add(1));
     }
 }

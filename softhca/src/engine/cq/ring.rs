@@ -1,30 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion queues as they lie in the region: a ring that any process fills and its owner empties. Here: the ring,
-//! and filling it.
+//! what a completion says, and filling the ring.
 //!
-//! Called by: wire and send (`reserve`, `commit`), the rest of this folder. Grade: hot; in a steady exchange one cache
-//! line per completion changes hands: the entry, in which up to 24 bytes of payload travel. Longer ones wait in the
-//! receiver's `inbox`, or, when it is full, beside the entry (to 256 bytes). Thread rule: fillers hold `lock`, the one
-//! who polls `poll_lock`; an entry belongs to the filler until its number is published in `seq`, then to the one who
-//! polls until he moves `head`. Never hold `lock` and take another.
+//! Called by: whoever completes a request: wire, send, qp (`reserve`, `commit`), the rest of this folder. Grade: hot;
+//! in a steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload
+//! travel. Longer ones wait in the receiver's `inbox`, or, when it is full, beside the entry (to 256 bytes). Thread
+//! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is
+//! published in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
 
-use crate::engine::{
-    clock,
-    codes::wc_status,
-    cq::completion::Completion,
-    fabric::{
-        Fabric,
-        deferred::Deferred,
-        pipes::{ABOUT_CQ, Record},
-    },
-    memory::{
-        layout::MAX_CARRIED,
-        lock::{Held, SharedLock},
-        region::Shared,
-        words::{W32, W64},
-    },
-    qp::inbox::Stretch,
-};
+use crate::engine::codes::{wc_opcode, wc_status};
+use crate::engine::fabric::pipes::{ABOUT_CQ, Record};
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::memory::layout::MAX_CARRIED;
+use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
+use crate::engine::qp::inbox::Stretch;
+use crate::engine::{Fabric, clock};
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Completion {
+    pub(crate) wr_id: u64,
+    pub(crate) status: u32,
+    pub(crate) opcode: u32,
+    pub(crate) flags: u32,
+    pub(crate) byte_len: u32,
+    pub(crate) imm: u32,
+    pub(crate) src_qp: u32,
+    pub(crate) sl: u8,
+    pub(crate) slid: u16,
+    pub(crate) pkey_index: u8,
+    pub(crate) path_bits: u8,
+    pub(crate) wqe: u32,
+    pub(crate) is_recv: bool,
+    pub(crate) solicited: bool,
+    /// 0 unless a model applies.
+    pub(crate) ready_ns: u64,
+}
+
+/// The completion of a receive that ended in an error, or was flushed. `queue`: as `Cqe::wr_id`.
+pub(crate) fn failed_recv(status: u32, wqe: u32, queue: u64) -> Completion {
+    Completion { wr_id: queue, status, opcode: wc_opcode::RECV, wqe, is_recv: true, ..Completion::default() }
+}
 
 /// Payload that fits in the entry itself.
 pub(crate) const IN_ENTRY: u32 = 24;
@@ -123,7 +138,6 @@ unsafe impl Shared for Extra {}
 // SAFETY: words and such structures only, repr(C), zero is valid.
 unsafe impl Shared for CqShared {}
 
-/// A place in the ring, being filled.
 pub(crate) struct Reserved<'a> {
     cq: &'a CqShared,
     held: Held<'a>,
@@ -255,7 +269,6 @@ impl CqShared {
         }
     }
 
-    /// Tells its owner of an async event.
     #[cold]
     pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
         let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };

@@ -9,10 +9,8 @@
 //! and one that moves keeps all busy. Called by: cq. Grade: hot: two loads and a store. Thread rule: lost counts
 //! between threads do no harm.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::engine::clock;
 
@@ -55,13 +53,11 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// A poll found something.
     #[inline]
     pub(crate) fn polled(&self) {
         self.in_vain.store(0, Ordering::Relaxed);
     }
 
-    /// A poll found nothing.
     #[inline]
     pub(crate) fn polled_in_vain(&self) {
         let count = self.in_vain.load(Ordering::Relaxed) + 1;

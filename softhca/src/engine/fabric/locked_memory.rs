@@ -32,7 +32,6 @@ impl LockedMemory {
         Ok(pages)
     }
 
-    /// Gives back what `lock` counted.
     pub(crate) fn unlock(&self, pages: u64) {
         self.0.fetch_sub(pages, Ordering::AcqRel);
     }
@@ -49,22 +48,9 @@ fn limit() -> u64 {
 /// Whether the calling thread has `CAP_IPC_LOCK` in its effective set.
 #[cold]
 fn may_exceed() -> bool {
-    /// `struct __user_cap_header_struct`, of version 3 (capget(2)).
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy, Default)]
-    struct Sets {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    let mut header = Header { version: 0x2008_0522, pid: 0 };
-    let mut sets = [Sets::default(); 2];
-    // SAFETY: version 3 fills two of these structures, which `sets` has.
-    let done = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
-    done == 0 && sets[0].effective & (1 << CAP_IPC_LOCK) != 0
+    // Of version 3 (capget(2)): asked for is the calling thread; the effective set comes first.
+    let (mut header, mut sets) = ([0x2008_0522_u32, 0], [0_u32; 6]);
+    // SAFETY: version 3 fills two structures of three words each.
+    let done = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };
+    done == 0 && sets[0] & (1 << CAP_IPC_LOCK) != 0
 }

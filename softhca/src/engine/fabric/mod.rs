@@ -2,49 +2,38 @@
 //! A fabric as one process has joined it: its mapping of the shared memory, the adapters as they are described, and
 //! what this process keeps for itself.
 //!
-//! Owns: `process` (who we are in the shared memory), `pipes` (events written), `timers` and `deferred` (work to be
-//! done later), `ports` (what a script has changed), counters, trace, and what is registered. It knows no queue: queues
-//! and the service thread work on it. Called by: everything in the engine. Grade: setup; `port` and the flags are hot
-//! (loads). Thread rule: any thread. It lives as long as the process: its service thread holds it. How a process joins
-//! is written in `service::join`.
+//! Owns: `process` (who we are in the shared memory), `pipes` (events written), `timers` (work to be done later), the
+//! ports that a script has changed, counters, trace, and what is registered. It knows no queue: queues and the service
+//! thread work on it. Called by: everything in the engine. Grade: setup; `port` and the flags are hot (loads; a fabric
+//! in which no port has changed pays one predicted branch). Thread rule: any thread. It lives as long as the process:
+//! its service thread holds it. How a process joins is written in `service`.
 
-pub(crate) mod address_handles;
-pub(crate) mod counters;
-pub(crate) mod deferred;
-pub(crate) mod idle;
-pub(crate) mod locked_memory;
-pub(crate) mod pipes;
-pub(crate) mod ports;
-pub(crate) mod sysfs;
-pub(crate) mod timers;
-pub(crate) mod trace;
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
-use std::{
-    ops::Deref,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-};
-
-use address_handles::AddressHandles;
-use counters::{Count, Texts};
-use deferred::{Deferred, DeferredWork};
 use idle::Idle;
 use locked_memory::LockedMemory;
 use pipes::{Pipes, Record};
-use ports::ChangedPorts;
-use timers::Timers;
+use sysfs::{Count, Texts};
+use timers::{Deferred, DeferredWork, Timers};
 use trace::Trace;
 
-use crate::engine::{
-    Result,
-    codes::{link_layer, port_state},
-    faults::rule::{FaultAction, FaultRule, Timeline},
-    memory::process::Process,
-    spec::{
-        attributes::{AhAttr, dgid},
-        device::{DeviceSpec, PortSpec},
-    },
-};
+use crate::engine::codes::{link_layer, port_state};
+use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
+use crate::engine::memory::Process;
+use crate::engine::memory::layout::{MAX_DEVICES, MAX_PORTS};
+use crate::engine::spec::dgid;
+use crate::engine::{AhAttr, DeviceSpec, PortSpec, Result};
+
+pub(crate) mod idle;
+pub(crate) mod locked_memory;
+pub(crate) mod pipes;
+pub(crate) mod sysfs;
+pub(crate) mod timers;
+pub(crate) mod trace;
 
 /// A fabric: where its shared state is, its adapters and its faults. All its processes must give the same.
 #[derive(Clone, Debug)]
@@ -70,7 +59,8 @@ pub struct Fabric {
     /// What this process has registered, as far as its limit is concerned.
     pub(crate) locked: LockedMemory,
     texts: Texts,
-    pub(crate) handles: AddressHandles,
+    /// The address handles that exist, by their numbers, of adapters that look a handle up when they send.
+    pub(crate) handles: Mutex<HashSet<u32>>,
     pub(crate) ports: ChangedPorts,
     /// Opened adapters: index and pipe for events.
     contexts: Mutex<Vec<(usize, u32)>>,
@@ -109,7 +99,7 @@ impl Fabric {
             idle: Idle::default(),
             locked: LockedMemory::default(),
             texts: Texts::default(),
-            handles: AddressHandles::default(),
+            handles: Mutex::default(),
             ports: ChangedPorts::default(),
             contexts: Mutex::default(),
             timeline: Mutex::new(Timeline::new(&spec.devices)),
@@ -121,13 +111,11 @@ impl Fabric {
     }
 
     /// The adapters.
-    #[must_use]
     pub fn devices(&self) -> &[DeviceSpec] {
         &self.spec.devices
     }
 
     /// The process that joined; after a fork the child must join anew.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         self.process.pid() as i32
     }
@@ -211,5 +199,35 @@ impl Fabric {
             }
             (is_ethernet || ah.is_global != 0) && spec.gids.iter().any(|gid| !gid.is_empty() && gid.raw == dgid(ah))
         })
+    }
+}
+
+/// The ports that have changed. A former description stays where it is, as somebody may be looking at it: changes are
+/// few.
+#[derive(Default)]
+pub(crate) struct ChangedPorts {
+    have_changed: AtomicBool,
+    ports: RwLock<[[Option<&'static PortSpec>; MAX_PORTS]; MAX_DEVICES]>,
+}
+
+impl ChangedPorts {
+    #[inline]
+    pub(crate) fn have_changed(&self) -> bool {
+        self.have_changed.load(Ordering::Relaxed)
+    }
+
+    /// A port of an adapter (both from 0), if it has changed.
+    #[inline]
+    pub(super) fn get(&self, device: usize, port: usize) -> Option<&'static PortSpec> {
+        if !self.have_changed() {
+            return None;
+        }
+        self.ports.read().unwrap_or_else(PoisonError::into_inner)[device][port]
+    }
+
+    pub(crate) fn put(&self, device: usize, port: usize, now: PortSpec) {
+        let mut ports = self.ports.write().unwrap_or_else(PoisonError::into_inner);
+        ports[device][port] = Some(Box::leak(Box::new(now)));
+        self.have_changed.store(true, Ordering::Relaxed);
     }
 }

@@ -7,18 +7,15 @@
 //! Grade: setup and events; one `write` per notification, never per message when nobody armed the queue. Thread rule:
 //! any thread. A record is written at once and is smaller than `PIPE_BUF`, so it is never torn.
 
-use std::{
-    collections::{HashMap, HashSet},
-    ffi::CString,
-    fs::{File, OpenOptions},
-    io::{Read, Write},
-    os::{
-        fd::{AsRawFd, RawFd},
-        unix::{ffi::OsStrExt, fs::OpenOptionsExt},
-    },
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::engine::{Errno, Result};
 
@@ -73,7 +70,6 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Makes pipe `id` of the fabric in `folder`.
     pub(crate) fn new(folder: &Path, id: u32) -> Result<Mailbox> {
         let path = path_of(folder, id);
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
@@ -114,7 +110,6 @@ impl Mailbox {
     }
 }
 
-/// Removes the file of a pipe whose reader has died.
 pub(crate) fn remove(folder: &Path, id: u32) {
     let _gone = std::fs::remove_file(path_of(folder, id));
 }

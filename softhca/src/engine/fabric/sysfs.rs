@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated sysfs: a small tree in the fabric's folder, in the shape of the kernel's.
+//! The emulated sysfs: a small tree in the fabric's folder, in the shape of the kernel's; and what a port counts of its
+//! troubles, shown as files like the kernel's `hw_counters`, under the names mlx5 uses.
 //!
 //! Programs read about an adapter below it (Open MPI's openib asks whether it has `class/infiniband` at all).
 //! `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device holds what a
-//! PCI device's does. Software adapters are below `devices/virtual`. Called by: `verbs::device` (makes it),
-//! `faults::timeline` (changes a port). Grade: setup. Thread rule: any thread; the first of the fabric's processes
-//! makes the tree, under another name, and renames it.
+//! PCI device's does. Software adapters are below `devices/virtual`. A count is a word of the region's header, and its
+//! text a file of the fabric's folder that every process maps when it first opens an adapter: so reading needs no help,
+//! and counting neither a system call nor an allocation. Called by: `verbs::device` (makes the tree),
+//! `faults::timeline` (changes a port), fabric (counts, for the queue pairs where something goes wrong, never for a
+//! message that arrives). Grade: setup; counting is pending. Thread rule: any thread of any process; the first of the
+//! fabric's processes makes the tree, under another name, and renames it. Tests: at the end of the file, and
+//! tests/engine.rs.
 
-use std::{
-    fs, io,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::{fs, io};
 
-use crate::engine::{
-    codes::gid_kind,
-    fabric::counters,
-    spec::device::{DeviceSpec, PortSpec},
-};
+use crate::engine::codes::gid_kind;
+use crate::engine::memory::layout::{HW_COUNTERS, Header, MAX_DEVICES, MAX_PORTS};
+use crate::engine::memory::{W64, region};
+use crate::engine::{DeviceSpec, PortSpec};
 
 /// The root of the emulated tree of the fabric in `folder`.
 pub(crate) fn root(folder: &Path) -> PathBuf {
@@ -32,9 +37,9 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     }
     let draft = folder.join(format!("sysfs.{}", std::process::id()));
     fs::create_dir_all(draft.join("class/infiniband"))?;
-    counters::make(folder, devices)?;
+    make_counters(folder, devices)?;
     for (index, spec) in devices.iter().enumerate() {
-        describe_device(&draft, spec, |port| counters::folder_of(folder, index, port))?;
+        describe_device(&draft, spec, |port| folder_of(folder, index, port))?;
     }
     // Renaming onto a folder that another process has filled meanwhile fails, and then that one is as good.
     match fs::rename(&draft, &root) {
@@ -74,7 +79,6 @@ fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) 
     Ok(())
 }
 
-/// The rows of a port's table of GIDs.
 pub(crate) fn rows(spec: &DeviceSpec, port: &PortSpec) -> usize {
     port.gids.len().max(spec.limits.gid_table_len as usize)
 }
@@ -129,7 +133,147 @@ fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
     fs::rename(draft, path)
 }
 
-/// The kernel's word for a GID type.
 fn gid_type_text(kind: u8) -> &'static str {
     if kind == gid_kind::ROCE_V2 { "RoCE v2" } else { "IB/RoCE v1" }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Messages that found no receive request here: answered "not ready", or lost.
+    OutOfBuffer,
+    /// Answers "not ready" that senders here got.
+    RnrNakRetry,
+    /// Times a sender here waited in vain for an answer.
+    LocalAckTimeout,
+    /// Requests that arrived here a second time.
+    DuplicateRequest,
+    /// Sends from here that ended in an error, flushed ones aside.
+    RequesterError,
+    /// Receives here that ended in an error, flushed ones aside.
+    ResponderError,
+    /// Sends from here that were denied access to the target's memory.
+    RequesterAccess,
+    /// Requests that were denied access to memory here.
+    ResponderAccess,
+}
+
+/// Their files, in the order of `Count`.
+const NAMES: [&str; HW_COUNTERS] = [
+    "out_of_buffer",
+    "rnr_nak_retry_err",
+    "local_ack_timeout_err",
+    "duplicate_request",
+    "req_cqe_error",
+    "resp_cqe_error",
+    "req_remote_access_errors",
+    "resp_remote_access_errors",
+];
+
+/// Bytes of a file: a number, set to the right, and a newline.
+const TEXT_BYTES: usize = 16;
+
+/// A file's text, mapped.
+type Text = [W64; 2];
+
+/// The texts that this process has mapped; `None` where that failed.
+#[derive(Default)]
+pub(crate) struct Texts([[[OnceLock<Option<&'static Text>>; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES]);
+
+/// The folder of the counters of a port (both counted from 0) in the fabric's `folder`.
+pub(crate) fn folder_of(folder: &Path, device: usize, port: usize) -> PathBuf {
+    folder.join(format!("hw_counters/{device}/{port}"))
+}
+
+/// Makes the files that are not there yet.
+pub(crate) fn make_counters(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
+    for (device, spec) in devices.iter().enumerate() {
+        for port in 0..spec.ports.len() {
+            let files = folder_of(folder, device, port);
+            std::fs::create_dir_all(&files)?;
+            for name in NAMES {
+                make_one(&files, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file under another name first, so that nobody finds it half written.
+fn make_one(files: &Path, name: &str) -> io::Result<()> {
+    let path = files.join(name);
+    if path.exists() {
+        return Ok(());
+    }
+    let draft = files.join(format!(".{name}.{}", std::process::id()));
+    std::fs::write(&draft, text(0))?;
+    let made = std::fs::hard_link(&draft, &path);
+    let _another_thread_may_have = std::fs::remove_file(&draft);
+    if path.exists() { Ok(()) } else { made }
+}
+
+/// The text of a count. Allocates nothing: other messages wait meanwhile.
+fn text(count: u64) -> [u8; TEXT_BYTES] {
+    let mut bytes = [b'\n'; TEXT_BYTES];
+    let _there_is_room = write!(&mut bytes[..], "{:>15}", count % 1_000_000_000_000_000);
+    bytes
+}
+
+impl Texts {
+    /// Maps the texts of all ports, so that counting need not.
+    pub(super) fn map_all(&self, folder: &Path, devices: &[DeviceSpec]) {
+        for (device, spec) in devices.iter().enumerate() {
+            for port in 0..spec.ports.len() {
+                for (what, _) in NAMES.iter().enumerate() {
+                    self.mapped(folder, device, port, what);
+                }
+            }
+        }
+    }
+
+    fn mapped(&self, folder: &Path, device: usize, port: usize, what: usize) -> Option<&'static Text> {
+        *self.0[device][port][what].get_or_init(|| map(&folder_of(folder, device, port).join(NAMES[what])).ok())
+    }
+
+    /// Counts one more for a port (both from 0), and shows it in the port's file below `folder`.
+    pub(super) fn count(&self, header: &Header, folder: &Path, device: usize, port: usize, what: Count) {
+        let Some(words) = header.hw_counters.get(device).and_then(|ports| ports.get(port)) else { return };
+        let word = &words[what as usize];
+        word.add(1);
+        let Some(mapped) = self.mapped(folder, device, port, what as usize) else { return };
+        loop {
+            // Of several who count at once the last to look shows the last count.
+            let shown = word.get();
+            let bytes = text(shown);
+            for (half, word) in mapped.iter().enumerate() {
+                word.swap(u64::from_ne_bytes(std::array::from_fn(|i| bytes[half * 8 + i])));
+            }
+            if word.add(0) == shown {
+                return;
+            }
+        }
+    }
+}
+
+fn map(path: &Path) -> io::Result<&'static Text> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)?;
+    if file.metadata()?.len() < TEXT_BYTES as u64 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let base = region::map(&file, TEXT_BYTES)?;
+    // SAFETY: the mapping is a page, so aligned and long enough; it is never unmapped; words may be shared, and the
+    // file is not made shorter by anyone.
+    Ok(unsafe { &*base.cast::<Text>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_the_size_of_its_file_whatever_the_count() {
+        assert_eq!(&text(0), b"              0\n");
+        assert_eq!(&text(1_234_567), b"        1234567\n");
+        assert_eq!(text(u64::MAX)[TEXT_BYTES - 1], b'\n');
+        assert_eq!(NAMES[Count::ResponderAccess as usize], "resp_remote_access_errors");
+    }
 }

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process has to do at a later time, or when another process ends: sends that wait, notifications that are
-//! delayed, timed rules for faults, processes that are watched.
+//! What this process has to do at a later time: sends that wait, notifications that are delayed, timed rules for
+//! faults; when another process ends; or when the thread that finds the work holds no shared lock, because the work
+//! takes other locks.
 //!
-//! Owns the list, and the descriptor that wakes the service thread when something earlier than all else is added.
-//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch); `service::thread` takes what is
-//! due. Grade: `earliest` is hot for polls that find nothing (a load), the rest is pending. Thread rule: any thread;
-//! its own mutex, never held while a shared lock is taken. Times are host nanoseconds.
+//! Owns the lists, and the descriptor that wakes the service thread when something earlier than all else is added.
+//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch), whoever defers work; `service` does
+//! what is due. Grade: `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread
+//! rule: any thread; mutexes of its own, never held while a shared lock is taken. Times are host nanoseconds.
 
-use std::{
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Result, clock, fabric::pipes::Record, memory::process::Process};
+use crate::engine::fabric::pipes::Record;
+use crate::engine::memory::Process;
+use crate::engine::{Result, clock};
 
-/// The timers and the watched processes.
 pub(crate) struct Timers {
     wake: OwnedFd,
     /// When the next timer is due; `clock::NEVER` if none is.
@@ -39,15 +37,6 @@ struct Agenda {
     sleeps_until: u64,
 }
 
-/// What is due now.
-pub(crate) struct Due {
-    /// Queue pairs whose sends are to be tried again.
-    pub(crate) sends: Vec<u32>,
-    /// Records to be written, each to its pipe.
-    pub(crate) records: Vec<(u32, Record)>,
-}
-
-/// What the service thread sleeps for.
 pub(crate) struct Sleep {
     /// Readable when something earlier was added.
     pub(crate) wake: RawFd,
@@ -99,7 +88,6 @@ impl Timers {
         self.due_at(&agenda, when);
     }
 
-    /// `record` is written to `pipe` at `when`.
     pub(crate) fn notify_at(&self, when: u64, pipe: u32, record: Record) {
         let mut agenda = self.agenda();
         agenda.later.push((when, pipe, record));
@@ -131,18 +119,15 @@ impl Timers {
         self.earliest.load(Ordering::Relaxed)
     }
 
-    /// Takes what is due at `now`.
-    pub(crate) fn take_due(&self, now: u64) -> Due {
+    /// Takes what is due at `now`: queue pairs whose sends are to be tried again, and records to be written, each to its
+    /// pipe.
+    pub(crate) fn take_due(&self, now: u64) -> (Vec<u32>, Vec<(u32, Record)>) {
         let mut agenda = self.agenda();
-        let (due, rest): (Vec<_>, Vec<_>) = agenda.waiting.drain(..).partition(|entry| entry.1 <= now);
-        agenda.waiting = rest;
-        let (records, rest): (Vec<_>, Vec<_>) = agenda.later.drain(..).partition(|entry| entry.0 <= now);
-        agenda.later = rest;
+        let sends = agenda.waiting.extract_if(.., |entry| entry.1 <= now).map(|entry| entry.0).collect();
+        let records =
+            agenda.later.extract_if(.., |entry| entry.0 <= now).map(|(_, pipe, record)| (pipe, record)).collect();
         self.refresh(&agenda);
-        Due {
-            sends: due.into_iter().map(|entry| entry.0).collect(),
-            records: records.into_iter().map(|(_, pipe, record)| (pipe, record)).collect(),
-        }
+        (sends, records)
     }
 
     /// When a timed rule for faults next says something.
@@ -162,7 +147,6 @@ impl Timers {
         self.earliest.store(next, Ordering::Relaxed);
     }
 
-    /// The service thread goes to sleep.
     pub(crate) fn begin_sleep(&self) -> Sleep {
         let mut agenda = self.agenda();
         agenda.sleeps_until = self.earliest();
@@ -183,8 +167,47 @@ impl Timers {
         }
     }
 
-    /// The process that `token` names has ended.
     pub(crate) fn forget_process(&self, token: u32) {
         self.agenda().watched.retain(|watched| watched.0 != token);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferred {
+    /// Flush the sends of this queue pair (its index), which is in the error state.
+    Flush(u32),
+    /// This completion queue (its offset) has overrun: tell its owner, stop its queue pairs.
+    Overrun(u64),
+    /// This process (its token) was found dead.
+    Bury(u32),
+    /// Try again the sends of this queue pair (its index).
+    Retry(u32),
+}
+
+#[derive(Default)]
+pub(crate) struct DeferredWork {
+    list: Mutex<Vec<Deferred>>,
+    any: AtomicBool,
+}
+
+impl DeferredWork {
+    pub(crate) fn add(&self, work: Deferred) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if !list.contains(&work) {
+            list.push(work);
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// All of it, which the caller does.
+    pub(crate) fn take(&self) -> Vec<Deferred> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *list)
     }
 }

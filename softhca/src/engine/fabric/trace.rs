@@ -11,17 +11,15 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use crate::engine::{Result, clock, cq::completion::Completion, spec::device::DeviceSpec};
+use crate::engine::cq::Completion;
+use crate::engine::{DeviceSpec, Result, clock};
 
-/// The file of a fabric's trace, in its folder.
 const NAME: &str = "trace";
-/// The file of its registrations.
 const REGISTRATIONS: &str = "registrations";
 
 /// Bytes of the longest line: a name of 48 and five numbers.
 const LONGEST: usize = 160;
 
-/// The trace of a fabric.
 pub(crate) struct Trace {
     completions: File,
     registrations: File,

@@ -9,20 +9,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{
-    Errno, Result, clock,
-    fabric::{
-        Fabric,
-        pipes::{ABOUT_COMMAND, Record},
-    },
-    faults::rule::{Change, FaultAction, FaultRule},
-    memory::{
-        layout::{MAX_COMMANDS, command_at},
-        region::Shared,
-        words::W64,
-    },
-    spec::device::Gid,
-};
+use crate::engine::fabric::pipes::{ABOUT_COMMAND, Record};
+use crate::engine::faults::rule::{FaultAction, FaultRule};
+use crate::engine::memory::layout::{MAX_COMMANDS, command_at};
+use crate::engine::memory::{Shared, W64};
+use crate::engine::{Change, Errno, Fabric, Gid, Result, clock};
 
 /// A rule as it lies in shared memory: what, where, with which numbers; its times; a GID.
 #[repr(C, align(64))]
@@ -79,7 +70,7 @@ impl Fabric {
         let header = self.header();
         let counts = header.fault_applied.iter().zip(&header.fault_counts);
         self.rules().iter().zip(counts).map(|(rule, (applied, asked))| {
-            (rule, applied.get(), if rule.action.at_ns().is_some() { applied.get() } else { asked.get() })
+            (rule, applied.get(), if rule.action.has_time() { applied.get() } else { asked.get() })
         })
     }
 
@@ -132,9 +123,9 @@ const PKEY: u64 = 6;
 fn encode(rule: &FaultRule, at_ns: u64) -> [u64; 5] {
     let place = (rule.device.unwrap_or(0) as u64) << 8 | u64::from(rule.port.unwrap_or(1)) << 16;
     let (what, second, gid) = match rule.action {
-        FaultAction::LinkUp { .. } => (UP, 0, [0; 16]),
-        FaultAction::LinkDown { for_ns, .. } => (DOWN, for_ns, [0; 16]),
-        FaultAction::Change { kind, change, .. } => {
+        FaultAction::LinkUp => (UP, 0, [0; 16]),
+        FaultAction::LinkDown(for_ns) => (DOWN, for_ns, [0; 16]),
+        FaultAction::Event(kind, Some(change)) => {
             let number = |tag, index: u64, number: u16| (tag | index << 24 | u64::from(number) << 48, [0; 16]);
             let (what, gid) = match change {
                 Change::Lid(lid) => number(LID, 0, lid),
@@ -144,7 +135,7 @@ fn encode(rule: &FaultRule, at_ns: u64) -> [u64; 5] {
             };
             (what, u64::from(kind), gid)
         }
-        FaultAction::Async { kind, .. } => (EVENT, u64::from(kind), [0; 16]),
+        FaultAction::Event(kind, None) => (EVENT, u64::from(kind), [0; 16]),
         _ => unreachable!("a command is a timed rule"),
     };
     let half = |from: usize| u64::from_ne_bytes(std::array::from_fn(|i| gid[from + i]));
@@ -156,18 +147,18 @@ fn decode([first, second, at_ns, low, high]: [u64; 5]) -> FaultRule {
     let mut raw = [0; 16];
     raw[..8].copy_from_slice(&low.to_ne_bytes());
     raw[8..].copy_from_slice(&high.to_ne_bytes());
-    let change = |change| FaultAction::Change { kind, at_ns, change };
+    let change = |change| FaultAction::Event(kind, Some(change));
     let action = match first & 0xff {
-        DOWN => FaultAction::LinkDown { at_ns, for_ns: second },
-        UP => FaultAction::LinkUp { at_ns },
+        DOWN => FaultAction::LinkDown(second),
+        UP => FaultAction::LinkUp,
         LID => change(Change::Lid(number)),
         SM_LID => change(Change::SmLid(number)),
         GID => change(Change::Gid(index, Gid { raw, kind: (first >> 32) as u8 })),
         PKEY => change(Change::Pkey(u16::from(index), number)),
-        _ => FaultAction::Async { kind, at_ns },
+        _ => FaultAction::Event(kind, None),
     };
     let (device, port) = (Some(usize::from((first >> 8) as u8)), Some((first >> 16) as u8));
-    FaultRule { device, port, ..FaultRule::always(action) }
+    FaultRule { at_ns, device, port, ..FaultRule::always(action) }
 }
 
 #[cfg(test)]
@@ -184,14 +175,11 @@ mod tests {
             (event::GID_CHANGE, Change::Gid(255, gid)),
             (event::PKEY_CHANGE, Change::Pkey(127, 0x8001)),
         ];
-        let mut actions = vec![
-            FaultAction::LinkDown { at_ns: 5, for_ns: u64::MAX },
-            FaultAction::LinkUp { at_ns: 5 },
-            FaultAction::Async { kind: event::DEVICE_FATAL, at_ns: 5 },
-        ];
-        actions.extend(changes.map(|(kind, change)| FaultAction::Change { kind, at_ns: 5, change }));
+        let mut actions =
+            vec![FaultAction::LinkDown(u64::MAX), FaultAction::LinkUp, FaultAction::Event(event::DEVICE_FATAL, None)];
+        actions.extend(changes.map(|(kind, change)| FaultAction::Event(kind, Some(change))));
         for action in actions {
-            let rule = FaultRule { device: Some(3), port: Some(2), ..FaultRule::always(action) };
+            let rule = FaultRule { at_ns: 5, device: Some(3), port: Some(2), ..FaultRule::always(action) };
             assert_eq!(decode(encode(&rule, 5)), rule);
         }
     }

@@ -7,10 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::{
-    codes::port_state,
-    spec::device::{DeviceSpec, Gid},
-};
+use crate::engine::codes::port_state;
+use crate::engine::{DeviceSpec, Gid};
 
 /// What changes in a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,47 +42,19 @@ pub enum FaultAction {
     RegMr(i32),
     /// The completion queue overruns.
     CqOverrun,
-    /// At the time given since the fabric began, the port goes down; up again after the second time (0: never).
-    LinkDown {
-        /// When, in nanoseconds since the fabric began.
-        at_ns: u64,
-        /// For how long.
-        for_ns: u64,
-    },
-    /// At that time the port goes up, whatever has put it down.
-    LinkUp {
-        /// When, in nanoseconds since the fabric began.
-        at_ns: u64,
-    },
-    /// An async event of this kind (`codes::event`) at that time: of the adapter, a port, or every object of a kind,
-    /// which fails then.
-    Async {
-        /// `codes::event`.
-        kind: u32,
-        /// When, in nanoseconds since the fabric began.
-        at_ns: u64,
-    },
-    /// The port changes at that time, and then raises this event.
-    Change {
-        /// `codes::event`.
-        kind: u32,
-        /// When, in nanoseconds since the fabric began.
-        at_ns: u64,
-        /// What is different from then on.
-        change: Change,
-    },
+    /// At its time the port goes down; up again after so many nanoseconds (0: never).
+    LinkDown(u64),
+    /// At its time the port goes up, whatever has put it down.
+    LinkUp,
+    /// At its time there is an async event of this kind (`codes::event`): of the adapter, a port, or every object of a kind,
+    /// which fails then. Before that the port changes, if it is to.
+    Event(u32, Option<Change>),
 }
 
 impl FaultAction {
-    /// When it happens, in nanoseconds since the fabric began, if that is a time and not a packet or a request.
-    pub(super) fn at_ns(&self) -> Option<u64> {
-        match *self {
-            Self::LinkDown { at_ns, .. }
-            | Self::LinkUp { at_ns }
-            | Self::Async { at_ns, .. }
-            | Self::Change { at_ns, .. } => Some(at_ns),
-            _ => None,
-        }
+    /// Whether it happens at a time and not to a packet or a request.
+    pub(crate) fn has_time(&self) -> bool {
+        matches!(self, Self::LinkDown(_) | Self::LinkUp | Self::Event(..))
     }
 }
 
@@ -100,9 +70,9 @@ impl std::fmt::Display for FaultAction {
             Self::PostSend(_) => "post-send-error",
             Self::RegMr(_) => "registration-error",
             Self::CqOverrun => "cq-overrun",
-            Self::LinkDown { .. } => "link-down",
-            Self::LinkUp { .. } => "link-up",
-            Self::Async { .. } | Self::Change { .. } => "event",
+            Self::LinkDown(_) => "link-down",
+            Self::LinkUp => "link-up",
+            Self::Event(..) => "event",
         })
     }
 }
@@ -112,6 +82,8 @@ impl std::fmt::Display for FaultAction {
 pub struct FaultRule {
     /// What happens.
     pub action: FaultAction,
+    /// When it happens, if it has a time: in nanoseconds since the fabric began.
+    pub at_ns: u64,
     /// Only on this adapter (its index).
     pub device: Option<usize>,
     /// Only on this port.
@@ -132,7 +104,6 @@ pub struct FaultRule {
     pub seed: u64,
 }
 
-/// Where something happens, as far as rules ask.
 #[derive(Clone, Copy)]
 pub(super) struct Scene {
     pub(super) device: u32,
@@ -144,10 +115,10 @@ pub(super) struct Scene {
 
 impl FaultRule {
     /// Every time, on every adapter.
-    #[must_use]
     pub const fn always(action: FaultAction) -> Self {
         Self {
             action,
+            at_ns: 0,
             device: None,
             port: None,
             qp_type: None,

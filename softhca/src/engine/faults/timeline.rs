@@ -7,25 +7,19 @@
 //! Grade: pending. Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are
 //! nanoseconds.
 
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
-use crate::engine::{
-    clock,
-    codes::{event, port_state, qp_state::RTR},
-    cq::ring::CqShared,
-    fabric::{
-        Fabric,
-        pipes::{ABOUT_DEVICE, ABOUT_PORT, Record},
-        sysfs,
-    },
-    faults::{
-        command,
-        rule::{Change, FaultAction, FaultRule, Timeline},
-    },
-    qp::{error, table},
-    recv::queue::RecvQueue,
-    spec::{attributes::AhAttr, device::Gid},
-};
+use crate::engine::codes::qp_state::RTR;
+use crate::engine::codes::{event, port_state};
+use crate::engine::cq::CqShared;
+use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, Record};
+use crate::engine::fabric::sysfs;
+use crate::engine::faults::command;
+use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
+use crate::engine::qp::table;
+use crate::engine::recv::RecvQueue;
+use crate::engine::{AhAttr, Change, Fabric, Gid, clock};
 
 /// Does what the timed rules and the commands ask for now; returns when they next ask for something.
 #[cold]
@@ -55,7 +49,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
             applied.set(1);
         }
         match **action {
-            FaultAction::LinkDown { .. } | FaultAction::LinkUp { .. } => {
+            FaultAction::LinkDown(_) | FaultAction::LinkUp => {
                 let then = down_at(&rules, down_at_first, *reached);
                 for &(device, port) in then.symmetric_difference(down) {
                     let event = if then.contains(&(device, port)) { event::PORT_ERR } else { event::PORT_ACTIVE };
@@ -64,10 +58,11 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
                 }
                 *down = then;
             }
-            FaultAction::Async { kind, .. } if is_about_objects(kind) => fail_objects(fabric, *device, kind),
-            FaultAction::Async { kind, .. } => told.push((*device, port_record(kind, *port))),
-            FaultAction::Change { kind, change, .. } => {
-                change_port(fabric, *device, *port, change);
+            FaultAction::Event(kind, _) if is_about_objects(kind) => fail_objects(fabric, *device, kind),
+            FaultAction::Event(kind, change) => {
+                if let Some(change) = change {
+                    change_port(fabric, *device, *port, change);
+                }
                 told.push((*device, port_record(kind, *port)));
             }
             _ => {}
@@ -96,7 +91,6 @@ struct Timed<'a> {
     action: &'a FaultAction,
 }
 
-/// When a rule begins or ends.
 struct Moment<'a> {
     at: u64,
     is_end: bool,
@@ -119,9 +113,12 @@ impl Timed<'_> {
 /// The rules that have a time, in a fabric that began then.
 fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Timed<'a>> {
     let of_rule = |(index, rule): (usize, &'a FaultRule)| {
-        let begins = began.saturating_add(rule.action.at_ns()?);
+        if !rule.action.has_time() {
+            return None;
+        }
+        let begins = began.saturating_add(rule.at_ns);
         let ends = match rule.action {
-            FaultAction::LinkDown { for_ns, .. } if for_ns > 0 => begins.saturating_add(for_ns),
+            FaultAction::LinkDown(for_ns) if for_ns > 0 => begins.saturating_add(for_ns),
             _ => clock::NEVER,
         };
         let (device, port) = (rule.device.unwrap_or(0), rule.port.unwrap_or(1));
@@ -130,15 +127,14 @@ fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Time
     rules.enumerate().filter_map(of_rule).collect()
 }
 
-/// The ports that are down at a time.
 fn down_at(rules: &[Timed<'_>], down_at_first: &BTreeSet<(usize, u8)>, time: u64) -> BTreeSet<(usize, u8)> {
     let mut begun: Vec<&Timed<'_>> = rules.iter().filter(|rule| rule.begins <= time).collect();
     begun.sort_by_key(|rule| (rule.begins, rule.index));
     let mut down = down_at_first.clone();
     for rule in begun {
         match rule.action {
-            FaultAction::LinkDown { .. } if rule.ends > time => drop(down.insert((rule.device, rule.port))),
-            FaultAction::LinkUp { .. } => drop(down.remove(&(rule.device, rule.port))),
+            FaultAction::LinkDown(_) if rule.ends > time => drop(down.insert((rule.device, rule.port))),
+            FaultAction::LinkUp => drop(down.remove(&(rule.device, rule.port))),
             _ => {}
         }
     }
@@ -169,7 +165,7 @@ fn fail_objects(fabric: &Fabric, device: usize, event: u32) {
         event::QP_FATAL => {
             for qp in own() {
                 qp.raise(fabric, event);
-                error::flush_sends(fabric, qp.index());
+                table::flush_sends(fabric, qp.index());
             }
         }
         event::CQ_ERR => {
@@ -184,7 +180,7 @@ fn fail_objects(fabric: &Fabric, device: usize, event: u32) {
                 fabric.region().at::<RecvQueue>(queue).raise(fabric, event);
             }
             for qp in own().filter(|qp| qp.srq.get() != 0) {
-                error::flush_sends(fabric, qp.index());
+                table::flush_sends(fabric, qp.index());
             }
         }
     }

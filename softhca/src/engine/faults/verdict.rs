@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one place where the engine asks the rules for faults about what it is doing: a packet, a post, a registration.
+//! The one place where the engine asks the rules for faults about what it is doing: a packet, a post, a registration;
+//! and the model of a link: how long a message takes, where the configuration gives a latency or a bandwidth.
 //!
-//! Called by: wire (per packet), the queue pairs (per post), mr (per registration). Grade: a fabric without rules pays
-//! one predicted branch and does not come here. Thread rule: any thread of any process; a rule counts what fits it by
-//! an atomic addition. Times are nanoseconds.
+//! Called by: wire (per packet), the queue pairs (per post), mr (per registration). Grade: a fabric without rules and
+//! without a model pays one predicted branch and does not come here. Thread rule: any thread of any process; a rule
+//! counts what fits it by an atomic addition, a port's link is taken by exchanging the time when it is free again.
+//! Times are nanoseconds.
 
-use crate::engine::{
-    Errno, Result, clock,
-    fabric::Fabric,
-    faults::{
-        link,
-        rule::{FaultAction, Scene},
-    },
-    qp::shared::QpShared,
-};
+use crate::engine::faults::rule::{FaultAction, Scene};
+use crate::engine::qp::QpShared;
+use crate::engine::{Errno, Fabric, Result, clock};
 
-/// What becomes of a packet.
 pub(crate) enum Verdict {
     /// It arrives, and is seen at this time (0: at once).
     Pass(u64),
@@ -76,7 +71,7 @@ fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<
     let (device, port) = (qp.device.get(), qp.port.get());
     let (from_lid, to_lid) = (lid(fabric, device, port), lid(fabric, to.0, to.1));
     let scene = Scene { device, port: Some(port), qp_type: Some(qp.kind.get()), from_lid, to_lid };
-    let mut ready_ns = link::model(fabric, device, port, len);
+    let mut ready_ns = model(fabric, device, port, len);
     let mut twice = false;
     let is_of_packets = |action: &FaultAction| {
         use FaultAction::{CqOverrun, Delay, Drop, Duplicate, Rnr, Status};
@@ -100,14 +95,30 @@ fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<
     if twice { Verdict::Twice(ready_ns) } else { Verdict::Pass(ready_ns) }
 }
 
-/// A packet between connected queue pairs.
 #[cold]
 pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, peer: &QpShared, len: u32) -> Verdict {
     judge(fabric, qp, (peer.device.get(), peer.port.get()), len, Some(peer))
 }
 
-/// A datagram to a port (adapter, port).
 #[cold]
 pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32) -> Verdict {
     judge(fabric, qp, to, len, None)
+}
+
+/// When what leaves now arrives, by the model of the sender's adapter: its link carries one message at a time.
+#[cold]
+pub(crate) fn model(fabric: &Fabric, device: u32, port: u32, len: u32) -> u64 {
+    let spec = &fabric.devices()[device as usize];
+    if spec.latency_ns == 0 && spec.bandwidth_gbps <= 0.0 {
+        return 0;
+    }
+    let busy = &fabric.header().port_busy[device as usize][port as usize - 1];
+    let takes = if spec.bandwidth_gbps > 0.0 { (f64::from(len) * 8.0 / spec.bandwidth_gbps) as u64 } else { 0 };
+    loop {
+        let before = busy.get();
+        let end = before.max(clock::now()).saturating_add(takes);
+        if busy.replace(before, end) {
+            return end.saturating_add(spec.latency_ns);
+        }
+    }
 }

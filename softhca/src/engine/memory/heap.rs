@@ -7,16 +7,9 @@
 //!
 //! [`Process::allocate`]: super::process::Process
 
-use crate::engine::{
-    Errno, Result,
-    memory::{
-        layout::{HEAP_AT, REGION_BYTES},
-        lock::SharedLock,
-        process::Process,
-        region::Shared,
-        words::{W32, W64},
-    },
-};
+use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
+use crate::engine::memory::{Process, Shared, SharedLock, W32, W64};
+use crate::engine::{Errno, Result};
 
 const SMALLEST: u32 = 7;
 const CLASSES: usize = 32;
@@ -49,7 +42,6 @@ struct Block {
 unsafe impl Shared for Block {}
 
 impl Heap {
-    /// An empty heap.
     pub(super) fn begin(&self) {
         self.end.set(HEAP_AT);
     }

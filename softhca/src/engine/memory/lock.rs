@@ -7,7 +7,7 @@
 //! holder was writing is half done: each structure orders its stores so that half is harmless (an index is published
 //! last). Thread rule: any thread of any process. Tests: at the end of the file.
 
-use crate::engine::memory::{process::Process, words::W32};
+use crate::engine::memory::{Process, W32};
 
 /// Rounds of spinning before the first yield.
 const SPINS: u32 = 200;
@@ -24,7 +24,6 @@ pub(crate) struct SharedLock(W32);
 pub(crate) struct Held<'a>(&'a SharedLock);
 
 impl SharedLock {
-    /// Takes it, waiting for it if need be.
     #[inline]
     pub(crate) fn lock(&self, process: &Process) -> Held<'_> {
         if !self.0.replace(0, process.token()) {
@@ -65,12 +64,12 @@ impl Drop for Held<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, process::Command, sync::Arc};
+    use std::path::Path;
+    use std::process::Command;
+    use std::sync::Arc;
 
-    use crate::{
-        config::Config,
-        engine::{Fabric, FabricSpec},
-    };
+    use crate::config::Config;
+    use crate::engine::{Fabric, FabricSpec};
 
     const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 

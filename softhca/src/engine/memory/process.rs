@@ -5,25 +5,17 @@
 //! slot index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the
 //! former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
 //! `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread.
-//! Tests: at the end of the file. What is done when a process has died is written in `service::burial`.
+//! Tests: at the end of the file. What is done when a process has died is written in `service`.
 
-use std::{
-    ffi::OsStr,
-    fs::File,
-    io::{Read, Write},
-    os::unix::ffi::OsStrExt,
-};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 
-use crate::engine::{
-    Errno, Result,
-    memory::{
-        layout::{MAX_PROCESSES, slot_at},
-        region::{Region, Shared},
-        words::{W32, W64},
-    },
-};
+use crate::engine::memory::layout::{MAX_PROCESSES, slot_at};
+use crate::engine::memory::{Region, Shared, W32, W64};
+use crate::engine::{Errno, Result};
 
-/// A place for a process.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// 0 while free.
@@ -172,7 +164,6 @@ impl Process {
         }
     }
 
-    /// The slot of the process that `token` names.
     #[inline]
     pub(crate) fn slot_of(&self, token: u32) -> &'static Slot {
         self.region.at(slot_at(slot_index(token)))
@@ -190,7 +181,6 @@ impl Process {
 }
 
 impl Slot {
-    /// May be taken by another process.
     pub(crate) fn free(&self) {
         self.pid.publish(0);
     }
@@ -198,12 +188,10 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        ffi::c_void,
-        io::{PipeWriter, pipe},
-        os::fd::AsRawFd,
-        ptr,
-    };
+    use std::ffi::c_void;
+    use std::io::{PipeWriter, pipe};
+    use std::os::fd::AsRawFd;
+    use std::ptr;
 
     use super::*;
 

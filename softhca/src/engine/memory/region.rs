@@ -1,35 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one file that all processes of a fabric map whole.
+//! The one file that all processes of a fabric map whole, and the words that every structure in it is made of.
 //!
 //! Owns the mapping, which stays until the process ends: so references into it are `'static`. Called by: every shared
-//! structure. Grade: setup, but for `at` and `bytes`, which are hot. Thread rule: any thread. Memory rules: (M1) a
-//! structure of the region consists of words (`words`) only, so references to it may be shared; (M2) plain bytes
-//! (requests, payloads) are read and written through raw pointers only, by whoever the structure's own rule (a lock, or
-//! an index published after the write) says; (M3) offsets between processes come from this engine alone: the folder is
-//! private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes` and
-//! `clear` reach nothing outside of the mapping. Tests: at the end of the file.
+//! structure. Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process.
+//! Memory rules: (M1) a structure of the region consists of words only, so references to it may be shared; (M2) plain
+//! bytes (requests, payloads) are read and written through raw pointers only, by whoever the structure's own rule (a
+//! lock, or an index published after the write) says; (M3) offsets between processes come from this engine alone: the
+//! folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes`
+//! and `clear` reach nothing outside of the mapping.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, OpenOptionsExt},
-    },
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    memory::{
-        layout::REGION_BYTES,
-        words::{W32, W64},
-    },
-};
+use crate::engine::memory::layout::REGION_BYTES;
+use crate::engine::{Errno, Result};
 
 /// A structure that may lie in the region.
 /// # Safety
-/// `repr(C)`, made of words (`words`) and of such structures only (rule M1), valid when all zero, at most 64-byte
+/// `repr(C)`, made of words and of such structures only (rule M1), valid when all zero, at most 64-byte
 /// aligned.
 pub(crate) unsafe trait Shared {}
 
@@ -38,7 +30,6 @@ unsafe impl Shared for W32 {}
 // SAFETY: one atomic word.
 unsafe impl Shared for W64 {}
 
-/// The mapping.
 pub(crate) struct Region {
     base: *mut u8,
     file: File,
@@ -67,21 +58,7 @@ impl Region {
             // A touch behind its end would kill the process.
             _ => return Err(Errno(libc::EPROTO)),
         }
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                REGION_BYTES as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        Ok(Region { base: base.cast(), file, gate: Mutex::new(()) })
+        Ok(Region { base: map(&file, REGION_BYTES as usize)?.cast(), file, gate: Mutex::new(()) })
     }
 
     /// Runs `f` while no other process joins: under the kernel's lock of the file, which the dead do not hold.
@@ -107,7 +84,6 @@ impl Region {
         Ok(u64::from_ne_bytes(start))
     }
 
-    /// The structure at `offset`.
     #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
         let last = const { REGION_BYTES - size_of::<T>() as u64 };
@@ -125,7 +101,6 @@ impl Region {
         unsafe { self.base.add(offset as usize) }
     }
 
-    /// Where `object` lies.
     pub(crate) fn offset_of<T: Shared>(&self, object: &T) -> u64 {
         std::ptr::from_ref(object) as u64 - self.base as u64
     }
@@ -156,6 +131,58 @@ impl Region {
     }
 }
 
+macro_rules! word {
+    ($name:ident, $atomic:ident, $plain:ident) => {
+        #[repr(transparent)]
+        #[derive(Default)]
+        pub(crate) struct $name($atomic);
+
+        #[allow(dead_code, reason = "both widths offer the same calls")]
+        impl $name {
+            #[inline]
+            pub(crate) fn get(&self) -> $plain {
+                self.0.load(Ordering::Relaxed)
+            }
+            #[inline]
+            pub(crate) fn set(&self, value: $plain) {
+                self.0.store(value, Ordering::Relaxed);
+            }
+            #[inline]
+            pub(crate) fn seen(&self) -> $plain {
+                self.0.load(Ordering::Acquire)
+            }
+            #[inline]
+            pub(crate) fn publish(&self, value: $plain) {
+                self.0.store(value, Ordering::Release);
+            }
+            /// Adds and gives the value before.
+            pub(crate) fn add(&self, value: $plain) -> $plain {
+                self.0.fetch_add(value, Ordering::AcqRel)
+            }
+            /// Replaces `old` by `new`; whether it was `old`.
+            #[inline]
+            pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
+                self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            }
+            /// Puts `value` and gives the one before.
+            pub(crate) fn swap(&self, value: $plain) -> $plain {
+                self.0.swap(value, Ordering::AcqRel)
+            }
+        }
+    };
+}
+
+word!(W32, AtomicU32, u32);
+word!(W64, AtomicU64, u64);
+
+/// Maps the first `bytes` of a file, shared, at an address that nothing else has; nobody unmaps it but [`Region`].
+pub(crate) fn map(file: &File, bytes: usize) -> std::io::Result<*mut libc::c_void> {
+    let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, how, file.as_raw_fd(), 0) };
+    if base == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(base) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,7 +191,6 @@ mod tests {
     /// Bytes of a region of which only the start is there.
     const THERE: usize = 4096;
 
-    /// A region, and its words.
     struct Made(Region, *mut [W64]);
 
     impl Made {

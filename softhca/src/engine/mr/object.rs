@@ -4,25 +4,22 @@
 //! Called by: the C side. Grade: setup. Thread rule: any thread; to change a region and to use it at once is the
 //! program's error.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{
-    behaviour::OptionalAccess,
-    engine::{
-        Errno, Result,
-        adapter::pd::{InPd, Pd},
-        codes::access,
-        faults::verdict::on_register,
-        memory::layout::mr_at,
-        mr::table::{LOCAL, MrEntry, Range, TAKEN, take_entry},
-    },
-};
+use crate::behaviour::OptionalAccess;
+use crate::engine::adapter::Use;
+use crate::engine::codes::{OPTIONAL_ACCESS, access};
+use crate::engine::faults::verdict::on_register;
+use crate::engine::memory::layout::mr_at;
+use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, take_entry};
+use crate::engine::{Errno, Hca, Pd, Result};
 
 /// A memory region.
 pub struct Mr {
+    hca: Arc<Hca>,
     key: u32,
     /// Its domain, and the pages it counts as locked; `None` once it has ended.
-    holds: Mutex<Option<(InPd, u64)>>,
+    holds: Mutex<Option<(Use, u64)>>,
 }
 
 impl Mr {
@@ -33,7 +30,7 @@ impl Mr {
         may_register(pd, addr, len, flags)?;
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, before)) = *holds else { return Err(Errno(libc::EINVAL)) };
-        let fabric = &pd.0.hca.fabric;
+        let fabric = &pd.hca.fabric;
         let pages = fabric.locked.lock(addr, len)?; // for a moment both are locked, as with an adapter
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         // Nobody finds the region while it changes.
@@ -41,15 +38,14 @@ impl Mr {
             fabric.locked.unlock(pages);
             return Err(Errno(libc::EBUSY));
         }
-        entry.describe(fabric, pd.0.id, &Range { addr, len, iova }, flags | LOCAL);
+        entry.describe(fabric, pd.id, &Range { addr, len, iova }, flags | LOCAL);
         entry.key.publish(self.key);
         fabric.locked.unlock(before);
-        *holds = Some((pd.enter(), pages));
+        *holds = Some((pd.users.enter(), pages));
         Ok(())
     }
 
     /// Its key, local and remote.
-    #[must_use]
     pub fn key(&self) -> u32 {
         self.key
     }
@@ -70,8 +66,8 @@ impl Mr {
     /// EBUSY while a memory window is bound to it.
     pub fn destroy(&self) -> Result<()> {
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((in_pd, pages)) = &*holds else { return Ok(()) };
-        let fabric = &in_pd.0.hca.fabric;
+        let Some((_, pages)) = &*holds else { return Ok(()) };
+        let fabric = &self.hca.fabric;
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         if !self.begin_end(entry) {
             return Err(Errno(libc::EBUSY));
@@ -89,20 +85,19 @@ impl Pd {
     /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
     /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
     pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
-        let fabric = &self.0.hca.fabric;
+        let fabric = &self.hca.fabric;
         if fabric.has_faults {
-            on_register(fabric, self.0.hca.device)?;
+            on_register(fabric, self.hca.device)?;
         }
         may_register(self, addr, len, flags)?;
         let pages = fabric.locked.lock(addr, len)?;
-        let in_pd = self.enter();
         let key =
-            take_entry(fabric, |entry| entry.describe(fabric, self.0.id, &Range { addr, len, iova }, flags | LOCAL))
+            take_entry(fabric, |entry| entry.describe(fabric, self.id, &Range { addr, len, iova }, flags | LOCAL))
                 .inspect_err(|_| fabric.locked.unlock(pages))?;
         if let Some(trace) = &fabric.trace {
-            trace.registered(self.0.hca.spec(), flags, len);
+            trace.registered(self.hca.spec(), flags, len);
         }
-        Ok(Mr { key, holds: Mutex::new(Some((in_pd, pages))) })
+        Ok(Mr { hca: Arc::clone(&self.hca), key, holds: Mutex::new(Some((self.users.enter(), pages))) })
     }
 }
 
@@ -115,9 +110,9 @@ fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
         | access::MW_BIND
         | access::HUGETLB
         | access::ZERO_BASED
-        | access::OPTIONAL;
-    let is_refused = pd.0.hca.behaviour().optional_access == OptionalAccess::Eopnotsupp;
-    if flags & access::ON_DEMAND != 0 || (flags & access::OPTIONAL != 0 && is_refused) {
+        | OPTIONAL_ACCESS;
+    let is_refused = pd.hca.behaviour().optional_access == OptionalAccess::Eopnotsupp;
+    if flags & access::ON_DEMAND != 0 || (flags & OPTIONAL_ACCESS != 0 && is_refused) {
         return Err(Errno(libc::EOPNOTSUPP));
     }
     let remote_writes = flags & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;

@@ -6,17 +6,11 @@
 //! exchanging its key; its fields are written before the key is published, and the key is taken away before they
 //! change. A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
 
-use crate::engine::{
-    Errno, Result,
-    codes::access,
-    fabric::Fabric,
-    memory::{
-        layout::{MAX_MRS, mr_at},
-        process::slot_index,
-        region::Shared,
-        words::{W32, W64},
-    },
-};
+use crate::engine::codes::access;
+use crate::engine::memory::layout::{MAX_MRS, mr_at};
+use crate::engine::memory::process::slot_index;
+use crate::engine::memory::{Shared, W32, W64};
+use crate::engine::{Errno, Fabric, Result};
 
 /// The key of an entry that is being filled in, or changed.
 pub(super) const TAKEN: u32 = u32::MAX;
@@ -52,7 +46,6 @@ pub(super) const LOCAL: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<MrEntry>() == 64);
 
-/// Memory that an entry is about.
 #[derive(Default)]
 pub(super) struct Range {
     pub(super) addr: u64,
@@ -64,7 +57,6 @@ pub(super) struct Range {
 // SAFETY: words only, repr(C), zero is a free entry.
 unsafe impl Shared for MrEntry {}
 
-/// The entry that has this key now.
 #[inline]
 pub(super) fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
     let index = key >> 8;
@@ -141,7 +133,6 @@ pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result
     Err(Errno(libc::ENOMEM))
 }
 
-/// Frees the entries of a dead process.
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     let region = fabric.region();
     let slot = fabric.slot_of(token);

@@ -8,16 +8,13 @@
 //! changes an entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5;
 //! `ibv_bind_mw(3)`.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    adapter::pd::{InPd, Pd},
-    codes::{access, wc_status},
-    fabric::Fabric,
-    memory::layout::{MAX_MRS, mr_at},
-    mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry},
-};
+use crate::engine::adapter::Use;
+use crate::engine::codes::{access, wc_status};
+use crate::engine::memory::layout::{MAX_MRS, mr_at};
+use crate::engine::mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry};
+use crate::engine::{Errno, Fabric, Hca, Pd, Result};
 
 /// How often an entry is looked at before the process that changes it counts as dead.
 const PATIENCE: u32 = 1 << 16;
@@ -26,7 +23,8 @@ const PATIENCE: u32 = 1 << 16;
 pub struct Mw {
     /// The key as it was allocated: later keys name the same entry.
     key: u32,
-    in_pd: Mutex<Option<InPd>>,
+    hca: Arc<Hca>,
+    in_pd: Mutex<Option<Use>>,
 }
 
 /// What a window is bound to, as a work request says.
@@ -48,7 +46,6 @@ pub(crate) struct Binding {
 
 impl Mw {
     /// Remote key as allocated; each binding gives another.
-    #[must_use]
     pub fn rkey(&self) -> u32 {
         self.key
     }
@@ -57,8 +54,8 @@ impl Mw {
     /// # Errors
     /// None today.
     pub fn destroy(&self) -> Result<()> {
-        let Some(in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
-        let fabric = &in_pd.0.hca.fabric;
+        let Some(_in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
+        let fabric = &self.hca.fabric;
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         entry.take();
         entry.unbind(fabric);
@@ -75,12 +72,12 @@ impl Pd {
         if kind != 1 && kind != 2 {
             return Err(Errno(libc::EINVAL));
         }
-        let fabric = &self.0.hca.fabric;
+        let fabric = &self.hca.fabric;
         let key = take_entry(fabric, |entry| {
-            entry.describe(fabric, self.0.id, &Range::default(), 0);
+            entry.describe(fabric, self.id, &Range::default(), 0);
             entry.kind.set(kind);
         })?;
-        Ok(Mw { key, in_pd: Mutex::new(Some(self.enter())) })
+        Ok(Mw { key, hca: Arc::clone(&self.hca), in_pd: Mutex::new(Some(self.users.enter())) })
     }
 }
 

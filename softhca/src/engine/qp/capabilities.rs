@@ -6,17 +6,9 @@
 //! `Wqe`: rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`); of
 //! `SharedWithSge`: kernel `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
-use crate::{
-    behaviour::{CreateErrno, InlineGrant},
-    engine::{
-        Errno, Result,
-        adapter::{hca::Hca, pd::Pd},
-        codes::qp_type::{UD, XRC_SEND},
-        cq::object::Cq,
-        recv::srq::Srq,
-        spec::attributes::QpCap,
-    },
-};
+use crate::behaviour::{CreateErrno, InlineGrant};
+use crate::engine::codes::qp_type::{UD, XRC_SEND};
+use crate::engine::{Cq, Errno, Hca, Pd, QpCap, Result, Srq};
 
 /// What a queue pair is created from.
 pub struct QpInit<'a> {

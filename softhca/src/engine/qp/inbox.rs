@@ -4,14 +4,12 @@
 //!
 //! A message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small,
 //! so that it stays in the caches of both sides; what does not fit now takes another way (`wire::receive`). Called by:
-//! `wire::receive` (`place`, `fill`), `cq::delivery` (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill` under
+//! `wire::receive` (`place`, `fill`), `cq::poll` (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill` under
 //! the receiver's `resp.lock`; `empty` by the owner's poll, in the order of arrival, which is that of the completions.
 //! Positions count bytes ever put in, and wrap.
 
-use crate::engine::{
-    fabric::Fabric,
-    memory::words::{W32, W64},
-};
+use crate::engine::Fabric;
+use crate::engine::memory::{W32, W64};
 
 /// The longest message that goes through it.
 pub(crate) const MAX_STAGED: u32 = (12 << 10) + 256;
@@ -39,7 +37,6 @@ struct Owner {
     emptied: W32,
 }
 
-/// A stretch of the ring for one message.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch {
     pub(crate) start: u32,
@@ -82,13 +79,11 @@ impl Inbox {
         (self.ring.get() != 0).then_some(Stretch { start, end })
     }
 
-    /// The stretch is in use.
     #[inline]
     pub(crate) fn fill(&self, stretch: Stretch) {
         self.senders.filled.set(stretch.end);
     }
 
-    /// Where it lies.
     #[inline]
     pub(crate) fn at(&self, fabric: &Fabric, stretch: Stretch) -> *mut u8 {
         fabric.region().bytes(self.ring.get() + u64::from(stretch.start % RING))

@@ -1,34 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a queue pair is made, and how it is destroyed.
+//! How a queue pair is made, and how it is destroyed or reset: what becomes of completions that were not polled, and of
+//! requests of a shared receive queue, is as the adapter's behaviour says.
 //!
-//! Called by: the C side. Grade: setup. Thread rule: any thread.
+//! Called by: the C side, modify. Grade: setup. Thread rule: any thread; one at a time destroys or resets a queue pair.
+//! `before_leaving` and `after_leaving` are the two halves: while it can still be found, and when nobody finds it any
+//! more.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    adapter::hca::Hca,
-    codes::{
-        qp_state::RESET,
-        qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND},
-    },
-    fabric::pipes::ABOUT_QP,
-    qp::{
-        capabilities::{self, QpInit},
-        multicast,
-        object::{Qp, Uses},
-        shared::QpShared,
-        table,
-    },
-    recv::{srq::Srq, xrc::Xrcd},
-    spec::attributes::QpCap,
-};
+use crate::behaviour::Purge;
+use crate::engine::adapter::Use;
+use crate::engine::codes::qp_state::{ERR, INIT, RESET};
+use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
+use crate::engine::fabric::pipes::ABOUT_QP;
+use crate::engine::qp::{QpShared, capabilities, object, table};
+use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
 
 impl Hca {
     /// The answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
@@ -42,8 +30,7 @@ impl Hca {
         qp.pd.set(0);
         qp.signal_all.set(0);
         qp.xrcd.set(domain.id);
-        let uses = Uses { _in_pd: None, counters: vec![Arc::clone(&domain.users)] };
-        Ok(Qp::begin(self, qp, number, XRC_RECV, QpCap::default(), cookie, uses))
+        Ok(Qp::begin(self, qp, number, XRC_RECV, QpCap::default(), cookie, vec![domain.users.enter()]))
     }
 
     /// A queue pair, in RESET.
@@ -60,7 +47,7 @@ impl Hca {
         let has_receives = init.srq.is_none() && init.kind != XRC_SEND;
         let cap = capabilities::granted(self, init)?;
         let (qp, number) = table::take(fabric, self.device)?;
-        qp.pd.set(init.pd.0.id);
+        qp.pd.set(init.pd.id);
         qp.signal_all.set(u32::from(init.sq_sig_all));
         qp.send_cq.set(init.send_cq.offset);
         qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
@@ -69,22 +56,22 @@ impl Hca {
         qp.sq.begin(fabric, &cap, self.limits().max_msg_sz).inspect_err(give_back)?;
         if has_receives {
             qp.rq
-                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.0.id, false)
+                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.id, false)
                 .inspect_err(|_| qp.sq.end(fabric))
                 .inspect_err(give_back)?;
         }
         if matches!(init.kind, RC | UC) {
             qp.inbox.begin(fabric);
         }
-        let mut counters = vec![Arc::clone(&init.send_cq.users), Arc::clone(&init.recv_cq.users)];
-        counters.extend(init.srq.map(|srq: &Srq| Arc::clone(&srq.users)));
-        Ok(Qp::begin(self, qp, number, init.kind, cap, init.cookie, Uses { _in_pd: Some(init.pd.enter()), counters }))
+        let mut uses = vec![init.pd.users.enter(), init.send_cq.users.enter(), init.recv_cq.users.enter()];
+        uses.extend(init.srq.map(|srq| srq.users.enter()));
+        Ok(Qp::begin(self, qp, number, init.kind, cap, init.cookie, uses))
     }
 }
 
 impl Qp {
     /// What all kinds have in common; from here on it is found.
-    fn begin(hca: &Arc<Hca>, qp: &'static QpShared, number: u32, kind: u32, cap: QpCap, cookie: u64, uses: Uses) -> Qp {
+    fn begin(hca: &Arc<Hca>, qp: &'static QpShared, qpn: u32, kind: u32, cap: QpCap, cookie: u64, own: Vec<Use>) -> Qp {
         let fabric = &*hca.fabric;
         qp.kind.set(kind);
         qp.state.set(RESET);
@@ -94,24 +81,21 @@ impl Qp {
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
         qp.cookie.set(cookie);
         qp.context.set(hca.events.id);
-        for counter in &uses.counters {
-            counter.fetch_add(1, Ordering::AcqRel);
-        }
-        hca.events.expect(ABOUT_QP, number);
+        hca.events.expect(ABOUT_QP, qpn);
         let queues: BTreeSet<u64> = [qp.send_cq.get(), qp.recv_cq.get()].into_iter().filter(|at| *at != 0).collect();
         let made = Qp {
             hca: Arc::clone(hca),
             shared: qp,
-            number,
+            number: qpn,
             cap,
             attr: Mutex::default(),
-            uses: Mutex::new(Some(uses)),
+            uses: Mutex::new(Some(own)),
             shares: (qp.srq.get() != 0).then(|| (qp.recv_queue(fabric), qp.recv_cq(fabric))),
             spent: AtomicBool::new(false),
             completes_to: queues.into_iter().map(|queue| fabric.region().at(queue)).collect(),
         };
         made.reset();
-        qp.qpn.publish(number);
+        qp.qpn.publish(qpn);
         made
     }
 
@@ -121,10 +105,10 @@ impl Qp {
     pub fn destroy(&self) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        if uses.is_some() && multicast::is_member(fabric, self.shared.index()) {
+        if uses.is_some() && object::is_member(fabric, self.shared.index()) {
             return Err(Errno(libc::EBUSY));
         }
-        let Some(uses) = uses.take() else { return Ok(()) };
+        let Some(_ended) = uses.take() else { return Ok(()) };
         self.hca.events.forget(ABOUT_QP, self.number);
         {
             let _answers = self.shared.resp.lock.lock(fabric);
@@ -134,9 +118,46 @@ impl Qp {
         }
         table::release(fabric, self.shared);
         self.after_leaving();
-        for counter in uses.counters {
-            counter.fetch_sub(1, Ordering::AcqRel);
-        }
         Ok(())
+    }
+}
+
+impl Qp {
+    /// It is about to go: completions that stay are made independent of it, and a request that it has taken is lost.
+    /// The caller holds `resp.lock`, so that nothing arrives any more.
+    pub(super) fn before_leaving(&self, state: u32) {
+        let (fabric, qp, ways) = (&*self.hca.fabric, self.shared, self.hca.behaviour());
+        if ways.purge_cq_on_destroy == Purge::No {
+            for cq in &self.completes_to {
+                cq.keep(fabric, qp);
+            }
+        }
+        let is_connected = !matches!(state, RESET | INIT | ERR);
+        if let Some((queue, _)) = self.shares
+            && ways.srq_wr_lost_on_destroy.taken()
+            && is_connected
+        {
+            let _held = queue.lock_taking(fabric);
+            queue.take(fabric);
+        }
+    }
+
+    /// It is gone, or was reset: what is left of its completions is purged. Requests of a shared queue whose
+    /// completions nobody will see are free again, or lost.
+    pub(super) fn after_leaving(&self) {
+        let (fabric, ways) = (&*self.hca.fabric, self.hca.behaviour());
+        if let Some((queue, cq)) = self.shares {
+            let is_lost = ways.srq_wr_lost_on_destroy.purged();
+            cq.withdraw(fabric, self.number(), 0, |wqe| {
+                if !is_lost {
+                    queue.free(fabric, wqe);
+                }
+            });
+        }
+        if ways.purge_cq_on_destroy == Purge::Compact {
+            for cq in &self.completes_to {
+                cq.compact(fabric);
+            }
+        }
     }
 }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue pair changes: its state and its attributes.
+//! A queue pair changes its state and its attributes, as far as the state machine has the change.
 //!
-//! Called by: the C side. Which changes are allowed is said in `transitions`. Grade: setup. Thread rule: any thread; a
-//! change holds both locks of the queue pair, so that nobody works on it meanwhile.
+//! Called by: the C side. Grade: setup. Thread rule: any thread; a change holds both locks of the queue pair, so that
+//! nobody works on it meanwhile. Source: InfiniBand specification 10.3 and table 91 (modify queue pair), which
+//! `ibv_modify_qp(3)` and the kernel's checks follow.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
-use crate::{
-    behaviour::AtomicAccess,
-    engine::{
-        Errno, Result,
-        adapter::ah,
-        codes::{
-            access, attr_mask,
-            link_layer::INFINIBAND,
-            qp_state::{ERR, INIT, RESET, RTR, RTS, SQD},
-            qp_type::is_reliable,
-        },
-        fabric::deferred::Deferred,
-        qp::{object::Qp, shared::place, transitions},
-        send::{completion, retry},
-        service::deferred::run_deferred,
-        spec::attributes::{AhAttr, QpAttr, set_of},
-    },
-    limits::Atomics,
+use crate::behaviour::AtomicAccess;
+use crate::engine::codes::attr_mask::{
+    ACCESS_FLAGS, ALT_PATH, AV, CUR_STATE, DEST_QPN, EN_SQD_ASYNC_NOTIFY, MAX_DEST_RD_ATOMIC, MAX_QP_RD_ATOMIC,
+    MIN_RNR_TIMER, PATH_MIG_STATE, PATH_MTU, PKEY_INDEX, PORT, QKEY, RETRY_CNT, RNR_RETRY, RQ_PSN, SQ_PSN, STATE,
+    TIMEOUT,
 };
+use crate::engine::codes::link_layer::INFINIBAND;
+use crate::engine::codes::qp_state::{ERR, INIT, RESET, RTR, RTS, SQD, SQE};
+use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
+use crate::engine::codes::{access, is_reliable};
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::qp::place;
+use crate::engine::send::{execution, retry};
+use crate::engine::service::run_deferred;
+use crate::engine::spec::set_of;
+use crate::engine::{AhAttr, Errno, PortSpec, Qp, QpAttr, Result, adapter};
+use crate::limits::{Atomics, Limits};
 
 impl Qp {
     /// Changes attributes; `mask` is `codes::attr_mask`.
@@ -39,9 +39,9 @@ impl Qp {
             let now = qp.state.get();
             let spec = self.hca.spec();
             let limits = self.hca.limits();
-            let to = transitions::check(qp.kind.get(), now, attr, mask, &spec.ports, qp.port.get(), limits)?;
-            if mask & attr_mask::AV != 0 {
-                ah::check(&self.hca, &attr.ah_attr)?;
+            let to = check(qp.kind.get(), now, attr, mask, &spec.ports, qp.port.get(), limits)?;
+            if mask & AV != 0 {
+                adapter::check(&self.hca, &attr.ah_attr)?;
             }
             self.may_be_accessed(attr, mask)?;
             if !self.hca.behaviour().qp_recycle_via_reset {
@@ -54,7 +54,7 @@ impl Qp {
                 if now == RESET {
                     qp.state.publish(ERR);
                 } else {
-                    completion::fail(fabric, qp);
+                    execution::fail(fabric, qp);
                 }
             } else {
                 let _answers = qp.resp.lock.lock(fabric);
@@ -76,7 +76,7 @@ impl Qp {
                 qp.tells_drained.set(0);
                 retry::run(fabric, qp, false);
             }
-            if to == SQD && now == RTS && mask & attr_mask::EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
+            if to == SQD && now == RTS && mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
                 // What is under way ends first.
                 qp.tells_drained.set(1);
                 if qp.sq.wait.get() == 0 {
@@ -106,13 +106,13 @@ impl Qp {
             return Ok(());
         }
         let kept = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
-        let given = mask & attr_mask::ACCESS_FLAGS != 0;
+        let given = mask & ACCESS_FLAGS != 0;
         let asks = |flags: u32| flags & access::REMOTE_ATOMIC != 0;
         match self.hca.behaviour().atomic_access_without_cap {
             AtomicAccess::Einval if given && asks(attr.qp_access_flags) => Err(Errno(libc::EINVAL)),
-            AtomicAccess::Eopnotsupp if mask & (attr_mask::ACCESS_FLAGS | attr_mask::MAX_DEST_RD_ATOMIC) != 0 => {
+            AtomicAccess::Eopnotsupp if mask & (ACCESS_FLAGS | MAX_DEST_RD_ATOMIC) != 0 => {
                 // Without a depth for what comes in, rights to read and for atomics are off, and nothing is said.
-                let has_depth = mask & attr_mask::MAX_DEST_RD_ATOMIC != 0;
+                let has_depth = mask & MAX_DEST_RD_ATOMIC != 0;
                 let depth = if has_depth { attr.max_dest_rd_atomic } else { kept.max_dest_rd_atomic };
                 let flags = if given { attr.qp_access_flags } else { kept.qp_access_flags };
                 if depth != 0 && asks(flags) { Err(Errno(libc::EOPNOTSUPP)) } else { Ok(()) }
@@ -133,26 +133,22 @@ impl Qp {
         let mut kept = self.attr.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = &mut *kept;
         let has = |bit: u32| mask & bit != 0;
-        if has(attr_mask::PORT) {
+        if has(PORT) {
             qp.port.set(u32::from(attr.port_num));
             kept.port_num = attr.port_num;
         }
-        if has(attr_mask::PKEY_INDEX) {
+        if has(PKEY_INDEX) {
             kept.pkey_index = attr.pkey_index;
         }
-        if has(attr_mask::PORT) || has(attr_mask::PKEY_INDEX) {
+        if has(PORT) || has(PKEY_INDEX) {
             let keys = &self.hca.fabric.port(self.hca.device, qp.port.get()).pkeys;
             qp.set_partition(kept.pkey_index, keys);
         }
-        if has(attr_mask::ACCESS_FLAGS) {
+        if has(ACCESS_FLAGS) {
             qp.access.set(attr.qp_access_flags);
             kept.qp_access_flags = self.shown(attr.qp_access_flags);
         }
-        if has(attr_mask::QKEY) {
-            qp.qkey.set(attr.qkey);
-            kept.qkey = attr.qkey;
-        }
-        if has(attr_mask::AV) {
+        if has(AV) {
             let path = AhAttr {
                 port_num: if attr.ah_attr.port_num == 0 { qp.port.get() as u8 } else { attr.ah_attr.port_num },
                 ..set_of(&attr.ah_attr)
@@ -165,34 +161,27 @@ impl Qp {
             qp.sgid.set(if path.is_global != 0 { u32::from(path.grh.sgid_index) + 1 } else { 0 });
             kept.ah_attr = path;
         }
-        if has(attr_mask::PATH_MTU) {
+        if has(PATH_MTU) {
             qp.mtu_bits.set(attr.path_mtu + 7);
             kept.path_mtu = attr.path_mtu;
         }
-        if has(attr_mask::DEST_QPN) {
-            qp.dest_qpn.set(attr.dest_qp_num);
-            kept.dest_qp_num = attr.dest_qp_num;
-        }
-        if has(attr_mask::RQ_PSN) {
-            qp.resp.psn.set(attr.rq_psn & 0xff_ffff);
-            kept.rq_psn = attr.rq_psn & 0xff_ffff;
-        }
-        if has(attr_mask::SQ_PSN) {
-            qp.sq.psn.set(attr.sq_psn & 0xff_ffff);
-            kept.sq_psn = attr.sq_psn & 0xff_ffff;
+        for (bit, word, value) in [
+            (QKEY, &qp.qkey, attr.qkey),
+            (DEST_QPN, &qp.dest_qpn, attr.dest_qp_num),
+            (RQ_PSN, &qp.resp.psn, attr.rq_psn & 0xff_ffff),
+            (SQ_PSN, &qp.sq.psn, attr.sq_psn & 0xff_ffff),
+        ] {
+            if has(bit) {
+                word.set(value);
+            }
         }
         for (bit, word, field, value) in [
-            (attr_mask::TIMEOUT, &qp.timeout, &mut kept.timeout, attr.timeout),
-            (attr_mask::RETRY_CNT, &qp.retry_cnt, &mut kept.retry_cnt, attr.retry_cnt),
-            (attr_mask::RNR_RETRY, &qp.rnr_retry, &mut kept.rnr_retry, attr.rnr_retry),
-            (attr_mask::MIN_RNR_TIMER, &qp.min_rnr_timer, &mut kept.min_rnr_timer, attr.min_rnr_timer),
-            (attr_mask::MAX_QP_RD_ATOMIC, &qp.max_rd_atomic, &mut kept.max_rd_atomic, attr.max_rd_atomic),
-            (
-                attr_mask::MAX_DEST_RD_ATOMIC,
-                &qp.max_dest_rd_atomic,
-                &mut kept.max_dest_rd_atomic,
-                attr.max_dest_rd_atomic,
-            ),
+            (TIMEOUT, &qp.timeout, &mut kept.timeout, attr.timeout),
+            (RETRY_CNT, &qp.retry_cnt, &mut kept.retry_cnt, attr.retry_cnt),
+            (RNR_RETRY, &qp.rnr_retry, &mut kept.rnr_retry, attr.rnr_retry),
+            (MIN_RNR_TIMER, &qp.min_rnr_timer, &mut kept.min_rnr_timer, attr.min_rnr_timer),
+            (MAX_QP_RD_ATOMIC, &qp.max_rd_atomic, &mut kept.max_rd_atomic, attr.max_rd_atomic),
+            (MAX_DEST_RD_ATOMIC, &qp.max_dest_rd_atomic, &mut kept.max_dest_rd_atomic, attr.max_dest_rd_atomic),
         ] {
             if has(bit) {
                 word.set(u32::from(value));
@@ -200,4 +189,103 @@ impl Qp {
             }
         }
     }
+}
+
+/// Attributes that a transition needs, and those it allows besides.
+struct Rule {
+    from: u32,
+    to: u32,
+    kinds: &'static [u32],
+    needs: u32,
+    allows: u32,
+}
+
+const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32) -> Rule {
+    Rule { from, to, kinds, needs, allows }
+}
+
+/// Those that are connected.
+const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
+/// Of these, those that answer and keep count of what they answer; and those that do not.
+const ANSWERING: &[u32] = &[RC, XRC_RECV];
+const SENDING: &[u32] = &[UC, XRC_SEND];
+
+const HOW_ACCESSED: u32 = PKEY_INDEX | PORT | ACCESS_FLAGS;
+const PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
+const AT_RTR: u32 = ALT_PATH | ACCESS_FLAGS | PKEY_INDEX;
+const RETRIES: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC;
+const AT_RTS: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
+const AT_SQD: u32 = AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE;
+const ANSWERS: u32 = MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
+
+const RULES: &[Rule] = &[
+    rule(RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
+    rule(RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
+    rule(INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
+    rule(INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
+    rule(INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
+    rule(INIT, RTR, SENDING, PATH, AT_RTR),
+    rule(INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
+    rule(RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    rule(RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
+    rule(RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    rule(RTR, RTS, &[UC], SQ_PSN, AT_RTS),
+    rule(RTR, RTS, &[UD], SQ_PSN, CUR_STATE | QKEY),
+    rule(RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    rule(RTS, RTS, SENDING, 0, AT_RTS),
+    rule(RTS, RTS, &[UD], 0, CUR_STATE | QKEY),
+    rule(RTS, SQD, CONNECTED, 0, EN_SQD_ASYNC_NOTIFY),
+    rule(RTS, SQD, &[UD], 0, EN_SQD_ASYNC_NOTIFY),
+    rule(SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    rule(SQD, RTS, SENDING, 0, AT_RTS),
+    rule(SQD, RTS, &[UD], 0, CUR_STATE | QKEY),
+    rule(SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
+    rule(SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
+    rule(SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
+    rule(SQD, SQD, &[UC], 0, AT_SQD),
+    rule(SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
+    rule(SQE, RTS, &[UC], 0, CUR_STATE | ACCESS_FLAGS),
+    rule(SQE, RTS, &[UD], 0, CUR_STATE | QKEY),
+];
+
+/// The state after a modification.
+/// # Errors
+/// EINVAL: the state machine has no such transition, an attribute is missing or not allowed, or a value is out of
+/// range.
+pub(super) fn check(
+    kind: u32,
+    now: u32,
+    attr: &QpAttr,
+    mask: u32,
+    ports: &[PortSpec],
+    port: u32,
+    limits: &Limits,
+) -> Result<u32> {
+    const EINVAL: Errno = Errno(libc::EINVAL);
+    if mask & CUR_STATE != 0 && attr.cur_qp_state != now {
+        return Err(EINVAL);
+    }
+    let to = if mask & STATE == 0 { now } else { attr.qp_state };
+    let given = mask & !(STATE | CUR_STATE);
+    if to == RESET || to == ERR {
+        return if given == 0 { Ok(to) } else { Err(EINVAL) };
+    }
+    let is_it = |rule: &&Rule| rule.from == now && rule.to == to && rule.kinds.contains(&kind);
+    let rule = RULES.iter().find(is_it).ok_or(EINVAL)?;
+    if given & rule.needs != rule.needs || given & !(rule.needs | rule.allows) != 0 {
+        return Err(EINVAL);
+    }
+    let has = |bit: u32| mask & bit != 0;
+    let port = if has(PORT) { u32::from(attr.port_num) } else { port };
+    let spec = ports.get((port as usize).wrapping_sub(1)).ok_or(EINVAL)?;
+    let in_range = !(has(PKEY_INDEX) && usize::from(attr.pkey_index) >= spec.pkeys.len().max(1))
+        && !(has(PATH_MTU) && (!(1..=5).contains(&attr.path_mtu) || attr.path_mtu > u32::from(spec.mtu)))
+        && !(has(TIMEOUT) && attr.timeout > 31)
+        && !(has(RETRY_CNT) && attr.retry_cnt > 7)
+        && !(has(RNR_RETRY) && attr.rnr_retry > 7)
+        && !(has(MIN_RNR_TIMER) && attr.min_rnr_timer > 31)
+        && !(has(MAX_QP_RD_ATOMIC) && i32::from(attr.max_rd_atomic) > limits.max_qp_init_rd_atom)
+        && !(has(MAX_DEST_RD_ATOMIC) && i32::from(attr.max_dest_rd_atomic) > limits.max_qp_rd_atom)
+        && !(has(DEST_QPN) && attr.dest_qp_num > 0xff_ffff);
+    if in_range { Ok(to) } else { Err(EINVAL) }
 }

@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue pair as a program holds it: asked, given requests, attached to multicast groups.
 //!
-//! Called by: the C side. Grade: setup, but for `post_send` and `post_recv`, which are hot. Thread rule: any thread.
-//! How it is made and destroyed is written in `lifetime`, how it changes in `modify`.
+//! How it is made and destroyed is written in `lifetime`, how it changes in `modify`. Owns the groups of the region,
+//! too; a member is the index of its queue pair plus one. Called by: the C side; datagram (the members of a group).
+//! Grade: setup, but for `post_send` and `post_recv`, which are hot, and `members` for who sends to groups. Thread
+//! rule: any thread; changes of groups hold the region's lock of the tables.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU32},
-};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    adapter::{hca::Hca, pd::InPd},
-    codes::{
-        qp_state::{ERR, RESET, SQD},
-        qp_type::UD,
-    },
-    cq::ring::CqShared,
-    fabric::deferred::Deferred,
-    faults::verdict::on_post,
-    qp::{multicast, shared::QpShared},
-    recv::queue::RecvQueue,
-    send::{post, request::SendWr},
-    service::deferred::run_deferred,
-    spec::{
-        attributes::{QpAttr, QpCap},
-        work_request::RecvWr,
-    },
-};
+use crate::engine::adapter::Use;
+use crate::engine::codes::qp_state::{ERR, RESET, SQD};
+use crate::engine::codes::qp_type::UD;
+use crate::engine::cq::CqShared;
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::faults::verdict::on_post;
+use crate::engine::memory::layout::Group;
+use crate::engine::qp::QpShared;
+use crate::engine::recv::RecvQueue;
+use crate::engine::send::post;
+use crate::engine::service::run_deferred;
+use crate::engine::{Errno, Fabric, Hca, QpAttr, QpCap, RecvWr, Result, SendWr};
 
 /// A queue pair.
 pub struct Qp {
@@ -37,8 +30,8 @@ pub struct Qp {
     pub(super) cap: QpCap,
     /// As last set, for `query`.
     pub(super) attr: Mutex<QpAttr>,
-    /// What it uses; `None` once destroyed.
-    pub(super) uses: Mutex<Option<Uses>>,
+    /// Its domain and queues; `None` once destroyed.
+    pub(super) uses: Mutex<Option<Vec<Use>>>,
     /// The shared queue its receives come from, and the queue they complete to.
     pub(super) shares: Option<(&'static RecvQueue, &'static CqShared)>,
     /// It was in ERR, or was reset.
@@ -47,38 +40,30 @@ pub struct Qp {
     pub(super) completes_to: Vec<&'static CqShared>,
 }
 
-/// What a queue pair uses: its domain, and counters of users of queues.
-pub(super) struct Uses {
-    pub(super) _in_pd: Option<InPd>,
-    pub(super) counters: Vec<Arc<AtomicU32>>,
-}
-
 impl Qp {
     /// 24 bits.
-    #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
     /// The sizes granted.
-    #[must_use]
     pub fn cap(&self) -> QpCap {
         self.cap
     }
 
     /// `codes::qp_state` now.
-    #[must_use]
     pub fn state(&self) -> u32 {
         self.shared.state.seen()
     }
 
     /// All attributes. Packet sequence numbers are those of now.
-    #[must_use]
     pub fn query(&self) -> QpAttr {
         let mut attr = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
         attr.qp_state = self.state();
         attr.cur_qp_state = attr.qp_state;
         attr.sq_draining = u8::from(attr.qp_state == SQD && self.shared.sq.wait.get() != 0);
+        attr.qkey = self.shared.qkey.get();
+        attr.dest_qp_num = self.shared.dest_qpn.get();
         attr.sq_psn = self.shared.sq.psn.get();
         attr.rq_psn = self.shared.resp.psn.get();
         attr.cap = self.cap;
@@ -88,7 +73,7 @@ impl Qp {
     /// Posts one send work request.
     /// # Errors
     /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead
-    /// (`send::refusal`).
+    /// (`send::post`).
     #[inline]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
@@ -138,20 +123,15 @@ impl Qp {
         if self.shared.kind.get() != UD || gid[0] != 0xff {
             return Err(Errno(libc::EINVAL));
         }
-        multicast::join(&self.hca.fabric, self.shared.index(), gid)
+        join(&self.hca.fabric, self.shared.index(), gid)
     }
 
     /// Leaves a multicast group.
     /// # Errors
     /// EINVAL: it is not a member.
     pub fn detach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
-        let is_left = multicast::leave(&self.hca.fabric, self.shared.index(), Some(gid));
+        let is_left = leave(&self.hca.fabric, self.shared.index(), Some(gid));
         if is_left { Ok(()) } else { Err(Errno(libc::EINVAL)) }
-    }
-
-    /// Where it completes.
-    pub(super) fn completion_queues(&self) -> impl Iterator<Item = &'static CqShared> {
-        self.completes_to.iter().copied()
     }
 
     /// As when it was made: no requests, and no completions of former ones. The caller holds both locks, or nobody else
@@ -177,4 +157,64 @@ impl Qp {
         qp.qkey.set(0);
         *self.attr.lock().unwrap_or_else(PoisonError::into_inner) = QpAttr { cap: self.cap, ..QpAttr::default() };
     }
+}
+
+impl Group {
+    fn key(&self) -> [u64; 2] {
+        [self.gid[0].get(), self.gid[1].get()]
+    }
+}
+
+/// A group's address as two words.
+fn key_of(gid: &[u8; 16]) -> [u64; 2] {
+    let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| gid[at + i]));
+    [half(0), half(8)]
+}
+
+/// The indices of the queue pairs that are in the group `gid`.
+pub(crate) fn members(fabric: &Fabric, gid: &[u8; 16]) -> impl Iterator<Item = u32> {
+    let key = key_of(gid);
+    let group = fabric.header().groups.iter().find(|group| group.key() == key);
+    group.into_iter().flat_map(|group| &group.members).filter_map(|member| member.seen().checked_sub(1))
+}
+
+pub(super) fn is_member(fabric: &Fabric, index: u32) -> bool {
+    fabric.header().groups.iter().any(|group| group.members.iter().any(|member| member.get() == index + 1))
+}
+
+/// Queue pair `index` joins the group `gid`.
+/// # Errors
+/// ENOMEM: too many groups or members.
+pub(super) fn join(fabric: &Fabric, index: u32, gid: &[u8; 16]) -> Result<()> {
+    let key = key_of(gid);
+    let header = fabric.header();
+    let _tables = header.tables.lock(fabric);
+    let is = |group: &&Group| group.key() == key;
+    let is_empty = |group: &&Group| group.members.iter().all(|member| member.get() == 0);
+    let group =
+        header.groups.iter().find(is).or_else(|| header.groups.iter().find(is_empty)).ok_or(Errno(libc::ENOMEM))?;
+    let me = index + 1;
+    if is(&group) && group.members.iter().any(|member| member.get() == me) {
+        return Ok(());
+    }
+    let place = group.members.iter().find(|member| member.get() == 0).ok_or(Errno(libc::ENOMEM))?;
+    group.gid[0].set(key[0]);
+    group.gid[1].set(key[1]);
+    place.publish(me);
+    Ok(())
+}
+
+/// Queue pair `index` leaves the group `gid`, or all; whether it was in one.
+pub(super) fn leave(fabric: &Fabric, index: u32, gid: Option<&[u8; 16]>) -> bool {
+    let header = fabric.header();
+    let key = gid.map(key_of);
+    let _tables = header.tables.lock(fabric);
+    let mut left = false;
+    for group in header.groups.iter().filter(|group| key.is_none_or(|key| key == group.key())) {
+        for member in group.members.iter().filter(|member| member.get() == index + 1) {
+            member.set(0);
+            left = true;
+        }
+    }
+    left
 }

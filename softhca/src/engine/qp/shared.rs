@@ -5,32 +5,19 @@
 //! lines change on modify only, so both sides keep them cached. Thread rule, the order of locks: `sq.lock` of one queue
 //! pair, then `resp.lock` of one, then a receive queue's, then a completion queue's. `state` changes under `resp.lock`.
 
-use crate::{
-    behaviour::Behaviour,
-    engine::{
-        codes::{
-            event,
-            qp_state::{ERR, INIT, RESET},
-            wc_status,
-        },
-        cq::{completion::failed_recv, ring::CqShared},
-        fabric::{
-            Fabric,
-            counters::Count,
-            deferred::Deferred,
-            pipes::{ABOUT_QP, Record},
-        },
-        memory::{
-            layout::{QP_BYTES, qp_at},
-            lock::SharedLock,
-            region::Shared,
-            words::{W32, W64},
-        },
-        qp::inbox::Inbox,
-        recv::queue::RecvQueue,
-        send::queue::SendQueue,
-    },
-};
+use crate::behaviour::Behaviour;
+use crate::engine::Fabric;
+use crate::engine::codes::qp_state::{ERR, INIT, RESET};
+use crate::engine::codes::{event, wc_status};
+use crate::engine::cq::{CqShared, failed_recv};
+use crate::engine::fabric::pipes::{ABOUT_QP, Record};
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::memory::layout::{QP_BYTES, qp_at};
+use crate::engine::memory::{Shared, SharedLock, W32, W64};
+use crate::engine::qp::inbox::Inbox;
+use crate::engine::recv::RecvQueue;
+use crate::engine::send::queue::SendQueue;
 
 /// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
 const PARTITION: u32 = 0x7fff;
@@ -108,7 +95,6 @@ unsafe impl Shared for QpShared {}
 
 const _: () = assert!(size_of::<QpShared>() as u64 <= QP_BYTES);
 
-/// The place that a number names.
 #[inline]
 pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
     fabric.region().at(qp_at(number & 0xffff))
@@ -125,7 +111,6 @@ impl QpShared {
         self.qpn.get() | (self.epoch.get() << 24)
     }
 
-    /// Index of its partition key.
     pub(crate) fn pkey_index(&self) -> u16 {
         self.partition.get() as u16
     }
@@ -162,7 +147,6 @@ impl QpShared {
         fabric.region().at(self.send_cq.get())
     }
 
-    /// How its adapter behaves.
     pub(crate) fn behaviour<'a>(&self, fabric: &'a Fabric) -> &'a Behaviour {
         &fabric.devices()[self.device.get() as usize].behaviour
     }
@@ -176,7 +160,6 @@ impl QpShared {
         fabric.pipes.send(self.context.get(), record);
     }
 
-    /// Counts one more for its port.
     #[cold]
     pub(crate) fn count(&self, fabric: &Fabric, what: Count) {
         fabric.count(self.device.get(), self.port.get(), what);

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of queue pairs: places taken for a new one, given back, and looked through.
+//! The table of queue pairs: places taken for a new one, given back, and looked through; and queue pairs stopped
+//! because of what happened elsewhere: at the wire, to a completion queue, or because their program has read an event.
 //!
 //! Places never become anything else, so a stale number finds a queue pair that says it is another. A number is the
-//! place's index (16 bits) and its generation (8 bits). Called by: lifetime, burial (a dead process's), whoever looks
-//! for queue pairs. Grade: setup. Thread rule: the region's lock of the tables.
+//! place's index (16 bits) and its generation (8 bits). Called by: lifetime, service (a dead process's, and what was
+//! deferred), adapter (events), scripted faults. Grade: setup. Thread rule: the region's lock of the tables; who stops
+//! a queue pair holds no shared lock.
 
-use crate::engine::{
-    Errno, Result,
-    codes::{qp_state::RESET, qp_type::XRC_RECV},
-    fabric::Fabric,
-    memory::layout::{MAX_QPS, qp_at},
-    qp::{multicast, shared::QpShared},
-};
+use crate::engine::codes::qp_state::RESET;
+use crate::engine::codes::qp_type::XRC_RECV;
+use crate::engine::memory::layout::{MAX_QPS, qp_at};
+use crate::engine::qp::{QpShared, object, place, table};
+use crate::engine::send::execution;
+use crate::engine::{Errno, Fabric, Result};
 
 /// Numbers below are the special queue pairs'.
 const FIRST_INDEX: u32 = 64;
 /// So many places are used before any is used again.
 const FRESH: u32 = 1024;
 
-/// All queue pairs there are.
 pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
     let region = fabric.region();
     let used = fabric.header().qps_used.seen();
     (0..used).map(|index| region.at::<QpShared>(qp_at(FIRST_INDEX + index))).filter(|qp| qp.qpn.get() != 0)
 }
 
-/// Frees the queue pairs of a dead process.
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     for qp in all(fabric).filter(|qp| qp.owner.get() == token) {
         release(fabric, qp);
@@ -34,7 +33,7 @@ pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
 
 /// Removes the queue pair: when this returns, nobody can find it or is still working on it.
 pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
-    multicast::leave(fabric, qp.index(), None);
+    object::leave(fabric, qp.index(), None);
     let (index, device) = (qp.index(), qp.device.get() as usize);
     {
         let _sends = qp.sq.lock.lock(fabric);
@@ -111,4 +110,28 @@ pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
             qp.dest_qpn.get() & 0xffff
         })
         .collect()
+}
+
+/// Enters the error state and flushes both queues. No lock is held.
+pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
+    let qp = place(fabric, index);
+    let _held = qp.sq.lock.lock(fabric);
+    if qp.qpn.get() != 0 && qp.state.get() != RESET {
+        execution::fail(fabric, qp);
+    }
+}
+
+/// The owner of the queue pair of this number has read an event about it: what was withheld is flushed.
+pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
+    let qp = place(fabric, number);
+    if qp.qpn.get() == number && qp.withheld.swap(0) != 0 {
+        flush_sends(fabric, qp.index());
+    }
+}
+
+/// Stops all queue pairs that complete to this queue.
+pub(crate) fn fail_all_with(fabric: &Fabric, cq: u64) {
+    for qp in table::all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
+        flush_sends(fabric, qp.index());
+    }
 }

@@ -5,3 +5,5 @@
 pub(crate) mod queue;
 pub(crate) mod srq;
 pub(crate) mod xrc;
+
+pub(crate) use queue::RecvQueue;

@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of receive requests, a queue pair's own or shared by several.
 //!
-//! Called by: qp and srq (posting), wire (taking one for a message), `cq::delivery` (where a payload goes; the request
+//! Called by: qp and srq (posting), wire (taking one for a message), `cq::poll` (where a payload goes; the request
 //! is free then). Grade: hot. What the poster writes, what takers write and what nobody writes lie on different cache
 //! lines; takers look at the poster's line only when what they knew of is used up, and at a request only if some
 //! request may be too short for the message. Thread rule: posters hold `posting.lock`; takers of a shared queue hold
 //! `taking.lock`, those of a queue pair's own its responder lock. A request belongs to the taker from the publication
 //! of `posted` until it is freed, in its owner's poll.
 
-use crate::engine::{
-    Errno, Result,
-    codes::{access, event},
-    copy::Pieces,
-    fabric::{
-        Fabric,
-        pipes::{ABOUT_SRQ, Record},
-    },
-    memory::{
-        lock::{Held, SharedLock},
-        region::Shared,
-        words::{W32, W64},
-    },
-    mr::table,
-    spec::work_request::{RecvWr, Sge},
-};
+use crate::engine::codes::{access, event};
+use crate::engine::copy::Pieces;
+use crate::engine::fabric::pipes::{ABOUT_SRQ, Record};
+use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
+use crate::engine::mr::table;
+use crate::engine::{Errno, Fabric, RecvWr, Result, Sge};
 
 /// A request as it lies in the ring (rule M2: plain, guarded by who owns it); its pieces follow.
 #[repr(C)]
@@ -164,14 +154,12 @@ impl RecvQueue {
         Ok(())
     }
 
-    /// Gives the memory back.
     pub(crate) fn end(&self, fabric: &Fabric) {
         fabric.release(self.requests.swap(0));
         fabric.release(self.order.swap(0));
         self.size.set(0);
     }
 
-    /// How many requests fit.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.get()
     }

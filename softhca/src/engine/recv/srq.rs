@@ -3,38 +3,27 @@
 //!
 //! Called by: the C side. Grade: posting is hot. Thread rule: any thread. The queue itself is `queue`.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::{
-    Errno, Result,
-    adapter::{
-        hca::Hca,
-        pd::{InPd, Pd},
-    },
-    codes::event,
-    cq::object::Cq,
-    fabric::{deferred::Deferred, pipes::ABOUT_SRQ},
-    qp::table,
-    recv::{
-        queue::RecvQueue,
-        xrc::{self, Xrcd},
-    },
-    service::deferred::run_deferred,
-    spec::work_request::RecvWr,
-};
+use crate::engine::adapter::{Use, Users};
+use crate::engine::codes::event;
+use crate::engine::fabric::pipes::ABOUT_SRQ;
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::qp::table;
+use crate::engine::recv::{RecvQueue, xrc};
+use crate::engine::service::run_deferred;
+use crate::engine::{Cq, Errno, Hca, Pd, RecvWr, Result, Xrcd};
 
 /// A shared receive queue.
 pub struct Srq {
     hca: Arc<Hca>,
-    /// For XRC: its number there, and what it uses.
-    xrc: Option<(u32, Vec<Arc<AtomicU32>>)>,
+    /// For XRC: its number there.
+    xrc: Option<u32>,
     pub(crate) offset: u64,
     shared: &'static RecvQueue,
-    in_pd: Mutex<Option<InPd>>,
-    pub(crate) users: Arc<AtomicU32>,
+    /// Its domains and, for XRC, its completion queue; `None` once destroyed.
+    uses: Mutex<Option<Vec<Use>>>,
+    pub(crate) users: Users,
     /// Memory that it has outgrown, which somebody may still read.
     outgrown: Mutex<Vec<u64>>,
 }
@@ -52,31 +41,25 @@ impl Srq {
         let fabric = &hca.fabric;
         let offset = fabric.allocate(size_of::<RecvQueue>() as u64)?;
         let shared: &RecvQueue = fabric.region().at(offset);
-        shared.begin(fabric, max_wr, max_sge, pd.0.id, true).inspect_err(|_| fabric.release(offset))?;
+        shared.begin(fabric, max_wr, max_sge, pd.id, true).inspect_err(|_| fabric.release(offset))?;
         // An event that the adapter does not raise goes nowhere.
         let tells = hca.behaviour().async_events.raises(event::SRQ_LIMIT_REACHED);
         shared.context.set(if tells { hca.events.id } else { 0 });
         shared.id.set(fabric.next_id() & 0xff_ffff);
         shared.cookie.set(cookie);
         shared.limit.set(limit);
-        let xrc = match xrc {
-            None => None,
-            Some((domain, cq)) => {
-                let number = xrc::enter(fabric, domain.id, pd.0.id, offset, cq.offset).inspect_err(|_| {
-                    shared.end(fabric);
-                    fabric.release(offset);
-                })?;
-                let counters = vec![Arc::clone(&domain.users), Arc::clone(&cq.users)];
-                for counter in &counters {
-                    counter.fetch_add(1, Ordering::AcqRel);
-                }
-                Some((number, counters))
-            }
+        let mut held = vec![pd.users.enter()];
+        let enter = |(domain, cq): (&Xrcd, &Cq)| {
+            held.extend([domain.users.enter(), cq.users.enter()]);
+            xrc::enter(fabric, domain.id, pd.id, offset, cq.offset).inspect_err(|_| {
+                shared.end(fabric);
+                fabric.release(offset);
+            })
         };
+        let xrc = xrc.map(enter).transpose()?;
         hca.events.expect(ABOUT_SRQ, shared.id.get());
-        let in_pd = Mutex::new(Some(pd.enter()));
         let (users, outgrown) = Default::default();
-        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, in_pd, users, outgrown })
+        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, uses: Mutex::new(Some(held)), users, outgrown })
     }
 
     /// Posts requests until one is refused.
@@ -123,37 +106,30 @@ impl Srq {
     }
 
     /// (`max_wr`, `max_sge`, limit): the sizes granted, and the limit, 0 once its event was given.
-    #[must_use]
     pub fn query(&self) -> (u32, u32, u32) {
         (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
     }
 
     /// Its number, for `ibv_get_srq_num`.
-    #[must_use]
     pub fn number(&self) -> u32 {
-        self.xrc.as_ref().map_or_else(|| self.shared.id.get(), |xrc| xrc.0)
+        self.xrc.unwrap_or_else(|| self.shared.id.get())
     }
 
     /// Takes it out of the table, and its completions that were not polled out of the completion queue.
     fn leave_xrc(&self) {
-        let Some((number, counters)) = &self.xrc else { return };
+        let Some(number) = self.xrc else { return };
         let fabric = &self.hca.fabric;
-        let cq = xrc::completion_queue(fabric, *number);
-        xrc::leave(fabric, *number);
+        let cq = xrc::completion_queue(fabric, number);
+        xrc::leave(fabric, number);
         cq.withdraw(fabric, 0, self.offset, |_| {});
-        for counter in counters {
-            counter.fetch_sub(1, Ordering::AcqRel);
-        }
     }
 
     /// # Errors
     /// EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
-        let mut in_pd = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.users.load(Ordering::Acquire) != 0 {
-            return Err(Errno(libc::EBUSY));
-        }
-        if in_pd.take().is_some() {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        self.users.are_gone()?;
+        if let Some(_ended) = uses.take() {
             self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
             self.leave_xrc();
             self.shared.end(&self.hca.fabric);

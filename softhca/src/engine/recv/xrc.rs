@@ -8,27 +8,15 @@
 //! own lock, which whoever delivers to the queue holds, after the responder lock of a queue pair and before a queue's.
 //! Source: InfiniBand specification, annex A14; `ibv_open_xrcd(3)`.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
 
-use crate::engine::{
-    Errno, Result,
-    adapter::hca::Hca,
-    cq::ring::CqShared,
-    fabric::Fabric,
-    memory::{
-        header::OpenDomain,
-        layout::{MAX_XRC_QUEUES, xrc_queue_at},
-        lock::{Held, SharedLock},
-        region::Shared,
-        words::{W32, W64},
-    },
-    recv::queue::RecvQueue,
-};
+use crate::engine::adapter::Users;
+use crate::engine::cq::CqShared;
+use crate::engine::memory::layout::{MAX_XRC_QUEUES, OpenDomain, xrc_queue_at};
+use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
+use crate::engine::recv::RecvQueue;
+use crate::engine::{Errno, Fabric, Hca, Result};
 
-/// A shared receive queue that XRC connections reach.
 #[repr(C, align(64))]
 pub(crate) struct XrcQueue {
     lock: SharedLock,
@@ -137,21 +125,15 @@ pub struct Xrcd {
     /// Its place among the opened ones, if a file names it.
     place: Option<usize>,
     /// Queues and queue pairs in it.
-    pub(crate) users: Arc<AtomicU32>,
-    closed: Mutex<bool>,
+    pub(crate) users: Users,
 }
 
 impl Xrcd {
     /// # Errors
     /// EBUSY while a queue or queue pair of this process is in it.
     pub fn close(&self) -> Result<()> {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.users.load(Ordering::Acquire) != 0 {
-            return Err(Errno(libc::EBUSY));
-        }
-        if !std::mem::replace(&mut *closed, true)
-            && let Some(place) = self.place
-        {
+        self.users.are_gone()?;
+        if let Some(place) = self.place {
             let header = self.hca.fabric.header();
             let _tables = header.tables.lock(&self.hca.fabric);
             header.domains[place].owner.publish(0);
@@ -193,6 +175,6 @@ impl Hca {
         } else if !how.create {
             return Err(Errno(libc::EINVAL));
         }
-        Ok(Xrcd { hca: Arc::clone(self), id, place, users: Arc::default(), closed: Mutex::new(false) })
+        Ok(Xrcd { hca: Arc::clone(self), id, place, users: Users::default() })
     }
 }

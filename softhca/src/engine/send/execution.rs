@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A send request is executed: its memory is looked up, and it goes to the wire, or is done here if it is about memory
-//! windows.
+//! windows. Then it is over: it is counted and, if need be, completed; a failure stops the queue and flushes the rest.
 //!
-//! Called by: post, retry. Grade: hot. Thread rule: `sq.lock` of the queue pair.
+//! Called by: post, retry, and whoever stops a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue
+//! pair.
 
-use crate::engine::{
-    codes::{
-        access,
-        qp_type::{RC, UC, XRC_RECV, XRC_SEND},
-        wc_status, wr_opcode,
-    },
-    copy::Pieces,
-    fabric::Fabric,
-    mr::{table, window},
-    qp::shared::QpShared,
-    spec::work_request::Sge,
-    wire::{
-        message::{Message, Outcome},
-        transmit,
-    },
-};
+use crate::engine::codes::qp_state::{RTS, SQE};
+use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};
+use crate::engine::codes::{access, event, is_reliable, send_flags, wc_opcode, wc_status, wr_opcode};
+use crate::engine::copy::Pieces;
+use crate::engine::cq::Completion;
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::mr::{table, window};
+use crate::engine::qp::QpShared;
+use crate::engine::send::queue::NOTHING;
+use crate::engine::wire::{Message, Outcome, transmit};
+use crate::engine::{Fabric, Sge, clock};
 
 /// Whether this kind of queue pair can do that.
 #[inline]
@@ -44,7 +40,7 @@ pub(super) fn is_fetch(opcode: u32) -> bool {
 /// Executes a request: on the wire, or here if it is about this side's own memory windows.
 #[inline]
 pub(super) fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
-    if m.opcode == wr_opcode::LOCAL_INV || m.opcode == wr_opcode::BIND_MW {
+    if m.what.opcode == wr_opcode::LOCAL_INV || m.what.opcode == wr_opcode::BIND_MW {
         return manage_window(fabric, qp, m);
     }
     transmit::transmit(fabric, qp, m)
@@ -53,17 +49,17 @@ pub(super) fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
 /// Binds a memory window or invalidates one. What each field means then is written at `SendWr`.
 #[cold]
 fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
-    if m.opcode == wr_opcode::LOCAL_INV {
-        let is_done = window::invalidate(fabric, m.imm, qp.pd.get(), qp.qpn.get());
+    if m.what.opcode == wr_opcode::LOCAL_INV {
+        let is_done = window::invalidate(fabric, m.what.imm, qp.pd.get(), qp.qpn.get());
         return Outcome::done(if is_done { wc_status::SUCCESS } else { wc_status::MW_BIND_ERR });
     }
     let binding = window::Binding {
-        window: m.imm,
-        key: m.rkey,
-        region: m.swap as u32,
-        addr: m.remote_addr,
-        len: m.compare_add,
-        access: (m.swap >> 32) as u32,
+        window: m.what.imm,
+        key: m.what.rkey,
+        region: m.what.swap as u32,
+        addr: m.what.remote_addr,
+        len: m.what.compare_add,
+        access: (m.what.swap >> 32) as u32,
     };
     Outcome::done(window::bind(fabric, qp.pd.get(), qp.qpn.get(), &binding))
 }
@@ -89,4 +85,97 @@ pub(super) fn translate(
         }
     }
     Ok(())
+}
+
+fn completion_opcode(opcode: u32) -> u32 {
+    match opcode {
+        wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => wc_opcode::RDMA_WRITE,
+        wr_opcode::RDMA_READ => wc_opcode::RDMA_READ,
+        wr_opcode::ATOMIC_CMP_AND_SWP => wc_opcode::COMP_SWAP,
+        wr_opcode::ATOMIC_FETCH_AND_ADD => wc_opcode::FETCH_ADD,
+        wr_opcode::LOCAL_INV => wc_opcode::LOCAL_INV,
+        wr_opcode::BIND_MW => wc_opcode::BIND_MW,
+        _ => wc_opcode::SEND,
+    }
+}
+
+/// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue
+/// stops.
+#[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
+#[inline]
+pub(super) fn complete(
+    fabric: &Fabric,
+    qp: &QpShared,
+    wr_id: u64,
+    opcode: u32,
+    flags: u32,
+    len: u32,
+    status: u32,
+    ready_ns: u64,
+) {
+    let sq = &qp.sq;
+    let done = sq.done.get().wrapping_add(1);
+    sq.done.set(done);
+    let said = flags & send_flags::SIGNALED != 0 || qp.signal_all.get() != 0 || status != wc_status::SUCCESS;
+    if said && let Some(reserved) = qp.send_cq(fabric).reserve(fabric) {
+        let completion = Completion {
+            wr_id,
+            status,
+            opcode: completion_opcode(opcode),
+            byte_len: if is_fetch(opcode) && opcode != wr_opcode::RDMA_READ { 8 } else { len },
+            wqe: done,
+            ready_ns,
+            ..Completion::default()
+        };
+        reserved.commit(fabric, qp.name(), &completion);
+    }
+    if status != wc_status::SUCCESS && status != wc_status::WR_FLUSH_ERR {
+        stop(fabric, qp, status);
+    }
+}
+
+/// A send has failed: reliable queue pairs enter the error state, others only stop sending.
+#[cold]
+fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
+    qp.count(fabric, Count::RequesterError);
+    if status == wc_status::RETRY_EXC_ERR && qp.behaviour(fabric).qp_fatal_on_retry_exc {
+        qp.raise(fabric, event::QP_FATAL);
+    }
+    if status == wc_status::REM_ACCESS_ERR {
+        qp.count(fabric, Count::RequesterAccess);
+    }
+    if is_reliable(qp.kind.get()) {
+        fail(fabric, qp);
+    } else {
+        let answers = qp.resp.lock.lock(fabric);
+        if qp.state.get() == RTS {
+            qp.state.publish(SQE);
+        }
+        drop(answers);
+        flush(fabric, qp);
+    }
+}
+
+/// Enters the error state; the caller holds `sq.lock`.
+#[cold]
+pub(crate) fn fail(fabric: &Fabric, qp: &QpShared) {
+    let answers = qp.resp.lock.lock(fabric);
+    qp.fail_receives(fabric);
+    drop(answers);
+    flush(fabric, qp);
+}
+
+#[cold]
+pub(super) fn flush(fabric: &Fabric, qp: &QpShared) {
+    let sq = &qp.sq;
+    sq.wait.set(NOTHING);
+    sq.deadline.set(clock::NEVER);
+    if qp.withheld.get() != 0 {
+        return;
+    }
+    while sq.done.get() != sq.posted.get() {
+        // SAFETY: a request between `done` and `posted` was written, under the lock that the caller holds.
+        let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
+        complete(fabric, qp, kept.wr_id, kept.what.opcode, kept.what.flags, kept.len, wc_status::WR_FLUSH_ERR, 0);
+    }
 }

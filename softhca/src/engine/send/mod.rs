@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Send requests: `request` (as it comes from the C side), `queue` (those that wait, in shared memory), `post`,
-//! `refusal` (what a wrong one gets), `execution` (on the wire), `retry` (of those that wait) and `completion`.
+//! Send requests: `post` (as they come from the C side), `queue` (those that wait, in shared memory), `execution` (on
+//! the wire, to their completion) and `retry` (of those that wait).
 
-pub(crate) mod completion;
-mod execution;
+pub(crate) mod execution;
 pub(crate) mod post;
 pub(crate) mod queue;
-mod refusal;
-pub(crate) mod request;
 pub(crate) mod retry;

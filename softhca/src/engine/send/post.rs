@@ -1,33 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send request is posted: it is executed at once by the caller, or stored because it must wait.
+//! A send request as it comes from the C side, and its posting: the caller executes it at once, or it is stored because
+//! it must wait, or it is refused as the adapter refuses such.
 //!
-//! Called by: `qp::object`. Grade: hot. Thread rule: `sq.lock` of the queue pair.
+//! Called by: `qp::object`; the C side builds the request. Grade: hot, without an allocation; of what is refused,
+//! nothing runs for a request that is right, but for atomics one look at the adapter. Thread rule: `sq.lock` of the
+//! queue pair. Values are in the byte order of the host unless said otherwise.
 
-use crate::engine::{
-    Errno, Result,
-    adapter::ah::Ah,
-    clock,
-    codes::{
-        qp_state::{ERR, RTS, SQD, SQE},
-        qp_type::{UD, XRC_SEND},
-        send_flags, wc_status,
-    },
-    copy::{Memory, Pieces},
-    fabric::Fabric,
-    qp::shared::QpShared,
-    send::{
-        completion::{self, complete},
-        execution::{is_fetch, is_possible, perform, translate},
-        refusal,
-        request::SendWr,
-        retry,
-    },
-    wire::message::{Message, Outcome, To},
-};
+use crate::behaviour::SendBeforeRts;
+use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
+use crate::engine::codes::qp_type::{UD, XRC_SEND};
+use crate::engine::codes::{send_flags, wc_status, wr_opcode};
+use crate::engine::copy::{Memory, Pieces};
+use crate::engine::qp::QpShared;
+use crate::engine::send::execution::{complete, is_fetch, is_possible, perform, translate};
+use crate::engine::send::queue::NOTHING;
+use crate::engine::send::{execution, retry};
+use crate::engine::wire::{Message, Operation, Outcome, To};
+use crate::engine::{Ah, Errno, Fabric, Result, Sge, clock};
+use crate::limits::Atomics;
+
+/// A send work request.
+#[derive(Clone, Copy, Default)]
+pub struct SendWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// `codes::wr_opcode`.
+    pub opcode: u32,
+    /// `codes::send_flags`.
+    pub flags: u32,
+    /// Immediate data, as it travels (big-endian bytes, taken as they are). `SEND_WITH_INV` and `LOCAL_INV`: the key to
+    /// invalidate. `BIND_MW`: the window, by its present key.
+    pub imm: u32,
+    /// The pieces; with the flag INLINE read during the call.
+    pub sge: &'a [Sge],
+    /// Remote address of RDMA and atomics. `BIND_MW`: the first address of the window.
+    pub remote_addr: u64,
+    /// Remote key of RDMA and atomics. `BIND_MW`: the key that the window is to get.
+    pub rkey: u32,
+    /// Compare value of compare-and-swap, the addend of fetch-and-add. `BIND_MW`: bytes of the window.
+    pub compare_add: u64,
+    /// Swap value. `BIND_MW`: local key of the region, and rights (`codes::access`) in the upper half.
+    pub swap: u64,
+    /// UD: where to.
+    pub ah: Option<&'a Ah>,
+    /// UD: to which queue pair.
+    pub remote_qpn: u32,
+    /// UD: with which key; with the top bit set the queue pair's own is taken.
+    pub remote_qkey: u32,
+    /// XRC: to which shared receive queue.
+    pub remote_srqn: u32,
+}
+
+impl SendWr<'_> {
+    /// A send of nothing, to be filled in.
+    pub fn empty() -> Self {
+        SendWr { opcode: wr_opcode::SEND, ..SendWr::default() }
+    }
+
+    #[inline]
+    pub(super) fn operation(&self) -> Operation {
+        let Self { opcode, flags, imm, rkey, remote_addr, compare_add, swap, .. } = *self;
+        Operation { opcode, flags, imm, rkey, remote_addr, compare_add, swap }
+    }
+}
 
 /// Posts a request. The caller holds `sq.lock`.
 /// # Errors
-/// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead (`refusal`).
+/// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead (`judge`).
 #[inline]
 pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let sq = &qp.sq;
@@ -36,8 +75,8 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let posted = sq.posted.get();
     let mut answer = Ok(());
     let is_wrong = state < RTS || !is_possible(kind, wr.opcode) || wr.sge.len() > sq.max_sge.get() as usize;
-    if is_wrong || refusal::may_lack_atomics(wr.opcode) {
-        answer = refusal::judge(fabric, qp, wr, state)?;
+    if is_wrong || may_lack_atomics(wr.opcode) {
+        answer = judge(fabric, qp, wr, state)?;
     }
     if posted.wrapping_sub(sq.freed.seen()) >= sq.size.get() {
         return Err(Errno(libc::ENOMEM));
@@ -48,7 +87,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     }
     let is_inline = wr.flags & send_flags::INLINE != 0;
     if is_inline && (len > u64::from(sq.max_inline.get()) || is_fetch(wr.opcode)) {
-        return Err(refusal::of_inline(fabric, qp, wr));
+        return Err(of_inline(fabric, qp, wr));
     }
     let to = match wr.ah {
         Some(ah) if kind == UD => to_address(ah, wr),
@@ -60,7 +99,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         retry::store(fabric, qp, posted, wr, &to, len as u32);
         sq.posted.set(posted.wrapping_add(1));
         if state == ERR || state == SQE {
-            completion::flush(fabric, qp);
+            execution::flush(fabric, qp);
         } else if state == RTS && sq.done.get() == posted {
             retry::take_turns(fabric, qp);
         } else if state != SQD && clock::now() >= sq.deadline.get() {
@@ -79,18 +118,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     };
     let outcome = outcome.unwrap_or_else(|| {
         let memory = Memory { pid: None, pieces: pieces.as_slice() };
-        let message = Message {
-            opcode: wr.opcode,
-            flags: wr.flags,
-            imm: wr.imm,
-            len: len as u32,
-            rkey: wr.rkey,
-            remote_addr: wr.remote_addr,
-            compare_add: wr.compare_add,
-            swap: wr.swap,
-            memory,
-            to: &to,
-        };
+        let message = Message { what: wr.operation(), len: len as u32, memory, to: &to };
         if len > u64::from(sq.max_message.get()) {
             return Outcome::done(wc_status::LOC_LEN_ERR);
         }
@@ -101,12 +129,11 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         complete(fabric, qp, wr.wr_id, wr.opcode, wr.flags, len as u32, status, ready_ns);
     } else {
         retry::store(fabric, qp, posted, wr, &to, len as u32);
-        retry::begin(fabric, qp, outcome);
+        retry::wait(fabric, qp, outcome, NOTHING, true);
     }
     Ok(())
 }
 
-/// Where a datagram goes.
 #[inline]
 fn to_address(ah: &Ah, wr: &SendWr) -> To {
     let (device, port) = ah.to.unwrap_or_default();
@@ -120,4 +147,43 @@ fn to_address(ah: &Ah, wr: &SendWr) -> To {
         srqn: 0,
         handle: ah.handle,
     }
+}
+
+const EINVAL: Errno = Errno(libc::EINVAL);
+
+/// Whether the request is of a kind that an adapter may not have.
+#[inline]
+pub(super) fn may_lack_atomics(opcode: u32) -> bool {
+    matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
+}
+
+/// What is said to a request that may be wrong: an error; or an answer, after which it is queued.
+#[cold]
+pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> Result<Result<()>> {
+    let ways = qp.behaviour(fabric);
+    let limits = &fabric.devices()[qp.device.get() as usize].limits;
+    if !is_possible(qp.kind.get(), wr.opcode) {
+        return Err(EINVAL);
+    }
+    if may_lack_atomics(wr.opcode) && limits.atomics == Atomics::None {
+        return Err(Errno(ways.atomic_access_without_cap.post_errno()));
+    }
+    if wr.sge.len() > qp.sq.max_sge.get() as usize {
+        return Err(Errno(ways.errno_sge.number()));
+    }
+    if state >= RTS {
+        return Ok(Ok(()));
+    }
+    match ways.send_before_rts {
+        SendBeforeRts::Einval => Err(EINVAL),
+        SendBeforeRts::Enomem => Err(Errno(libc::ENOMEM)),
+        SendBeforeRts::EinvalQueued => Ok(Err(EINVAL)),
+        SendBeforeRts::Accepted => Ok(Ok(())),
+    }
+}
+
+/// The error of a request with the flag INLINE whose data is too long, or that sends no data.
+#[cold]
+pub(super) fn of_inline(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Errno {
+    if is_fetch(wr.opcode) { EINVAL } else { Errno(qp.behaviour(fabric).errno_inline.number()) }
 }

@@ -3,18 +3,10 @@
 //!
 //! Called by: the queue pairs (begin, end), the rest of this folder. Grade: hot. Thread rule: `lock`.
 
-use crate::engine::{
-    Result, clock,
-    fabric::Fabric,
-    memory::{
-        layout::MAX_CARRIED,
-        lock::SharedLock,
-        region::Shared,
-        words::{W32, W64},
-    },
-    spec::{attributes::QpCap, work_request::Sge},
-    wire::message::To,
-};
+use crate::engine::memory::layout::MAX_CARRIED;
+use crate::engine::memory::{Shared, SharedLock, W32, W64};
+use crate::engine::wire::{Operation, To};
+use crate::engine::{Fabric, QpCap, Result, Sge, clock};
 
 /// `SendQueue::wait`: what the oldest request waits for.
 pub(super) const NOTHING: u32 = 0;
@@ -22,7 +14,6 @@ pub(super) const RECEIVER: u32 = 1;
 pub(super) const ANSWER: u32 = 2;
 pub(super) const TURN: u32 = 3;
 
-/// A queue pair's queue of send requests.
 #[repr(C, align(64))]
 pub(crate) struct SendQueue {
     pub(crate) lock: SharedLock,
@@ -54,13 +45,7 @@ const _: () = assert!(size_of::<SendQueue>() == 64);
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) wr_id: u64,
-    pub(super) remote_addr: u64,
-    pub(super) compare_add: u64,
-    pub(super) swap: u64,
-    pub(super) opcode: u32,
-    pub(super) flags: u32,
-    pub(super) imm: u32,
-    pub(super) rkey: u32,
+    pub(super) what: Operation,
     pub(super) len: u32,
     pub(super) pieces: u32,
     /// The payload follows, instead of the pieces.

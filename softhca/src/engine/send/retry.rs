@@ -6,26 +6,16 @@
 //! (timers). Grade: pending. Thread rule: `sq.lock` of the queue pair; stored requests are plain memory guarded by it
 //! (rule M2 of region).
 
-use crate::engine::{
-    clock,
-    codes::{
-        event,
-        qp_state::{ERR, RTS, SQD, SQE},
-        send_flags, wc_status,
-    },
-    copy::{self, Memory, Pieces},
-    fabric::{Fabric, counters::Count},
-    memory::layout::MAX_CARRIED,
-    qp::shared::{QpShared, place},
-    send::{
-        completion::{complete, flush},
-        execution::{is_fetch, perform, translate},
-        queue::{ANSWER, NOTHING, RECEIVER, Request, TURN},
-        request::SendWr,
-    },
-    spec::work_request::Sge,
-    wire::message::{Message, Outcome, To},
-};
+use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
+use crate::engine::codes::{event, send_flags, wc_status};
+use crate::engine::copy::{Memory, Pieces};
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::memory::layout::MAX_CARRIED;
+use crate::engine::qp::{QpShared, place};
+use crate::engine::send::execution::{complete, flush, is_fetch, perform, translate};
+use crate::engine::send::queue::{ANSWER, NOTHING, RECEIVER, Request, TURN};
+use crate::engine::wire::{Message, Outcome, To};
+use crate::engine::{Fabric, SendWr, Sge, clock, copy};
 
 /// How long a send that names its address handle by index is under way before the adapter looks the handle up.
 const TURN_NS: u64 = 50_000;
@@ -48,20 +38,7 @@ pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to:
     } else {
         !is_fetch(wr.opcode) && len <= MAX_CARRIED && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
     };
-    let kept = Request {
-        wr_id: wr.wr_id,
-        remote_addr: wr.remote_addr,
-        compare_add: wr.compare_add,
-        swap: wr.swap,
-        opcode: wr.opcode,
-        flags: wr.flags,
-        imm: wr.imm,
-        rkey: wr.rkey,
-        len,
-        pieces: wr.sge.len() as u32,
-        carries,
-        to: *to,
-    };
+    let kept = Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces: wr.sge.len() as u32, carries, to: *to };
     // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
     unsafe {
         request.write(kept);
@@ -74,7 +51,6 @@ pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to:
     }
 }
 
-/// Executes a stored request; any process may.
 #[cold]
 fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request) -> Outcome {
     // SAFETY: what follows the request is inside its stride.
@@ -86,7 +62,7 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
     } else {
         // SAFETY: `store` wrote that many pieces there; `sq.lock` is held.
         let list = unsafe { std::slice::from_raw_parts(tail.cast::<Sge>(), kept.pieces as usize) };
-        if let Err(end) = translate(fabric, qp, kept.opcode, list, &mut pieces) {
+        if let Err(end) = translate(fabric, qp, kept.what.opcode, list, &mut pieces) {
             return end;
         }
         match fabric.other_pid(qp.owner.get()) {
@@ -97,19 +73,8 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
     if kept.len > qp.sq.max_message.get() {
         return Outcome::done(wc_status::LOC_LEN_ERR);
     }
-    let message = Message {
-        opcode: kept.opcode,
-        flags: kept.flags,
-        imm: kept.imm,
-        len: kept.len,
-        rkey: kept.rkey,
-        remote_addr: kept.remote_addr,
-        compare_add: kept.compare_add,
-        swap: kept.swap,
-        memory: Memory { pid, pieces: pieces.as_slice() },
-        to: &kept.to,
-    };
-    perform(fabric, qp, &message)
+    let memory = Memory { pid, pieces: pieces.as_slice() };
+    perform(fabric, qp, &Message { what: kept.what, len: kept.len, memory, to: &kept.to })
 }
 
 /// Executes the requests that wait, in order, until one has to wait again. `due`: the oldest request's time has come,
@@ -134,7 +99,7 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
         let kept = unsafe { request.read() };
         match execute(fabric, qp, request, &kept) {
             Outcome::Done { status, ready_ns } => {
-                complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, ready_ns);
+                complete(fabric, qp, kept.wr_id, kept.what.opcode, kept.what.flags, kept.len, status, ready_ns);
                 waited = NOTHING;
                 due = false;
             }
@@ -163,15 +128,9 @@ pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
     fabric.timers.retry_at(qp.index(), qp.sq.deadline.get());
 }
 
-/// A request just posted, and stored as the oldest, must wait.
-#[cold]
-pub(super) fn begin(fabric: &Fabric, qp: &QpShared, outcome: Outcome) {
-    wait(fabric, qp, outcome, NOTHING, true);
-}
-
 /// The oldest request cannot be executed now: waits, or gives up when its retries are used up (`false`).
 #[cold]
-fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
+pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
     let sq = &qp.sq;
     let (kind, limit, pause, status) = match outcome {
         Outcome::NotReady(ns) => (RECEIVER, qp.rnr_retry.get(), ns, wc_status::RNR_RETRY_EXC_ERR),
@@ -191,7 +150,7 @@ fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool
     if spends && left == 0 {
         // SAFETY: the request at `done` was written, under the lock that the caller holds.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
-        complete(fabric, qp, kept.wr_id, kept.opcode, kept.flags, kept.len, status, 0);
+        complete(fabric, qp, kept.wr_id, kept.what.opcode, kept.what.flags, kept.len, status, 0);
         return false;
     }
     let ways = qp.behaviour(fabric);

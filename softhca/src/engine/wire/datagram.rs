@@ -4,42 +4,32 @@
 //! Called by: transmit. Grade: hot. Thread rule: as transmit. Nothing is ever told to the sender but his own mistakes:
 //! what nobody takes is lost silently.
 
-use crate::{
-    behaviour::SrcQp,
-    engine::{
-        codes::{
-            gid_kind, link_layer,
-            qp_state::{RTR, SQE},
-            qp_type::UD,
-            wc_flags, wc_status,
-        },
-        cq::{completion::Completion, ring::GRH_BYTES},
-        fabric::{Fabric, counters::Count},
-        faults::verdict::{Verdict, on_datagram},
-        qp::{
-            multicast,
-            shared::{QpShared, fail_later, place},
-        },
-        spec::attributes::dgid,
-        wire::{
-            message::{Message, Outcome},
-            receive,
-            responder::{Peer, scripted},
-        },
-    },
-};
+use std::sync::PoisonError;
+
+use crate::behaviour::SrcQp;
+use crate::engine::Fabric;
+use crate::engine::codes::qp_state::{RTR, SQE};
+use crate::engine::codes::qp_type::UD;
+use crate::engine::codes::{gid_kind, link_layer, wc_flags, wc_status};
+use crate::engine::cq::Completion;
+use crate::engine::cq::ring::GRH_BYTES;
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::faults::verdict::{Verdict, on_datagram};
+use crate::engine::qp::{QpShared, fail_later, object, place};
+use crate::engine::spec::dgid;
+use crate::engine::wire::responder::{Peer, scripted};
+use crate::engine::wire::{Message, Outcome, receive};
 
 /// The number that all members of a multicast group are addressed by.
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// With this bit in the key of a request, the queue pair's own key is sent.
 const OWN_QKEY: u32 = 1 << 31;
 
-/// Executes a send of a datagram.
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let to = m.to;
     let (device, port) = (qp.device.get(), qp.port.get());
     let spec = &fabric.devices()[device as usize].ports[port as usize - 1];
-    if to.handle != 0 && !fabric.handles.has(to.handle) {
+    if to.handle != 0 && !fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&to.handle) {
         // As where no address is found: the whole queue pair stops, not its sends alone.
         fail_later(fabric, qp);
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
@@ -64,7 +54,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
         return done;
     }
     if to.qpn == MULTICAST_QPN && to.address.is_global != 0 && dgid(&to.address)[0] == 0xff {
-        for index in multicast::members(fabric, &dgid(&to.address)) {
+        for index in object::members(fabric, &dgid(&to.address)) {
             let peer = place(fabric, index);
             if fabric.is_one_network((device, port), (peer.device.get(), peer.port.get())) {
                 deliver(fabric, qp, peer, m, ready_ns);

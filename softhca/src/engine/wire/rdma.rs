@@ -4,19 +4,13 @@
 //! Called by: transmit, under the target's `resp.lock`. Grade: hot: one copy within the process, or one system call.
 //! Thread rule: as transmit. Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
 
-use crate::engine::{
-    Result,
-    codes::{access, event, wc_status, wr_opcode},
-    copy::{self, Memory, Pieces},
-    fabric::Fabric,
-    mr::table,
-    qp::shared::QpShared,
-    wire::{
-        message::{Message, Outcome},
-        receive,
-        responder::{Peer, deny, no_access, not_ready, unreached},
-    },
-};
+use crate::engine::codes::{access, event, wc_status, wr_opcode};
+use crate::engine::copy::{Memory, Pieces};
+use crate::engine::mr::table;
+use crate::engine::qp::QpShared;
+use crate::engine::wire::responder::{Peer, deny, no_access, not_ready, unreached};
+use crate::engine::wire::{Message, Outcome, receive};
+use crate::engine::{Fabric, Result, copy};
 
 /// The memory of `len` bytes at the target, if the key and the queue pair allow it.
 #[inline]
@@ -27,7 +21,7 @@ fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Opt
     if len == 0 {
         return Some(0);
     }
-    table::find_remote(fabric, m.rkey, peer.domain(), peer.qpn.get(), m.remote_addr, len, need)
+    table::find_remote(fabric, m.what.rkey, peer.domain(), peer.qpn.get(), m.what.remote_addr, len, need)
 }
 
 pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
@@ -35,7 +29,7 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
         return no_access(fabric, peer);
     };
     let mut taken = None;
-    if m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
+    if m.what.opcode == wr_opcode::RDMA_WRITE_WITH_IMM {
         let queue = peer.queue(fabric);
         let Some(wqe) = receive::take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
         taken = Some(wqe);
@@ -96,7 +90,7 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -
     if m.len < 8 {
         return Outcome::done(wc_status::LOC_LEN_ERR);
     }
-    if peer.max_dest_rd_atomic.get() == 0 || !m.remote_addr.is_multiple_of(8) {
+    if peer.max_dest_rd_atomic.get() == 0 || !m.what.remote_addr.is_multiple_of(8) {
         return deny(fabric, peer, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR);
     }
     let Some(addr) = target(fabric, peer, m, 8, access::REMOTE_ATOMIC) else {
@@ -126,9 +120,9 @@ fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> 
         let into = here(&raw mut before);
         // SAFETY: a local, and what the request's key gives to the adapter (`target`); here and below.
         unsafe { copy::copy(Memory { pid: None, pieces: into.as_slice() }, there) }?;
-        after = match m.opcode {
-            wr_opcode::ATOMIC_FETCH_AND_ADD => before.wrapping_add(m.compare_add),
-            _ if before == m.compare_add => m.swap,
+        after = match m.what.opcode {
+            wr_opcode::ATOMIC_FETCH_AND_ADD => before.wrapping_add(m.what.compare_add),
+            _ if before == m.what.compare_add => m.what.swap,
             _ => before,
         };
         let from = here(&raw mut after);

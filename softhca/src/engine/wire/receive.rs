@@ -5,24 +5,18 @@
 //! rule: as its callers. A short payload goes into the completion, or to the receiver's inbox, and the receiver's own
 //! poll puts it into his memory; a longer one is moved by one system call, or a copy within the process.
 
-use crate::engine::{
-    Errno,
-    codes::{qp_type::is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode},
-    copy::{self, Memory, Pieces},
-    cq::{completion::Completion, ring::IN_ENTRY},
-    fabric::Fabric,
-    memory::layout::MAX_CARRIED,
-    mr::window,
-    qp::{
-        inbox::{MAX_STAGED, Stretch},
-        shared::QpShared,
-    },
-    recv::queue::RecvQueue,
-    wire::{
-        message::{Message, Outcome},
-        responder::{Peer, cannot_copy, no_access, not_ready, refuse},
-    },
-};
+use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
+use crate::engine::copy::{Memory, Pieces};
+use crate::engine::cq::Completion;
+use crate::engine::cq::ring::IN_ENTRY;
+use crate::engine::memory::layout::MAX_CARRIED;
+use crate::engine::mr::window;
+use crate::engine::qp::QpShared;
+use crate::engine::qp::inbox::{MAX_STAGED, Stretch};
+use crate::engine::recv::RecvQueue;
+use crate::engine::wire::responder::{Peer, cannot_copy, no_access, not_ready, refuse};
+use crate::engine::wire::{Message, Outcome};
+use crate::engine::{Errno, Fabric, copy};
 
 /// Takes a request of `queue`; if there is none, marks that one is wanted.
 #[inline]
@@ -41,7 +35,6 @@ pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u3
     wqe
 }
 
-/// A send arrives.
 #[inline]
 pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
     let queue = peer.queue(fabric);
@@ -52,31 +45,31 @@ pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, 
 /// A send arrives that invalidates a memory window of the receiver, before he learns of it.
 #[cold]
 pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
-    if !window::may_invalidate(fabric, m.imm, peer.domain(), peer.qpn.get()) {
+    if !window::may_invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get()) {
         return no_access(fabric, peer);
     }
     let queue = peer.queue(fabric);
     let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
-    window::invalidate(fabric, m.imm, peer.domain(), peer.qpn.get());
+    window::invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get());
     land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
 /// What the receiver is told of a message from `qp` that request `wqe` took.
 #[inline]
 pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
-    let is_write = m.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
-    let has_imm = is_write || m.opcode == wr_opcode::SEND_WITH_IMM;
-    let inv = if m.opcode == wr_opcode::SEND_WITH_INV { wc_flags::WITH_INV } else { 0 };
+    let is_write = m.what.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
+    let has_imm = is_write || m.what.opcode == wr_opcode::SEND_WITH_IMM;
+    let inv = if m.what.opcode == wr_opcode::SEND_WITH_INV { wc_flags::WITH_INV } else { 0 };
     Completion {
         wr_id: peer.xrc_queue(),
         opcode: if is_write { wc_opcode::RECV_RDMA_WITH_IMM } else { wc_opcode::RECV },
         flags: if has_imm { wc_flags::WITH_IMM } else { inv },
-        imm: m.imm,
+        imm: m.what.imm,
         byte_len: m.len,
         src_qp: qp.qpn.get(),
         wqe,
         is_recv: true,
-        solicited: m.flags & send_flags::SOLICITED != 0,
+        solicited: m.what.flags & send_flags::SOLICITED != 0,
         ready_ns,
         ..Completion::default()
     }
@@ -160,7 +153,7 @@ fn look(
     if !moves {
         return Ok(());
     }
-    let body = pieces.window(u64::from(lead), u64::from(m.len));
+    let body = copy::window(pieces.as_slice(), u64::from(lead), u64::from(m.len));
     match fabric.other_pid(peer.process()) {
         // SAFETY: the memory of a request under way, and of a posted receive.
         Ok(pid) => match unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) } {

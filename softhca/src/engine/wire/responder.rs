@@ -5,15 +5,15 @@
 //! Called by: the rest of this folder. Grade: `Peer` is hot; the refusals are cold. Thread rule: under the `resp.lock`
 //! of the queue pair that answers.
 
-use crate::engine::{
-    Errno,
-    codes::{event, qp_type::is_reliable, wc_status},
-    cq::{completion::failed_recv, ring::CqShared},
-    fabric::{Fabric, counters::Count, deferred::Deferred},
-    qp::shared::{QpShared, fail_later},
-    recv::{queue::RecvQueue, xrc::XrcQueue},
-    wire::message::Outcome,
-};
+use crate::engine::codes::{event, is_reliable, wc_status};
+use crate::engine::cq::{CqShared, failed_recv};
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::qp::{QpShared, fail_later};
+use crate::engine::recv::RecvQueue;
+use crate::engine::recv::xrc::XrcQueue;
+use crate::engine::wire::Outcome;
+use crate::engine::{Errno, Fabric};
 
 /// Who answers: a queue pair and, for XRC, the shared receive queue that the request names, whose memory and completion
 /// queue then count.

@@ -5,26 +5,18 @@
 //! atomics), datagram. Grade: hot. Thread rule: everything of the peer happens under its `resp.lock`, which also keeps
 //! its queues from going away.
 
-use crate::engine::{
-    codes::{
-        event,
-        qp_state::{RTR, SQE},
-        qp_type::{UD, XRC_SEND, answering, is_reliable},
-        wc_status, wr_opcode,
-    },
-    fabric::{Fabric, counters::Count},
-    faults::verdict::{self, Verdict},
-    qp::shared::{QpShared, place},
-    recv::xrc,
-    wire::{
-        datagram,
-        message::{Message, Outcome},
-        rdma, receive,
-        responder::{Peer, deny, lost, not_ready, scripted},
-    },
-};
+use crate::engine::Fabric;
+use crate::engine::codes::qp_state::{RTR, SQE};
+use crate::engine::codes::qp_type::{UD, XRC_SEND};
+use crate::engine::codes::{answering, event, is_reliable, wc_status, wr_opcode};
+use crate::engine::fabric::sysfs::Count;
+use crate::engine::faults::verdict;
+use crate::engine::faults::verdict::Verdict;
+use crate::engine::qp::{QpShared, place};
+use crate::engine::recv::xrc;
+use crate::engine::wire::responder::{Peer, deny, lost, not_ready, scripted};
+use crate::engine::wire::{Message, Outcome, datagram, rdma, receive};
 
-/// Executes a request.
 #[inline]
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if qp.kind.get() == UD {
@@ -99,10 +91,9 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
 }
 
-/// Does what the request says to whoever answers.
 #[inline]
 fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
-    match m.opcode {
+    match m.what.opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => receive::receive(fabric, qp, peer, m, ready_ns),
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
         wr_opcode::SEND_WITH_INV => receive::receive_invalidating(fabric, qp, peer, m, ready_ns),

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_device` and the list of them; and the fabric that this process belongs to, found once, from the environment.
+//! `ibv_device` and the list of them; the fabric that this process belongs to, found once, from the environment; where
+//! its emulated sysfs is (`engine::fabric::sysfs`), and the reading of a file below any such path.
 //!
-//! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it.
-//! Grade: setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
+//! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it. Grade:
+//! setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
 
-use std::ffi::{c_char, c_int};
-use std::io;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::{fs, io};
 
 use crate::engine::fabric::sysfs;
+use crate::engine::fabric::sysfs::root;
 use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
-use crate::environment::{self, Place};
+use crate::fabric_folder;
 use crate::fabric_folder::{belong_to_run, check_private, make_private};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::verbs::error::set_errno;
@@ -25,30 +29,19 @@ pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";
 pub(crate) struct SoftDevice {
     public: ibv_device,
     zeros: [u64; 32],
-    /// The adapter's index in the fabric.
     pub(crate) index: usize,
     guid: u64,
 }
 
 /// What this process knows before it joins its fabric.
 pub(crate) struct Library {
-    spec: FabricSpec,
+    pub(crate) spec: FabricSpec,
     /// `*mut SoftDevice`, never freed, never written after they are made.
     devices: Vec<usize>,
     fabric: Mutex<Option<Arc<Fabric>>>,
 }
 
 impl Library {
-    /// The fabric's folder.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.spec.folder
-    }
-
-    /// The adapters.
-    pub(crate) fn adapters(&self) -> &[DeviceSpec] {
-        &self.spec.devices
-    }
-
     /// The fabric, joined; anew in a child after a fork.
     pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
         let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -74,25 +67,18 @@ pub(crate) fn library() -> Result<&'static Library> {
     let found = LIBRARY.get_or_init(|| {
         describe().map_err(|error| {
             eprintln!("softhca: {error:#}");
-            Errno(
-                error
-                    .root_cause()
-                    .downcast_ref::<io::Error>()
-                    .and_then(io::Error::raw_os_error)
-                    .unwrap_or(libc::EINVAL),
-            )
+            let cause = error.root_cause().downcast_ref::<io::Error>();
+            Errno(cause.and_then(io::Error::raw_os_error).unwrap_or(libc::EINVAL))
         })
     });
     found.as_ref().map_err(|errno| *errno)
 }
 
 fn describe() -> anyhow::Result<Library> {
-    let config = environment::config()?;
-    let folder = match environment::place(&config)? {
-        // `softhca run` removes its folder at the end; a process that is still there must not create it again.
-        Place::Folder(folder) => check_private(&folder).map(|()| folder)?,
-        Place::Named(folder) => make_private(&folder).map(|()| folder)?,
-    };
+    let config = fabric_folder::config()?;
+    let (folder, is_made_on_demand) = fabric_folder::place(&config)?;
+    // `softhca run` removes its folder at the end; a process that is still there must not create it again.
+    (if is_made_on_demand { make_private } else { check_private })(&folder)?;
     sysfs::make(&folder, &config.devices)?;
     let devices = config
         .devices
@@ -134,9 +120,6 @@ fn put<const N: usize>(array: &mut [c_char; N], text: &str) {
 }
 
 /// `ibv_get_device_list(3)`: the fabric's adapters. Null with `errno` if there is no fabric to be had.
-///
-/// # Safety
-/// `count` is null or writable.
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     let devices = match library() {
         Ok(library) => &library.devices[..],
@@ -156,46 +139,75 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
         unsafe { list.add(place).write(*device as *mut ibv_device) };
     }
     if !count.is_null() {
-        // SAFETY: writable by the caller's word.
+        // SAFETY: writable (rule V).
         unsafe { count.write(devices.len() as c_int) };
     }
     list
 }
 
-/// `ibv_free_device_list(3)`.
-///
-/// # Safety
-/// `list` is null or from [`ibv_get_device_list`], and not freed before.
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: null, or made by calloc (`ibv_get_device_list`), and not freed before, as the caller says.
+    // SAFETY: null, or made by calloc (`ibv_get_device_list`), and not freed before (rule V).
     unsafe { libc::free(list.cast()) };
 }
 
-/// `ibv_get_device_name(3)`.
-///
-/// # Safety
-/// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
+    // SAFETY: `device` is from `ibv_get_device_list` (rule V).
     unsafe { SoftDevice::of(device) }.public.name.as_ptr()
 }
 
 /// `ibv_get_device_guid(3)`: big-endian.
-///
-/// # Safety
-/// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
+    // SAFETY: `device` is from `ibv_get_device_list` (rule V).
     unsafe { SoftDevice::of(device) }.guid.to_be()
 }
 
 /// `ibv_get_device_index(3)`: the adapter's place in the fabric, from 0.
-///
-/// # Safety
-/// `device` is from [`ibv_get_device_list`].
 pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: the caller says that `device` is from `ibv_get_device_list`.
+    // SAFETY: `device` is from `ibv_get_device_list` (rule V).
     unsafe { SoftDevice::of(device) }.index as c_int
 }
 
 const _: () = assert!(std::mem::offset_of!(SoftDevice, zeros) <= size_of::<ibv_device>() + 8);
+
+/// The root of the emulated tree; `/sys` where the fabric cannot be joined. The string lives for ever.
+pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    static PATH: OnceLock<CString> = OnceLock::new();
+    PATH.get_or_init(|| {
+        library()
+            .ok()
+            .and_then(|library| CString::new(root(&library.spec.folder).as_os_str().as_bytes()).ok())
+            .unwrap_or_else(|| c"/sys".to_owned())
+    })
+    .as_ptr()
+}
+
+/// Reads `directory/file` into `buffer`, without the newline at its end. Returns the length, or -1 with `errno`.
+pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(
+    directory: *const c_char,
+    file: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: C strings (rule V).
+    let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
+    let path =
+        Path::new(std::ffi::OsStr::from_bytes(directory.to_bytes())).join(std::ffi::OsStr::from_bytes(file.to_bytes()));
+    let mut content = Vec::new();
+    if let Err(error) = fs::File::open(path).and_then(|file| file.take(size as u64).read_to_end(&mut content)) {
+        set_errno(error.raw_os_error().unwrap_or(libc::EIO));
+        return -1;
+    }
+    if content.last() == Some(&b'\n') {
+        content.pop();
+    } else if content.len() == size {
+        content.pop(); // the terminating zero needs a place
+    }
+    if size > 0 {
+        // SAFETY: at most `size - 1` bytes of content and the zero; the caller's buffer has `size`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(content.as_ptr(), buffer.cast::<u8>(), content.len());
+            buffer.add(content.len()).write(0);
+        }
+    }
+    content.len() as c_int
+}

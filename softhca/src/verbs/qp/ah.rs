@@ -6,22 +6,17 @@ use std::ffi::c_int;
 
 use crate::engine::{Ah, Errno, Result};
 use crate::sys::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
-use crate::verbs::context::SoftContext;
+use crate::verbs::context::adapter;
 use crate::verbs::error::{number, pointer};
 use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
 
-/// An address handle as programs hold it.
 pub(crate) type SoftAh = Handle<ibv_ah, Ah>;
 
-/// `ibv_create_ah(3)`.
-///
-/// # Safety
-/// `pd` is allocated; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    // SAFETY: the caller says that `pd` is allocated, so its context open, and `attr` readable.
+    // SAFETY: `pd` is allocated, so its context open, and `attr` readable (rule V).
     let (context, engine) = unsafe {
-        let hca = SoftContext::of((*pd).context).hca();
+        let hca = adapter((*pd).context);
         ((*pd).context, hca.create_ah(&SoftPd::of(pd).engine, &*attr))
     };
     pointer(engine.map(|engine| SoftAh::hand_out(ibv_ah { context, pd, handle: 0 }, engine)))
@@ -40,7 +35,7 @@ unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const i
         // SAFETY: the completion says that there is a GRH, and the program says that this is it.
         let grh = unsafe { grh.read_unaligned() };
         // SAFETY: the context is open; both members of the union are the same 16 bytes.
-        let (hca, own) = unsafe { (SoftContext::of(context).hca(), grh.dgid.raw) };
+        let (hca, own) = unsafe { (adapter(context), grh.dgid.raw) };
         let gids = &hca.port(u32::from(port))?.gids;
         let index = gids.iter().position(|gid| gid.raw == own).ok_or(Errno(libc::EINVAL))?;
         let version_tclass_flow = u32::from_be(grh.version_tclass_flow);
@@ -56,10 +51,6 @@ unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const i
     Ok(address)
 }
 
-/// `ibv_init_ah_from_wc(3)`.
-///
-/// # Safety
-/// `context` is open; `wc` is a receive completion, `grh` its header where it has one; `attr` is writable.
 pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
     port_num: u8,
@@ -67,33 +58,25 @@ pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the caller says that `context` is open, `wc` a completion with its header, and `attr` writable.
+    // SAFETY: `context` is open, `wc` a completion with its header, and `attr` writable (rule V).
     number(unsafe { sender(context, port_num, &*wc, grh).map(|address| attr.write(address)) })
 }
 
-/// `ibv_create_ah_from_wc(3)`.
-///
-/// # Safety
-/// `pd` is allocated; `wc` is a receive completion, `grh` its header where it has one.
 pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
     wc: *mut ibv_wc,
     grh: *mut ibv_grh,
     port_num: u8,
 ) -> *mut ibv_ah {
-    // SAFETY: the caller says that `pd` is allocated, so its context open, and `wc` a completion with its header.
+    // SAFETY: `pd` is allocated, so its context open, and `wc` a completion with its header (rule V).
     match unsafe { sender((*pd).context, port_num, &*wc, grh) } {
-        // SAFETY: the caller says that `pd` is allocated; the attributes are our own.
+        // SAFETY: `pd` is allocated; the attributes are our own (rule V).
         Ok(mut address) => unsafe { ibv_create_ah(pd, &raw mut address) },
         Err(errno) => pointer(Err(errno)),
     }
 }
 
-/// `ibv_destroy_ah(3)`.
-///
-/// # Safety
-/// `ah` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    // SAFETY: the caller says that `ah` is not destroyed, and given up if this succeeds.
+    // SAFETY: `ah` is not destroyed, and given up if this succeeds (rule V).
     unsafe { SoftAh::end(ah, Ah::destroy) }
 }

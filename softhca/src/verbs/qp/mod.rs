@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queue pairs and what their requests name: the queue pairs (`object`), posting to them the plain way (`post`) and
-//! piece by piece (`qp_ex`), shared receive queues and XRC domains, address handles, memory windows,
-//! multicast groups.
+//! piece by piece (`qp_ex`), shared receive queues and XRC domains (`srq`), address handles (`ah`).
 
 pub(crate) mod ah;
-pub(crate) mod mcast;
-pub(crate) mod mw;
 pub(crate) mod object;
 pub(crate) mod post;
 pub(crate) mod qp_ex;
 pub(crate) mod srq;
-pub(crate) mod xrcd;

@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, destroyed. Which changes of state are allowed with
-//! which attributes is the engine's to say. Every queue pair has room for the extended interface (`qp_ex`). Grade:
-//! setup; posting is in `post`. Threads: any.
+//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, attached to multicast groups, destroyed. Which
+//! changes of state are allowed with which attributes is the engine's to say. Every queue pair has room for the
+//! extended interface (`qp_ex`). Grade: setup; posting is in `post`. Threads: any.
 
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::qp_ex::Building;
-use super::srq::SoftSrq;
-use super::xrcd::SoftXrcd;
 use crate::engine::codes::qp_type;
 use crate::engine::{Errno, Qp, QpInit, Result};
 use crate::sys::{
-    IBV_MIG_MIGRATED, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex,
-    ibv_qp_init_attr, ibv_xrcd,
+    IBV_MIG_MIGRATED, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_gid, ibv_pd, ibv_qp, ibv_qp_attr,
+    ibv_qp_ex, ibv_qp_init_attr, ibv_xrcd,
 };
-use crate::verbs::context::SoftContext;
-use crate::verbs::cq::object::SoftCq;
+use crate::verbs::context::adapter;
+use crate::verbs::cq::SoftCq;
 use crate::verbs::error::{number, pointer, set_errno};
-use crate::verbs::handle::Handle;
+use crate::verbs::events;
+use crate::verbs::handle::{Handle, Turn};
 use crate::verbs::pd::SoftPd;
-use crate::verbs::registry;
-use crate::verbs::turn::Turn;
+use crate::verbs::qp::qp_ex::Building;
+use crate::verbs::qp::srq::{SoftSrq, SoftXrcd};
 
 /// A queue pair as programs hold it, who may post to it by the extended interface.
 pub(crate) type SoftQp = Handle<ibv_qp_ex, QueuePair>;
 
-/// What is behind it.
 pub(crate) struct QueuePair {
     pub(crate) engine: Qp,
     /// What is built by the extended interface.
     pub(super) building: Turn<Building>,
-    /// By which events name it.
     pub(crate) number: u64,
     /// Its type, which never changes.
     pub(super) kind: u32,
@@ -40,11 +36,8 @@ pub(crate) struct QueuePair {
 }
 
 /// `ibv_create_qp(3)`: writes the granted sizes back.
-///
-/// # Safety
-/// `pd` is allocated; `init` is readable and writable; the queues it names are not destroyed.
 pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    // SAFETY: the caller says that `pd` is allocated, `init` readable and writable, the queues not destroyed.
+    // SAFETY: `pd` is allocated, `init` readable and writable, the queues not destroyed (rule V).
     pointer(unsafe { create(pd, &mut *init) }.map(<*mut ibv_qp_ex>::cast))
 }
 
@@ -62,15 +55,13 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
     if init.send_cq.is_null() || recv_cq.is_null() {
         return Err(Errno(libc::EINVAL));
     }
-    let event_number = registry::reserve();
+    let event_number = events::reserve();
     // SAFETY: the caller says that the domain, and so its context, and the queues are not destroyed.
-    let (context, domain, send_cq, recv_cq, srq) = unsafe {
+    let (context, hca, domain, send_cq, recv_cq, srq) = unsafe {
         let srq = if init.srq.is_null() { None } else { Some(&SoftSrq::of(init.srq).engine) };
         let (send_cq, recv_cq) = (SoftCq::of(init.send_cq.cast()), SoftCq::of(recv_cq.cast()));
-        ((*pd).context, SoftPd::of(pd), &send_cq.engine, &recv_cq.engine, srq)
+        ((*pd).context, adapter((*pd).context), SoftPd::of(pd), &send_cq.engine, &recv_cq.engine, srq)
     };
-    // SAFETY: the caller says that the domain, and so its context, is not destroyed.
-    let hca = unsafe { SoftContext::of(context) }.hca();
     let engine = hca.create_qp(&QpInit {
         kind,
         pd: &domain.engine,
@@ -91,10 +82,8 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
 /// `xrcd` is open.
 pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp_ex> {
     // SAFETY: the caller says that `xrcd` is open, and so is its context.
-    let (context, domain) = unsafe { ((*xrcd).context, SoftXrcd::of(xrcd)) };
-    // SAFETY: the caller says that `xrcd` is open, and so is its context.
-    let hca = unsafe { SoftContext::of(context) }.hca();
-    let event_number = registry::reserve();
+    let (context, hca, domain) = unsafe { ((*xrcd).context, adapter((*xrcd).context), SoftXrcd::of(xrcd)) };
+    let event_number = events::reserve();
     let engine = hca.create_xrc_recv(domain, event_number)?;
     init.cap = engine.cap();
     (init.send_cq, init.recv_cq, init.srq) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
@@ -121,7 +110,7 @@ fn hand_out(
     public.qp_base.qp_type = init.qp_type;
     let (number, kind, sq_sig_all) = (event_number, init.qp_type, init.sq_sig_all);
     let qp = SoftQp::hand_out(public, QueuePair { engine, building: Turn::default(), number, kind, sq_sig_all });
-    registry::enter(number, qp);
+    events::enter(number, qp);
     qp
 }
 
@@ -134,36 +123,29 @@ unsafe fn show_state(qp: *mut ibv_qp, state: u32) {
     unsafe { AtomicU32::from_ptr(&raw mut (*qp).state) }.store(state, Ordering::Relaxed);
 }
 
-/// `ibv_modify_qp(3)`.
-///
-/// # Safety
-/// `qp` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller says that `qp` is not destroyed, and `attr` readable.
+    // SAFETY: `qp` is not destroyed, and `attr` readable (rule V).
     let (queue, attr) = unsafe { (SoftQp::of(qp.cast()), &*attr) };
     let mask = mask as u32;
     let result = queue.engine.modify(attr, mask);
     if result.is_ok() && mask & IBV_QP_STATE != 0 {
-        // SAFETY: the caller says that `qp` is not destroyed.
+        // SAFETY: `qp` is not destroyed (rule V).
         unsafe { show_state(qp, attr.qp_state) };
     }
     number(result)
 }
 
 /// `ibv_query_qp(3)`: everything, whatever the mask asks for, as the man page allows.
-///
-/// # Safety
-/// `qp` is not destroyed; `attr` and `init` are writable.
 pub(crate) unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
     _mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the caller says that `qp` is not destroyed.
+    // SAFETY: `qp` is not destroyed (rule V).
     let queue = unsafe { SoftQp::of(qp.cast()) };
     let out = ibv_qp_attr { path_mig_state: IBV_MIG_MIGRATED, ..queue.engine.query() };
-    // SAFETY: the caller says that `qp` is not destroyed, and both results are writable; the fields read do not change.
+    // SAFETY: `qp` is not destroyed, and both results are writable; the fields read do not change (rule V).
     unsafe {
         show_state(qp, out.qp_state);
         init.write(ibv_qp_init_attr {
@@ -181,22 +163,26 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 }
 
 /// `ibv_destroy_qp(3)`: waits until its events are acknowledged.
-///
-/// # Safety
-/// `qp` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    let end = |queue: &QueuePair| queue.engine.destroy().inspect(|()| registry::retire(queue.number));
-    // SAFETY: the caller says that `qp` is not destroyed, and given up if this succeeds; no event names it any more.
+    let end = |queue: &QueuePair| queue.engine.destroy().inspect(|()| events::retire(queue.number));
+    // SAFETY: `qp` is not destroyed, and given up if this succeeds; no event names it any more (rule V).
     unsafe { SoftQp::end(qp.cast(), end) }
 }
 
 /// `ibv_query_ece(3)`: the adapter has no enhanced connection establishment.
-///
-/// # Safety
-/// `ece` is writable.
 pub(crate) unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: writable by the caller's word.
+    // SAFETY: writable (rule V).
     unsafe { ece.write(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 }) };
     set_errno(libc::EOPNOTSUPP);
     libc::EOPNOTSUPP
+}
+
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+    // SAFETY: `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes (rule V).
+    number(unsafe { SoftQp::of(qp.cast()).engine.attach_mcast(&(*gid).raw, lid) })
+}
+
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+    // SAFETY: `qp` is not destroyed, and `gid` readable; both members are the same 16 bytes (rule V).
+    number(unsafe { SoftQp::of(qp.cast()).engine.detach_mcast(&(*gid).raw, lid) })
 }

@@ -13,6 +13,7 @@ use crate::engine::codes::{qp_type, wr_opcode};
 use crate::engine::{Errno, RecvWr, SendWr, Sge};
 use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use crate::verbs::error::set_errno;
+use crate::verbs::mr;
 
 // The engine reads the program's list of pieces in place.
 const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv_sge>() == align_of::<Sge>());
@@ -24,7 +25,7 @@ const _: () = assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of
 /// # Safety
 /// `list` has `count` pieces that stay unchanged during the call.
 #[inline]
-unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+pub(super) unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
     if count <= 0 || list.is_null() {
         return &[];
     }
@@ -33,21 +34,14 @@ unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
 }
 
 /// `ibv_post_send(3)`: stops at the first request that cannot be posted, names it in `bad` and returns why.
-///
-/// # Safety
-/// `qp` is not destroyed; `wr` is a list of requests; `bad` is writable.
-pub(crate) unsafe extern "C" fn post_send(
-    qp: *mut ibv_qp,
-    mut wr: *mut ibv_send_wr,
-    bad: *mut *mut ibv_send_wr,
-) -> c_int {
-    // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { SoftQp::of(qp.cast()) };
+pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    // SAFETY: `qp` is not destroyed (rule V).
+    let (queue, mut wr) = (unsafe { SoftQp::of(qp.cast()) }, wr);
     while !wr.is_null() {
         // SAFETY: a member of the program's list, which the program does not change during the call.
         let request = unsafe { request(queue.kind, wr) };
         if let Err(errno) = queue.engine.post_send(&request) {
-            // SAFETY: writable by the caller's word.
+            // SAFETY: writable (rule V).
             unsafe { bad.write(wr) };
             return refused(errno);
         }
@@ -72,7 +66,7 @@ unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
         // SAFETY: a request to bind has this member; the program keeps the window and the region that it names.
         let bound = unsafe {
             let bind = &raw const (*wr).__bindgen_anon_2.bind_mw;
-            super::mw::binding((*bind).mw, (*bind).rkey, &(*bind).bind_info)
+            mr::binding((*bind).mw, (*bind).rkey, &(*bind).bind_info)
         };
         return SendWr { wr_id, flags, ..bound };
     }
@@ -124,21 +118,14 @@ unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
 }
 
 /// `ibv_post_recv(3)`: as [`post_send`].
-///
-/// # Safety
-/// `qp` is not destroyed; `wr` is a list of requests; `bad` is writable.
-pub(crate) unsafe extern "C" fn post_recv(
-    qp: *mut ibv_qp,
-    mut wr: *mut ibv_recv_wr,
-    bad: *mut *mut ibv_recv_wr,
-) -> c_int {
-    // SAFETY: the caller says that `qp` is not destroyed.
-    let queue = unsafe { &SoftQp::of(qp.cast()).engine };
+pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
+    // SAFETY: `qp` is not destroyed (rule V).
+    let (queue, mut wr) = (unsafe { &SoftQp::of(qp.cast()).engine }, wr);
     while !wr.is_null() {
         // SAFETY: a member of the program's list, and the pieces that belong to it.
         let request = unsafe { RecvWr { wr_id: (*wr).wr_id, sge: pieces((*wr).sg_list, (*wr).num_sge) } };
         if let Err(errno) = queue.post_recv(&request) {
-            // SAFETY: writable by the caller's word.
+            // SAFETY: writable (rule V).
             unsafe { bad.write(wr) };
             return refused(errno);
         }
@@ -149,9 +136,6 @@ pub(crate) unsafe extern "C" fn post_recv(
 }
 
 /// `ibv_post_srq_recv(3)`: as [`post_send`].
-///
-/// # Safety
-/// `srq` is not destroyed; `wr` is a list of requests; `bad` is writable.
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     mut wr: *mut ibv_recv_wr,
@@ -166,9 +150,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         // SAFETY: the pieces of a member of the program's list.
         Some(RecvWr { wr_id: member.wr_id, sge: unsafe { pieces(member.sg_list, member.num_sge) } })
     });
-    // SAFETY: the caller says that `srq` is not destroyed.
+    // SAFETY: `srq` is not destroyed (rule V).
     let Err(errno) = unsafe { SoftSrq::of(srq) }.engine.post_recv(requests) else { return 0 };
-    // SAFETY: writable by the caller's word.
+    // SAFETY: writable (rule V).
     unsafe { bad.write(last) };
     refused(errno)
 }

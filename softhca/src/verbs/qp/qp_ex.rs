@@ -8,8 +8,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::ah::SoftAh;
-use super::mw::binding;
 use super::object::{SoftQp, create, create_xrc_recv};
+use super::post::pieces;
 use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::{Errno, SendWr, Sge};
@@ -21,8 +21,9 @@ use crate::sys::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
     ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
 };
-use crate::verbs::context::SoftContext;
+use crate::verbs::context::adapter;
 use crate::verbs::error::pointer;
+use crate::verbs::mr::binding;
 
 /// The operations that each kind of queue pair has.
 const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
@@ -36,11 +37,8 @@ const UC_OPERATIONS: u64 = UD_OPERATIONS
 const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
 
 /// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
-///
-/// # Safety
-/// `context` is open; `init` is readable and writable, and what it names is not destroyed.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: the caller says that `init` is readable and writable.
+    // SAFETY: `init` is readable and writable (rule V).
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
     let known =
@@ -53,8 +51,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         qp_type::UC => UC_OPERATIONS,
         _ => UD_OPERATIONS,
     };
-    // SAFETY: the context is open, by the caller's word.
-    let hca = unsafe { SoftContext::of(context) }.hca();
+    // SAFETY: the context is open (rule V).
+    let hca = unsafe { adapter(context) };
     let ways = hca.behaviour().atomic_access_without_cap;
     let lacks_atomics = hca.limits().atomics == Atomics::None && ways == AtomicAccess::Eopnotsupp;
     let possible = if lacks_atomics { possible & !ATOMICS } else { possible };
@@ -76,7 +74,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         qp_type: init.qp_type,
         sq_sig_all: init.sq_sig_all,
     };
-    // SAFETY: the mask says which domain there is; the caller says that what `init` names is not destroyed.
+    // SAFETY: the mask says which domain there is; what `init` names is not destroyed (rule V).
     let made =
         unsafe { if is_xrc_recv { create_xrc_recv(init.xrcd, &mut plain) } else { create(init.pd, &mut plain) } };
     init.cap = plain.cap;
@@ -89,41 +87,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
     }))
 }
 
-fn set_operations(qp: &mut ibv_qp_ex) {
-    qp.wr_start = Some(start);
-    qp.wr_complete = Some(complete);
-    qp.wr_abort = Some(abort);
-    qp.wr_send = Some(send);
-    qp.wr_send_imm = Some(send_imm);
-    qp.wr_send_inv = Some(send_inv);
-    qp.wr_local_inv = Some(local_inv);
-    qp.wr_bind_mw = Some(bind_mw);
-    qp.wr_rdma_write = Some(rdma_write);
-    qp.wr_rdma_write_imm = Some(rdma_write_imm);
-    qp.wr_rdma_read = Some(rdma_read);
-    qp.wr_atomic_cmp_swp = Some(atomic_cmp_swp);
-    qp.wr_atomic_fetch_add = Some(atomic_fetch_add);
-    qp.wr_set_ud_addr = Some(set_ud_addr);
-    qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
-    qp.wr_set_sge = Some(set_sge);
-    qp.wr_set_sge_list = Some(set_sge_list);
-    qp.wr_set_inline_data = Some(set_inline_data);
-    qp.wr_set_inline_data_list = Some(set_inline_data_list);
-}
-
 /// `ibv_qp_to_qp_ex`: null unless the queue pair was made with send operations.
-///
-/// # Safety
-/// `qp` is not destroyed.
 pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the caller says that `qp` is not destroyed; the function pointers are set before the program knows it.
+    // SAFETY: `qp` is not destroyed; the function pointers are set before the program knows it (rule V).
     unsafe {
         let extended = qp.cast::<ibv_qp_ex>();
         if (*extended).wr_start.is_some() { extended } else { std::ptr::null_mut() }
     }
 }
 
-/// A request being built.
 struct Request {
     wr: SendWr<'static>,
     ah: *mut ibv_ah,
@@ -211,28 +183,43 @@ unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
     building.requests.push(Request { wr, ah: std::ptr::null_mut(), pieces: (building.pieces.len(), 0) });
 }
 
-/// The operations: each begins a request of its opcode, with these arguments of the program.
+/// The operations: each begins a request of its opcode, with these arguments of the program; and all that a queue pair is
+/// posted to by.
 macro_rules! operations {
-    ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident $(: $value:ident)?),* };)*) => {$(
-        unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $type)*) {
+    ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident $(: $value:ident)?),* };)*) => {
+        fn set_operations(qp: &mut ibv_qp_ex) {
+            qp.wr_start = Some(start);
+            qp.wr_complete = Some(complete);
+            qp.wr_abort = Some(abort);
+            qp.wr_bind_mw = Some(bind_mw);
+            qp.wr_set_ud_addr = Some(set_ud_addr);
+            qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
+            qp.wr_set_sge = Some(set_sge);
+            qp.wr_set_sge_list = Some(set_sge_list);
+            qp.wr_set_inline_data = Some(set_inline_data);
+            qp.wr_set_inline_data_list = Some(set_inline_data_list);
+            $(qp.$name = Some($name);)*
+        }
+
+        $(unsafe extern "C" fn $name(qp: *mut ibv_qp_ex $(, $argument: $type)*) {
             let wr = SendWr { opcode: wr_opcode::$opcode, $($field $(: $value)?,)* ..SendWr::empty() };
             // SAFETY: the program calls this after wr_start.
             unsafe { begin(qp, wr) };
-        }
-    )*};
+        })*
+    };
 }
 
 operations! {
-    send() = SEND {};
-    send_imm(imm: u32) = SEND_WITH_IMM { imm };
-    send_inv(key: u32) = SEND_WITH_INV { imm: key };
-    local_inv(key: u32) = LOCAL_INV { imm: key };
-    rdma_write(rkey: u32, remote_addr: u64) = RDMA_WRITE { rkey, remote_addr };
-    rdma_write_imm(rkey: u32, remote_addr: u64, imm: u32) = RDMA_WRITE_WITH_IMM { rkey, remote_addr, imm };
-    rdma_read(rkey: u32, remote_addr: u64) = RDMA_READ { rkey, remote_addr };
-    atomic_cmp_swp(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) =
+    wr_send() = SEND {};
+    wr_send_imm(imm: u32) = SEND_WITH_IMM { imm };
+    wr_send_inv(key: u32) = SEND_WITH_INV { imm: key };
+    wr_local_inv(key: u32) = LOCAL_INV { imm: key };
+    wr_rdma_write(rkey: u32, remote_addr: u64) = RDMA_WRITE { rkey, remote_addr };
+    wr_rdma_write_imm(rkey: u32, remote_addr: u64, imm: u32) = RDMA_WRITE_WITH_IMM { rkey, remote_addr, imm };
+    wr_rdma_read(rkey: u32, remote_addr: u64) = RDMA_READ { rkey, remote_addr };
+    wr_atomic_cmp_swp(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) =
         ATOMIC_CMP_AND_SWP { rkey, remote_addr, compare_add, swap };
-    atomic_fetch_add(rkey: u32, remote_addr: u64, compare_add: u64) =
+    wr_atomic_fetch_add(rkey: u32, remote_addr: u64, compare_add: u64) =
         ATOMIC_FETCH_AND_ADD { rkey, remote_addr, compare_add };
 }
 
@@ -266,26 +253,18 @@ unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    // SAFETY: after wr_start.
-    let building = unsafe { building(qp) };
-    let place = building.pieces.len();
-    if let Some(request) = last(building) {
-        request.pieces = (place, 1);
-        building.pieces.push(Sge { addr, len: length, lkey });
-    }
+    let piece = ibv_sge { addr, length, lkey };
+    // SAFETY: after wr_start; one piece.
+    unsafe { set_sge_list(qp, 1, &raw const piece) };
 }
 
 unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: after wr_start.
-    let building = unsafe { building(qp) };
+    // SAFETY: after wr_start; the program's list has `count` pieces.
+    let (building, list) = unsafe { (building(qp), pieces(list, count as c_int)) };
     let place = building.pieces.len();
     if let Some(request) = last(building) {
         request.pieces = (place, count);
-        for index in 0..count {
-            // SAFETY: the program's list has `count` pieces.
-            let piece = unsafe { &*list.add(index) };
-            building.pieces.push(Sge { addr: piece.addr, len: piece.length, lkey: piece.lkey });
-        }
+        building.pieces.extend_from_slice(list);
     }
 }
 

@@ -1,46 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_srq`: shared receive queues, plain and of XRC (those of tag matching are not emulated).
-//! Grade: setup; posting to one is in `post`. Threads: any.
+//! `ibv_srq` and `ibv_xrcd`: shared receive queues, plain and of XRC (those of tag matching are not emulated), and the
+//! domains of extended reliable connections. Grade: setup; posting is in `post`. Threads: any.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::MetadataExt;
 
-use super::xrcd::SoftXrcd;
-use crate::engine::{Errno, Result, Srq};
+use crate::engine::{Errno, Result, Srq, Xrcd, XrcdOpen};
 use crate::sys::{
     IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_RESERVED, IBV_SRQ_INIT_ATTR_TYPE,
-    IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC, IBV_SRQT_XRC, ibv_context, ibv_pd, ibv_srq,
-    ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC, IBV_SRQT_XRC, IBV_XRCD_INIT_ATTR_FD,
+    IBV_XRCD_INIT_ATTR_OFLAGS, IBV_XRCD_INIT_ATTR_RESERVED, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr,
+    ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
-use crate::verbs::context::SoftContext;
-use crate::verbs::cq::object::SoftCq;
+use crate::verbs::context::adapter;
+use crate::verbs::cq::SoftCq;
 use crate::verbs::error::{number, pointer};
+use crate::verbs::events;
 use crate::verbs::handle::Handle;
 use crate::verbs::pd::SoftPd;
-use crate::verbs::registry;
 
-/// A shared receive queue as programs hold it.
 pub(crate) type SoftSrq = Handle<ibv_srq, SharedQueue>;
 
-/// What is behind it.
 pub(crate) struct SharedQueue {
     pub(crate) engine: Srq,
-    /// By which events name it.
     pub(crate) number: u64,
 }
 
 /// `ibv_create_srq(3)`: writes the granted sizes back.
-///
-/// # Safety
-/// `pd` is allocated; `init` is readable and writable.
 pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
-    // SAFETY: the caller says that `pd` is allocated, and `init` readable and writable.
+    // SAFETY: `pd` is allocated, and `init` readable and writable (rule V).
     pointer(unsafe { create(pd, (*init).srq_context, &mut (*init).attr) })
 }
 
 unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
     // SAFETY: `pd` is allocated, as the callers of `ibv_create_srq` and `create_srq_ex` say, and so its context open.
-    let (domain, hca) = unsafe { (SoftPd::of(pd), SoftContext::of((*pd).context).hca()) };
-    let event_number = registry::reserve();
+    let (domain, hca) = unsafe { (SoftPd::of(pd), adapter((*pd).context)) };
+    let event_number = events::reserve();
     let engine = hca.create_srq(&domain.engine, attr.max_wr, attr.max_sge, 0, event_number)?;
     Ok(hand_out(pd, user, attr, engine, event_number))
 }
@@ -52,10 +49,10 @@ unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     }
     // SAFETY: what the attributes name lives, as the caller of `create_srq_ex` says; so does the domain's context.
     let (pd, hca, xrcd, cq) = unsafe {
-        let hca = SoftContext::of((*init.pd).context).hca();
+        let hca = adapter((*init.pd).context);
         (SoftPd::of(init.pd), hca, SoftXrcd::of(init.xrcd), &SoftCq::of(init.cq.cast()).engine)
     };
-    let event_number = registry::reserve();
+    let event_number = events::reserve();
     let engine = hca.create_xrc_srq(&pd.engine, xrcd, cq, init.attr.max_wr, init.attr.max_sge, event_number)?;
     Ok(hand_out(init.pd, init.srq_context, &mut init.attr, engine, event_number))
 }
@@ -71,19 +68,13 @@ fn hand_out(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr, engine:
         ..ibv_srq::default()
     };
     let srq = SoftSrq::hand_out(public, SharedQueue { engine, number });
-    registry::enter(number, srq);
+    events::enter(number, srq);
     srq
 }
 
 /// `ibv_create_srq_ex(3)` for what the inline function does not itself turn into [`ibv_create_srq`].
-///
-/// # Safety
-/// `context` is open; `init` is readable and writable, and what it names is not destroyed.
-pub(crate) unsafe extern "C" fn create_srq_ex(
-    _context: *mut ibv_context,
-    init: *mut ibv_srq_init_attr_ex,
-) -> *mut ibv_srq {
-    // SAFETY: the caller says that `init` is readable and writable.
+pub(crate) unsafe extern "C" fn create_srq_ex(_ctx: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+    // SAFETY: `init` is readable and writable (rule V).
     let init = unsafe { &mut *init };
     let mask = init.comp_mask;
     let kind = if mask & IBV_SRQ_INIT_ATTR_TYPE == 0 { IBV_SRQT_BASIC } else { init.srq_type };
@@ -104,22 +95,15 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     pointer(result)
 }
 
-/// `ibv_get_srq_num(3)`.
-///
-/// # Safety
-/// `srq` is not destroyed; `out` is writable.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) -> c_int {
-    // SAFETY: the caller says that `srq` is not destroyed, and `out` writable.
+    // SAFETY: `srq` is not destroyed, and `out` writable (rule V).
     unsafe { out.write(SoftSrq::of(srq).engine.number()) };
     0
 }
 
 /// `ibv_modify_srq(3)`: the size, then the limit.
-///
-/// # Safety
-/// `srq` is not destroyed; `attr` is readable.
 pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller says that `srq` is not destroyed, and `attr` readable.
+    // SAFETY: `srq` is not destroyed, and `attr` readable (rule V).
     let (queue, attr) = unsafe { (&SoftSrq::of(srq).engine, &*attr) };
     let mask = mask as u32;
     number(if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
@@ -130,24 +114,56 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv
     })
 }
 
-/// `ibv_query_srq(3)`.
-///
-/// # Safety
-/// `srq` is not destroyed; `attr` is writable.
 pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
-    // SAFETY: the caller says that `srq` is not destroyed.
-    let (max_wr, max_sge, srq_limit) = unsafe { SoftSrq::of(srq) }.engine.query();
-    // SAFETY: writable by the caller's word.
-    unsafe { attr.write(ibv_srq_attr { max_wr, max_sge, srq_limit }) };
+    // SAFETY: `srq` is not destroyed, and `attr` writable (rule V).
+    unsafe {
+        let (max_wr, max_sge, srq_limit) = SoftSrq::of(srq).engine.query();
+        attr.write(ibv_srq_attr { max_wr, max_sge, srq_limit });
+    }
     0
 }
 
 /// `ibv_destroy_srq(3)`: EBUSY while a queue pair uses it; waits until its events are acknowledged.
-///
-/// # Safety
-/// `srq` is not destroyed, and given up if this succeeds.
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    let end = |queue: &SharedQueue| queue.engine.destroy().inspect(|()| registry::retire(queue.number));
-    // SAFETY: the caller says that `srq` is not destroyed, and given up if this succeeds; no event names it any more.
+    let end = |queue: &SharedQueue| queue.engine.destroy().inspect(|()| events::retire(queue.number));
+    // SAFETY: `srq` is not destroyed, and given up if this succeeds; no event names it any more (rule V).
     unsafe { SoftSrq::end(srq, end) }
+}
+
+pub(crate) type SoftXrcd = Handle<ibv_xrcd, Xrcd>;
+
+/// `ibv_open_xrcd(3)`: the file of `fd` names the domain; with -1 it is this process's alone.
+pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
+    // SAFETY: `context` is open, and `attr` readable (rule V).
+    let (attr, hca) = unsafe { (&*attr, adapter(context)) };
+    let needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+    let engine = if attr.comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED || attr.comp_mask & needed != needed {
+        Err(Errno(libc::EINVAL))
+    } else {
+        file(attr.fd).and_then(|file| {
+            let create = attr.oflags & libc::O_CREAT != 0;
+            hca.open_xrcd(XrcdOpen { file, create, exclusive: attr.oflags & libc::O_EXCL != 0 })
+        })
+    };
+    pointer(engine.map(|engine| SoftXrcd::hand_out(ibv_xrcd { context }, engine)))
+}
+
+/// Which file a descriptor is of.
+fn file(fd: c_int) -> Result<Option<(u64, u64)>> {
+    if fd == -1 {
+        return Ok(None);
+    }
+    if fd < 0 {
+        return Err(Errno(libc::EBADF));
+    }
+    // SAFETY: the descriptor is the program's: it is looked at, not closed; if it is none, asking about it fails.
+    let file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
+    let found = file.metadata()?;
+    Ok(Some((found.dev(), found.ino())))
+}
+
+/// `ibv_close_xrcd(3)`: EBUSY while a queue or queue pair is in it.
+pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    // SAFETY: `xrcd` is open, and given up if this succeeds (rule V).
+    unsafe { SoftXrcd::end(xrcd, Xrcd::close) }
 }

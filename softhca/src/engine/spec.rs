@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an adapter and its ports are, as the configuration describes them.
+//! The plain values that cross the engine's borders: what adapters are, the attributes of queue pairs and addresses,
+//! receive requests and completions. Send requests, which may name an address handle, are in `send::post`.
 //!
-//! Called by: the configuration and the profiles (which fill it in), everything that asks what an adapter is. Grade:
-//! setup. Thread rule: plain values. They are in the byte order of the host unless said otherwise.
+//! Called by: the configuration and the profiles (which describe adapters), the C side, the whole engine. Grade:
+//! requests and completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain
+//! values, in the byte order of the host unless said otherwise. A program sets what its mask, or its opcode, names:
+//! nothing else of attributes is read.
 
-use crate::{behaviour::Behaviour, limits::Limits};
+use crate::behaviour::Behaviour;
+use crate::limits::Limits;
 
 /// One GID of a port and its type (`codes::gid_kind`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +21,6 @@ pub struct Gid {
 
 impl Gid {
     /// Whether this row of a table is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.raw == [0; 16]
     }
@@ -94,3 +97,68 @@ pub struct DeviceSpec {
     /// How it does it.
     pub behaviour: Behaviour,
 }
+
+pub use crate::sys::{ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr, ibv_qp_cap as QpCap};
+
+/// What is set of an address: its route only if it is global.
+pub(crate) fn set_of(address: &AhAttr) -> AhAttr {
+    if address.is_global != 0 { *address } else { AhAttr { grh: AhAttr::default().grh, ..*address } }
+}
+
+/// The GID that an address leads to.
+pub(crate) fn dgid(address: &AhAttr) -> [u8; 16] {
+    // SAFETY: both members of the union are the same 16 bytes.
+    unsafe { address.grh.dgid.raw }
+}
+
+/// One piece of memory of a work request.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Sge {
+    /// Virtual address (in the space of the registration: its iova).
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Local key; not looked at for inline sends.
+    pub lkey: u32,
+}
+
+/// A receive work request.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// The pieces.
+    pub sge: &'a [Sge],
+}
+
+/// A work completion. The first fields lie as in `ibv_wc` (48 bytes); timestamps follow.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the names are those of ibv_wc")]
+pub struct Wc {
+    pub wr_id: u64,
+    pub status: u32,
+    pub opcode: u32,
+    pub vendor_err: u32,
+    pub byte_len: u32,
+    /// As it travels (big-endian bytes, taken as they are).
+    pub imm: u32,
+    pub qp_num: u32,
+    pub src_qp: u32,
+    pub flags: u32,
+    pub pkey_index: u16,
+    pub slid: u16,
+    pub sl: u8,
+    pub dlid_path_bits: u8,
+    /// Raw ticks of the adapter's clock; 0 unless the queue was created with [`CQ_TIMESTAMP_RAW`] or
+    /// [`CQ_TIMESTAMP_WALL`].
+    pub ts_raw: u64,
+    /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`CQ_TIMESTAMP_WALL`].
+    pub ts_wall: u64,
+}
+
+/// `create_cq` flag: completions carry times.
+pub const CQ_TIMESTAMP_RAW: u32 = 1;
+/// `create_cq` flag: completions carry times.
+pub const CQ_TIMESTAMP_WALL: u32 = 2;

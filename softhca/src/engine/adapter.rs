@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An opened adapter, and the objects on it that need no queue: protection domains, address handles, completion
+//! channels, async events.
+//!
+//! The adapter knows none of the objects made on it: each says how it is made (`Hca::create_qp` is with the queue
+//! pairs). Called by: the C side, every object; `send::post` reads where an address handle leads. Grade: setup;
+//! programs sleep here for events. Thread rule: any thread; who reads an async event holds no shared lock, as that may
+//! flush a queue pair.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::behaviour::Behaviour;
+use crate::engine::codes::link_layer;
+use crate::engine::fabric::pipes::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, Mailbox};
+use crate::engine::qp::table;
+use crate::engine::service::run_deferred;
+use crate::engine::spec::set_of;
+use crate::engine::{AhAttr, DeviceSpec, Errno, Fabric, Gid, PortSpec, Result, clock};
+use crate::limits::Limits;
+
+impl Fabric {
+    /// Opens adapter `device`.
+    /// # Errors
+    /// ENODEV, EMFILE.
+    pub fn open(self: &Arc<Self>, device: usize) -> Result<Arc<Hca>> {
+        let spec = self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
+        let events = Mailbox::new(self.folder(), self.next_id())?;
+        events.expect(ABOUT_DEVICE, 0);
+        for port in 1..=spec.ports.len() {
+            events.expect(ABOUT_PORT, port as u32);
+        }
+        self.opened(device, events.id);
+        Ok(Arc::new(Hca { fabric: Arc::clone(self), device, events }))
+    }
+}
+
+/// An opened adapter.
+pub struct Hca {
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) device: usize,
+    pub(crate) events: Mailbox,
+}
+
+impl Hca {
+    /// What it can do.
+    pub fn limits(&self) -> &Limits {
+        &self.spec().limits
+    }
+
+    /// How it does it.
+    pub fn behaviour(&self) -> &Behaviour {
+        &self.spec().behaviour
+    }
+
+    /// Its description.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.fabric.devices()[self.device]
+    }
+
+    /// A port as it is now.
+    /// # Errors
+    /// EINVAL for a port it does not have.
+    pub fn port(&self, port: u32) -> Result<&PortSpec> {
+        if port == 0 || port as usize > self.spec().ports.len() {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(self.fabric.port(self.device, port))
+    }
+
+    /// `codes::port_state` now.
+    /// # Errors
+    /// EINVAL for a port it does not have.
+    pub fn port_state(&self, port: u8) -> Result<u32> {
+        self.port(u32::from(port))?;
+        Ok(self.fabric.header().port_state[self.device][usize::from(port) - 1].seen())
+    }
+
+    /// Readable when an async event waits.
+    pub fn async_fd(&self) -> RawFd {
+        self.events.fd()
+    }
+
+    /// Raw ticks of the core clock now, masked.
+    pub fn read_clock(&self) -> u64 {
+        clock::ticks(&self.spec().clock, clock::now())
+    }
+}
+
+/// Whom an async event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectRef {
+    /// The cookie given to `create_cq`.
+    Cq(u64),
+    /// The cookie given to `create_qp`.
+    Qp(u64),
+    /// The cookie given to `create_srq`.
+    Srq(u64),
+    /// A port number.
+    Port(u8),
+    /// The adapter.
+    Device,
+}
+
+/// An async event of an opened adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// `codes::event`.
+    pub kind: u32,
+    /// Whom it is about.
+    pub object: ObjectRef,
+}
+
+impl Hca {
+    /// The next async event; waits unless the descriptor is `O_NONBLOCK`.
+    /// # Errors
+    /// EAGAIN, EINTR.
+    pub fn read_async_event(&self) -> Result<AsyncEvent> {
+        let record = self.events.read()?;
+        if record.about == ABOUT_QP && self.behaviour().flush_needs_async_read {
+            table::event_was_read(&self.fabric, record.id);
+            run_deferred(&self.fabric);
+        }
+        let object = match record.about {
+            ABOUT_CQ => ObjectRef::Cq(record.cookie),
+            ABOUT_QP => ObjectRef::Qp(record.cookie),
+            ABOUT_SRQ => ObjectRef::Srq(record.cookie),
+            ABOUT_PORT => ObjectRef::Port(record.id as u8),
+            _ => ObjectRef::Device,
+        };
+        Ok(AsyncEvent { kind: record.event, object })
+    }
+}
+
+/// How many objects use another one, which cannot be destroyed meanwhile.
+#[derive(Default)]
+pub(crate) struct Users(Arc<AtomicU32>);
+
+/// A use, until it is dropped.
+pub(crate) struct Use(Arc<AtomicU32>);
+
+impl Users {
+    pub(crate) fn enter(&self) -> Use {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Use(Arc::clone(&self.0))
+    }
+
+    /// # Errors
+    /// EBUSY while there is any.
+    pub(crate) fn are_gone(&self) -> Result<()> {
+        if self.0.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Errno(libc::EBUSY)) }
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A protection domain: a number that memory regions, queue pairs and address handles must share.
+pub struct Pd {
+    pub(crate) hca: Arc<Hca>,
+    /// Unique in the fabric.
+    pub(crate) id: u32,
+    pub(crate) users: Users,
+}
+
+impl Pd {
+    /// # Errors
+    /// EBUSY while an object is in it.
+    pub fn destroy(&self) -> Result<()> {
+        self.users.are_gone()
+    }
+}
+
+impl Hca {
+    /// A protection domain.
+    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
+        Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
+    }
+}
+
+/// An address handle.
+pub struct Ah {
+    attr: AhAttr,
+    pub(crate) pd: u32,
+    /// Adapter and port that have this address; a multicast group has none.
+    pub(crate) to: Option<(u32, u32)>,
+    /// Its number, where the adapter looks the handle up when it sends; else 0.
+    pub(crate) handle: u32,
+    hca: Arc<Hca>,
+    in_pd: Mutex<Option<Use>>,
+}
+
+impl Ah {
+    /// As created.
+    pub fn attr(&self) -> &AhAttr {
+        &self.attr
+    }
+
+    /// # Errors
+    /// None: as for every object.
+    pub fn destroy(&self) -> Result<()> {
+        self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.hca.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.handle);
+        Ok(())
+    }
+}
+
+impl Hca {
+    /// An address handle.
+    /// # Errors
+    /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
+    pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
+        check(self, attr)?;
+        let attr = set_of(attr);
+        let to = self.fabric.route(self.device, attr.port_num, &attr);
+        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
+        if handle != 0 {
+            self.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
+        }
+        let in_pd = Mutex::new(Some(pd.users.enter()));
+        Ok(Ah { attr, pd: pd.id, to, handle, hca: Arc::clone(self), in_pd })
+    }
+}
+
+/// Whether an address can be used from this adapter.
+pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
+    let spec = hca.spec();
+    if attr.port_num == 0 || usize::from(attr.port_num) > spec.ports.len() {
+        return Err(Errno(libc::EINVAL));
+    }
+    let gids = &hca.fabric.port(hca.device, u32::from(attr.port_num)).gids;
+    let is_global = attr.is_global != 0;
+    if is_global && gids.get(usize::from(attr.grh.sgid_index)).is_none_or(Gid::is_empty) {
+        return Err(Errno(libc::EINVAL));
+    }
+    if spec.link_layer == link_layer::ETHERNET && !is_global {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(())
+}
+
+/// A completion channel: a pipe that several completion queues notify.
+pub struct Channel {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) users: Users,
+}
+
+impl Channel {
+    /// Readable when an event waits; may be made `O_NONBLOCK`.
+    pub fn fd(&self) -> RawFd {
+        self.mailbox.fd()
+    }
+
+    /// The cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
+    /// # Errors
+    /// EAGAIN, EINTR.
+    pub fn read_event(&self) -> Result<u64> {
+        self.mailbox.read().map(|record| record.cookie)
+    }
+
+    /// # Errors
+    /// EBUSY while a queue uses it.
+    pub fn destroy(&self) -> Result<()> {
+        self.users.are_gone()
+    }
+}
+
+impl Hca {
+    /// A completion channel.
+    /// # Errors
+    /// EMFILE.
+    pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
+        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
+        Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
+    }
+}

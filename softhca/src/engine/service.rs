@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a process does for its fabric besides its programs' calls: it joins, does what was left until no shared lock is
+//! held, runs timers, tells of timed faults, notices that a connected process has ended, and frees what a dead one had.
+//!
+//! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. What it has to do is in
+//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: the C side (joins, once
+//! per process), every call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is
+//! nothing to do), polls that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread
+//! that holds no shared lock; under the kernel's lock of the region's file one process at a time joins or buries. Times
+//! are host nanoseconds.
+//!
+//! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
+//! a process that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library
+//! is linked such that it is never unloaded (build.rs). Tests: `tests/verbs_library.rs`, `tests/service_thread.rs`.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use crate::engine::codes::event;
+use crate::engine::cq::CqShared;
+use crate::engine::fabric::pipes::{ABOUT_COMMAND, Mailbox};
+use crate::engine::fabric::timers::Deferred;
+use crate::engine::fabric::{pipes, sysfs};
+use crate::engine::faults::timeline;
+use crate::engine::memory::{Process, Region, layout, process};
+use crate::engine::qp::table;
+use crate::engine::recv::xrc;
+use crate::engine::send::retry::{retry, retry_early};
+use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
+
+impl Fabric {
+    /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep
+    /// it.
+    /// # Errors
+    /// The folder cannot be used; ENOSPC if all process slots are taken; EPROTO if the folder was made by another version of this adapter.
+    pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
+        sysfs::make_counters(&spec.folder, &spec.devices)?;
+        let region = Region::open(&spec.folder)?;
+        let token = region.exclusively(|| {
+            layout::begin(&region, clock::now(), |header| {
+                for (device, states) in spec.devices.iter().zip(&header.port_state) {
+                    for (port, state) in device.ports.iter().zip(states) {
+                        state.set(port.state);
+                    }
+                }
+            })?;
+            process::enter(&region)
+        })?;
+        // Yama, where it is active, lets siblings copy to and from us only if we say so. Elsewhere this fails,
+        // harmlessly. SAFETY: no memory is passed.
+        unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+        let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
+        bury_all(&fabric);
+        start(&fabric)?;
+        Ok(fabric)
+    }
+}
+
+/// Starts the thread, deaf to signals, which are the program's: but for those of its own faults, of which a program
+/// is to say what it says of any.
+///
+/// Returns when the thread is about to sleep for the first time. Until then it gets its heap, by `mmap` and
+/// `munmap`. MPI libraries write hooks over the first instructions of these functions, in no thread's way but their
+/// own, right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
+pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
+    let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
+    doorbell.expect(ABOUT_COMMAND, 0);
+    fabric.slot_of(fabric.token()).doorbell.publish(doorbell.id);
+    let mut blocked = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: both sets are ours; the first is filled before it is changed and read.
+    unsafe {
+        libc::sigfillset(blocked.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+            libc::sigdelset(blocked.as_mut_ptr(), fault);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr());
+    }
+    let fabric = Arc::clone(fabric);
+    let (ready, is_ready) = sync_channel(1);
+    let started = std::thread::Builder::new()
+        .name("softhca".into())
+        .stack_size(256 << 10)
+        .spawn(move || serve(&fabric, &doorbell, ready));
+    // SAFETY: `before` was filled by the call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started?;
+    is_ready.recv().map_err(|_| Errno(libc::EAGAIN))
+}
+
+/// Runs timers that are due; for polls that found nothing.
+#[inline]
+pub(crate) fn while_idle(fabric: &Fabric) {
+    let earliest = fabric.timers.earliest();
+    if earliest != clock::NEVER {
+        run_if_due(fabric, earliest);
+    }
+}
+
+#[cold]
+fn run_if_due(fabric: &Fabric, earliest: u64) {
+    if clock::now() >= earliest {
+        run(fabric);
+        run_deferred(fabric);
+    }
+}
+
+/// Runs what is due and finds out when the next is.
+fn run(fabric: &Fabric) {
+    let (sends, records) = fabric.timers.take_due(clock::now());
+    for (pipe, record) in records {
+        fabric.pipes.send(pipe, record);
+    }
+    for index in sends {
+        if let Some(when) = retry(fabric, index) {
+            fabric.timers.retry_at(index, when);
+        }
+    }
+    if fabric.has_faults || fabric.header().commands.get() != 0 {
+        fabric.timers.set_next_fault(timeline::on_time(fabric));
+    }
+}
+
+/// What the thread does; `ready` is told when it sleeps for the first time.
+fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
+    let mut ready = Some(ready);
+    loop {
+        run(fabric);
+        run_deferred(fabric);
+        let sleep = fabric.timers.begin_sleep();
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = vec![poll(sleep.wake), poll(doorbell.fd())];
+        fds.extend(sleep.processes.iter().map(|(_, fd)| poll(*fd)));
+        if let Some(ready) = ready.take() {
+            let _nobody_else_waits = ready.send(());
+        }
+        let left = sleep.until.saturating_sub(clock::now());
+        let pause = libc::timespec {
+            tv_sec: (left / 1_000_000_000).min(1 << 30) as libc::time_t,
+            tv_nsec: (left % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: `fds` has as many entries as said, and `pause` lives during the call.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const pause, std::ptr::null()) };
+        fabric.timers.end_sleep(fds[0].revents != 0);
+        if fds[1].revents != 0 {
+            // It says that there is a command, which `run` finds.
+            let _rung = doorbell.read();
+        }
+        for (fd, (token, _)) in fds[2..].iter().zip(sleep.processes) {
+            if fd.revents != 0 {
+                fabric.timers.forget_process(token);
+                bury(fabric, token);
+            }
+        }
+    }
+}
+
+/// Does what was deferred. Call with no lock held.
+#[inline]
+pub(crate) fn run_deferred(fabric: &Fabric) {
+    if fabric.deferred.any() {
+        run_all(fabric);
+    }
+}
+
+#[cold]
+fn run_all(fabric: &Fabric) {
+    loop {
+        let list = fabric.deferred.take();
+        if list.is_empty() {
+            return;
+        }
+        for work in list {
+            match work {
+                Deferred::Flush(index) => table::flush_sends(fabric, index),
+                Deferred::Overrun(offset) => {
+                    fabric.region().at::<CqShared>(offset).raise(fabric, event::CQ_ERR);
+                    table::fail_all_with(fabric, offset);
+                }
+                Deferred::Bury(token) => bury(fabric, token),
+                Deferred::Retry(index) => retry_early(fabric, index),
+            }
+        }
+    }
+}
+
+/// Frees everything of a dead process. Harmless if it lives, or if another has done it.
+pub(crate) fn bury(fabric: &Fabric, token: u32) {
+    if token == fabric.token() || fabric.pid_of(token).is_none() || !fabric.is_dead(token) {
+        return;
+    }
+    let _burial = fabric.region().exclusively(|| {
+        if fabric.pid_of(token).is_some() {
+            qp::table::release_all_of(fabric, token);
+            mr::table::release_all_of(fabric, token);
+            xrc::release_all_of(fabric, token);
+            fabric.release_memory_of(token);
+            pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
+            fabric.slot_of(token).free();
+        }
+        Ok(())
+    });
+}
+
+/// Buries whoever is dead, so that what killed programs left does not pile up.
+pub(super) fn bury_all(fabric: &Fabric) {
+    for token in fabric.all_tokens() {
+        bury(fabric, token);
+    }
+}
