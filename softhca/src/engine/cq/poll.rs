@@ -73,7 +73,7 @@ impl Cq {
     }
 
     /// Writes an entry to `wc`; `false` if its queue pair has been destroyed or reset since.
-    #[inline]
+    #[inline(always)]
     fn take(&self, entry: &Cqe, index: u32, wc: &mut Wc) -> bool {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         let number = entry.qpn.get();
@@ -147,7 +147,7 @@ const VENDOR: u32 = 0x5e00;
 
 impl CqShared {
     /// The receive that an entry is about ends: its payload is put where it says, and its request is free.
-    #[inline]
+    #[inline(never)]
     pub(super) fn take_recv(&self, fabric: &Fabric, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
         let (queue, has_grh) = match entry.wr_id.get() {
             0 => (qp.recv_queue(fabric), qp.kind.get() == qp_type::UD),

@@ -74,7 +74,7 @@ impl Qp {
     /// # Errors
     /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead
     /// (`send::post`).
-    #[inline]
+    #[inline(always)]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
         if fabric.has_faults {

@@ -183,7 +183,7 @@ impl RecvQueue {
     /// Appends a request. The caller holds `posting.lock`.
     /// # Errors
     /// ENOMEM: full; EINVAL: too many pieces.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&self, fabric: &Fabric, wr: &RecvWr) -> Result<()> {
         if wr.sge.len() > self.max_sge.get() as usize {
             return Err(Errno(libc::EINVAL));

@@ -102,7 +102,7 @@ fn completion_opcode(opcode: u32) -> u32 {
 /// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue
 /// stops.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
-#[inline]
+#[inline(always)]
 pub(super) fn complete(
     fabric: &Fabric,
     qp: &QpShared,
