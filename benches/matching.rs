@@ -12,7 +12,9 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use ibex::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Matching, MessageHandle, Pattern, Posting, Searched};
+use ibex::messenger::matching::{
+    ANY_SOURCE, ANY_TAG, Arrival, Envelope, Matching, MessageHandle, Pattern, Posting, Searched,
+};
 
 /// A message: a header of 16 bytes, and where its data is.
 type Unexpected = [u64; 4];

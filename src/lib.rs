@@ -6,8 +6,8 @@
 //! requests to the caller's handler ([`transport::TakesMessages`]), and [`events`] calls the callbacks of tools.
 //!
 //! Read in this order: [`select`] (chooses ports), [`transport`] (uses them), then [`connect`] (connects two
-//! processes); [`events`] (reports to tools) is beside them. [`matching`] and [`protocol`] make MPI's messages out of
-//! the transport's: which receive takes a message, and how its bytes travel.
+//! processes); [`events`] (reports to tools) is beside them. [`messenger`] makes MPI's messages out of the
+//! transport's: which receive takes a message, and how its bytes travel.
 #![forbid(unsafe_code)]
 
 pub mod connect;
@@ -17,9 +17,8 @@ pub mod flight;
 pub mod fork;
 pub mod interfaces;
 pub mod limits;
-pub mod matching;
+pub mod messenger;
 pub mod peer;
-pub mod protocol;
 pub mod select;
 pub mod transport;
 pub mod tunables;

@@ -8,21 +8,21 @@
 
 use std::ptr::NonNull;
 
-use engine::matching::Envelope;
-use engine::protocol::header::{Header, Memory, PortKey};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::matching::Envelope;
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::{Arrived, Body};
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::passage::{Protocol, Reason};
 use super::request::Request;
 use super::transfers::Bytes;
 use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, watch};
 use crate::runtime::listeners::{Event, Listeners};
+use engine::messenger::link::Link;
 
 /// Delivers a whole message to a receive. If `TOLD`, raises events for listeners.
 ///

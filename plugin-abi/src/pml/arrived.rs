@@ -2,18 +2,18 @@
 //! Unexpected messages: stores a message that no receive matched, and holds its sender back beyond the bound.
 //!
 //! Called by `incoming`, and by `oneself` for messages of this process. They are stored in the queues of
-//! `engine::matching`. Grade: pending; long messages allocate. Threads: the one that has entered the PML, and no port.
+//! `engine::messenger::matching`. Grade: pending; long messages allocate. Threads: the one that has entered the PML, and no port.
 //! Tests: below; `unexpected_memory.c` in `hw-tests/mpi`.
 
-use engine::matching::Envelope;
-use engine::protocol::header::{Memory, PortKey};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{Memory, PortKey};
+use engine::messenger::matching::Envelope;
+use engine::messenger::transfer_id::TransferId;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::watch::{self, Came};
 use super::{flow, peer};
+use engine::messenger::link::Link;
 
 /// An unexpected message.
 pub(crate) struct Arrived {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, MAX_SIZE};
+use engine::messenger::header::{Header, MAX_SIZE};
 
 use super::datatype::Extent;
 use super::request::Request;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of flow control, and its bounds that are not parameters.
 //!
-//! The state machines are `engine::protocol::flow_control`; `flow` and `resume` use this. [`Holders`] records which
+//! The state machines are `engine::messenger::flow_control`; `flow` and `resume` use this. [`Holders`] records which
 //! communicators have stored a link (`peer` notes it), to mark them when the peer holds back. The entry of a
 //! communicator that has gone stays until its context number is reused, so a peer has at most as many entries as there
 //! are communicators at a time; marking compares the link. Grade: pending. Threads: the one that has entered the PML;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::counters::Counters;
-use engine::protocol::flow_control::{Kept, Limits, Outgoing};
+use engine::messenger::flow_control::{Kept, Limits, Outgoing};
 
-use super::lengths::Level;
-use super::link::{Account, Link};
 use super::request::Request;
+use engine::messenger::link::{Account, Link};
+use engine::messenger::matching::lengths::Level;
 
 /// What is left of the memory for unexpected messages. For tools: in any thread, with or without a PML.
 pub(crate) struct Room {

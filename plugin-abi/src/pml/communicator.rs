@@ -11,17 +11,17 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use engine::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
-use engine::protocol::header::EagerSender;
+use engine::messenger::header::EagerSender;
+use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;
 use super::first_receive::{FirstReceive, Posted};
-use super::lengths::{Lengths, Shown};
-use super::link::Link;
 use super::request::Request;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
+use engine::messenger::link::Link;
+use engine::messenger::matching::lengths::{Lengths, Shown};
 
 /// Posted receives and unexpected messages of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
@@ -355,7 +355,7 @@ impl Communicator {
 mod tests {
     use super::*;
     use engine::connect::Random;
-    use engine::matching::{ANY_SOURCE, ANY_TAG};
+    use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
     use engine::transport::EndpointId;
 
     /// An address that no request has.

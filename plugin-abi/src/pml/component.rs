@@ -16,7 +16,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use engine::matching::Contexts;
+use engine::messenger::matching::Contexts;
 use engine::tunables::{Faces, OutOfBounds, Tunables};
 use ibex_ffi::openmpi::process::{Name, Process};
 use ibex_ffi::openmpi::release::{self, PML_VERSION};

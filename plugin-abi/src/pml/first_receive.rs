@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use engine::matching::{Envelope, Pattern};
+use engine::messenger::matching::{Envelope, Pattern};
 
 use super::request::Request;
 

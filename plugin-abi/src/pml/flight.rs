@@ -6,12 +6,12 @@
 //! one that has entered the PML. Tests: `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
 use super::instance::{Pml, Rail};
-use super::link::Link;
 use super::request::{Request, Role};
+use engine::messenger::link::Link;
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
 const SENT: u8 = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: keeps the accounts of `engine::protocol::flow_control`, and sends its messages.
+//! Flow control: keeps the accounts of `engine::messenger::flow_control`, and sends its messages.
 //!
 //! A link to a peer that holds this process back, or for which sends are pending, carries a mark bit in the
 //! communicators ([`Link::marked`]). The fast paths compare a link with its unmarked value, so a marked link never
@@ -27,16 +27,16 @@
 use std::ptr::NonNull;
 
 use engine::counters::add_shared;
-use engine::protocol::flow_control::Way;
-use engine::protocol::header::Header;
+use engine::messenger::flow_control::Way;
+use engine::messenger::header::Header;
 
 use super::arrived::Arrived;
 use super::bounds::RECORD;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::link::{Account, Link};
 use super::request::Request;
 use super::{flight, rails, routing};
+use engine::messenger::link::{Account, Link};
 
 impl Arrived {
     fn cost(&self) -> u64 {

@@ -8,18 +8,18 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, Memory};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{Header, Memory};
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::finish::finish;
 use super::flight::Step;
 use super::instance::{Pml, State, pml};
-use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flight, pieces, routing, watch};
 use crate::runtime::guard::fence;
+use engine::messenger::link::Link;
 
 /// Begins to read the first `wanted` bytes (at least 1) of a message. Returns false if the BTL cannot.
 ///

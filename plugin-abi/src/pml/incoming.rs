@@ -8,20 +8,20 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use engine::matching::Envelope;
-use engine::protocol::header::{EAGER_SIZE, Header, Match, PortKey};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::messenger::matching::Envelope;
+use engine::messenger::transfer_id::TransferId;
 
 use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::request::{Owner, Request};
 use super::several::ByRail;
 use super::watch::{self, Came};
 use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
+use engine::messenger::link::Link;
 
 /// A message in a receive slot, or in shared memory.
 #[derive(Clone, Copy)]

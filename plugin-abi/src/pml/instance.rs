@@ -12,9 +12,9 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use engine::matching::{Contexts, Envelope};
+use engine::messenger::matching::{Contexts, Envelope};
+use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
-use engine::protocol::transfers::Transfers;
 use engine::transport::EndpointId;
 
 use super::arrived::Arrived;
@@ -22,7 +22,6 @@ use super::backlog::Backlog;
 use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
-use super::link::Link;
 use super::parting::Foreign;
 use super::rails::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
@@ -35,6 +34,7 @@ use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::token::Tag;
+use engine::messenger::link::Link;
 
 pub(crate) struct Settings {
     /// Longest message that is sent eagerly, bytes: the initial value.

@@ -18,7 +18,7 @@
 use std::ffi::c_void;
 
 use engine::events;
-use engine::matching::ANY_TAG;
+use engine::messenger::matching::ANY_TAG;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;

@@ -15,12 +15,12 @@ use ibex_ffi::openmpi::sys;
 use super::backlog::Then;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
-use super::link::Link;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use super::{pieces, resume};
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
+use engine::messenger::link::Link;
 
 /// Adds the processes that shared memory reaches. Called once, with all processes of the host, in order of rank.
 ///

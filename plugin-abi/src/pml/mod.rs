@@ -9,14 +9,14 @@
 //! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` and `resume` (flow control),
 //!   `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
-//!   closes the fast paths when tools start or stop listening), `notify` (reports the end of waits), `variables` and
-//!   `lengths` (performance variables), `flight` (the flight recorder).
+//!   closes the fast paths when tools start or stop listening), `notify` (reports the end of waits), `variables`
+//!   (performance variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
 //!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
-//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `link`, `bounds`, `buffer`,
+//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `bounds`, `buffer`,
 //!   `token`, `several`, `first_receive`, `watched_reads`.
 //!
-//! `engine::matching` matches messages with receives, `engine::protocol` has headers and the protocols' state machines.
+//! `engine::messenger` has what knows no MPI: matching, the headers, the protocols' state machines, links.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Every
 //! unsafe block of this folder argues from the rules of the crate's head and from these four:
@@ -50,8 +50,6 @@ mod flow;
 mod getting;
 mod incoming;
 mod instance;
-mod lengths;
-mod link;
 mod listening;
 mod local;
 mod members;

@@ -8,21 +8,20 @@
 //! lost, and the job says so. Other ports repeat reads that fail (`striped`).
 //!
 //! Messages that arrive by several ports are counted, and once a peer has moved they are ordered by the rules of
-//! `engine::protocol::stream`. The count begins with a peer's first message, and includes those that a poll delivers in
+//! `engine::messenger::failover`. The count begins with a peer's first message, and includes those that a poll delivers in
 //! place. Called by `progress`, `routing`, `pieces` and `striped`. Grade: hot for [`may_be_taken`] and [`count`], else
 //! setup. Threads: the one that has entered the PML, and no port. Tests: below, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::{Header, MAX_SIZE};
-use engine::protocol::stream::Merging;
+use engine::messenger::failover::Merging;
+use engine::messenger::header::{Header, MAX_SIZE};
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
 
 use super::buffer::{Content, SendBuffer};
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
 use super::request::Request;
 use super::several::{ByRail, Held, Peer};
 use super::token::{self, Record};
@@ -30,6 +29,7 @@ use super::transmit::{self, Transmitted};
 use super::{rails, transfers};
 use crate::runtime::token::Tag;
 use crate::runtime::{failures, messages, poller};
+use engine::messenger::link::Link;
 
 /// The port of a rail has lost its link, or has it again: moves the peers concerned.
 #[cold]

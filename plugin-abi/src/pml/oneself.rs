@@ -9,9 +9,9 @@
 
 use std::ptr::NonNull;
 
-use engine::matching::Envelope;
-use engine::protocol::header::{MAX_SIZE, Memory};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{MAX_SIZE, Memory};
+use engine::messenger::matching::Envelope;
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::{self, Arrived, Body, SHORT};
@@ -19,12 +19,12 @@ use super::communicator::Communicator;
 use super::datatype::{self, Convertor, Data, Extent};
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::watch::{self, Came};
 use super::{passage, transmit};
 use crate::runtime::variables::now;
+use engine::messenger::link::Link;
 
 /// Bytes that are copied at a time if both sides have gaps.
 const PIECE: usize = 32 * 1024;

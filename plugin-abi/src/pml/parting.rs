@@ -14,10 +14,10 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
 use super::rails;
 use super::several::Sent;
 use crate::runtime::modex;
+use engine::messenger::link::Link;
 
 /// Open MPI adds a process: notes whether it belongs to another job.
 pub(crate) fn add(pml: &Pml, process: Process) {

@@ -8,18 +8,18 @@
 //! `accept`, `incoming`, `receive`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
 //! below, and `hw-tests/tools/mpi_t_protocols.c`.
 
-use engine::matching::Envelope;
-use engine::protocol::header::{EAGER_SIZE, Header, Match, Memory};
+use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
+use engine::messenger::matching::Envelope;
 
 use super::arrived::{Arrived, Body};
 use super::communicator::Communicator;
 use super::instance::{Pml, Rail, State, pml};
-use super::link::Link;
 use super::request::{Mode, Request, Role, Transfer};
 use super::{peer, rails};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
+use engine::messenger::link::Link;
 
 /// A message of this process to itself.
 pub(crate) const ONESELF: Passage = nowhere(Protocol::Oneself, Reason::Oneself);

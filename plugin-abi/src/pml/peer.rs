@@ -9,10 +9,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::{component, rails};
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
+use engine::messenger::link::Link;
 
 /// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
 ///

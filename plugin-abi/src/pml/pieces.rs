@@ -2,14 +2,14 @@
 //! Sends a long message as copied fragments: the sender packs one after the other, the receiver unpacks them in order.
 //!
 //! For data with gaps on either side, and for memory that cannot be registered. The state machine is
-//! `engine::protocol::pieces`. Called by `accept`, `incoming`, `getting`, `striped`, `local` and `progress`. Grade:
+//! `engine::messenger::rendezvous::copies`. Called by `accept`, `incoming`, `getting`, `striped`, `local` and `progress`. Grade:
 //! pending. Threads: the one that has entered the PML. Tests: below, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::Header;
-use engine::protocol::pieces::{Gathering, Sending};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::Header;
+use engine::messenger::rendezvous::copies::{Gathering, Sending};
+use engine::messenger::transfer_id::TransferId;
 
 use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer, SendBuffers};
@@ -17,12 +17,12 @@ use super::datatype::{Convertor, Extent};
 use super::finish::{finish, note_not_put};
 use super::flight::Step;
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{flight, moving, passage, rails, resume, routing, striped, token, watch};
 use crate::runtime::messages;
+use engine::messenger::link::Link;
 
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;

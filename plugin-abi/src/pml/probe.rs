@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use engine::matching::{Envelope, Pattern};
+use engine::messenger::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::{Communicator, Queues};

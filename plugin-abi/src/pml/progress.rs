@@ -19,7 +19,6 @@ use ibex_ffi::openmpi::sys;
 use super::buffer::{Content, SendBuffer};
 use super::incoming::{self, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
-use super::link::Link;
 use super::request::{Request, Transfer};
 use super::several::ByRail;
 use super::token::{self, Record};
@@ -30,6 +29,7 @@ use crate::runtime::failures;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::token::Face;
+use engine::messenger::link::Link;
 
 pub(crate) use crate::runtime::idle::Idle;
 use crate::runtime::poller;

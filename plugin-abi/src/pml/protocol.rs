@@ -7,20 +7,20 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::flow_control::Way;
-use engine::protocol::header::{Header, Match, Memory};
+use engine::messenger::flow_control::Way;
+use engine::messenger::header::{Header, Match, Memory};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Extent;
 use super::flight::Step;
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
 use super::passage::{self, Reason};
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
+use engine::messenger::link::Link;
 
 /// Begins a send to a peer whose link is known.
 ///

@@ -15,10 +15,10 @@ use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 
 use super::instance::{Pml, Rail, State};
-use super::link::{Account, Link};
 use super::several::Peer;
 use crate::runtime::device::Port;
 use crate::runtime::modex;
+use engine::messenger::link::{Account, Link};
 
 /// Returns the link that messages to the peer of `link` use now.
 #[inline]

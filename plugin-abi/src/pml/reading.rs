@@ -5,14 +5,14 @@
 //! Both sides register their memory through Open MPI's cache; if one cannot, the message is sent as copies
 //! (`pieces`). If the announcement has the keys of several ports (`striped`), each port reads a share in proportion to
 //! its rate. The other ports repeat the reads of a failed port; if none is left, the receiver asks for copies. The
-//! state machine is `engine::protocol::reading`. Called by `accept`, `incoming` and `progress`. Grade: pending.
+//! state machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
 //! Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::{Header, Memory, PortKey};
-use engine::protocol::reading::{Part, Reading};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::rendezvous::read::{Part, Reading};
+use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::RemoteSpan;
@@ -20,13 +20,13 @@ use ibex_ffi::verbs::RemoteSpan;
 use super::finish::finish;
 use super::flight::Step;
 use super::instance::{Pml, Rail, State};
-use super::link::Link;
 use super::passage::{self, Passage, Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::{Bytes, Moved};
 use super::watched_reads::WatchedReads;
 use super::{flight, moving, pieces, resume, routing, striped, transmit, watch};
 use crate::runtime::memory::Registered;
+use engine::messenger::link::Link;
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;

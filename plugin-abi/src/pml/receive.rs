@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use engine::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::arrived::Arrived;

@@ -9,17 +9,17 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::protocol::pieces::{Gathering, Sending};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::rendezvous::copies::{Gathering, Sending};
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
-use super::link::Link;
 use super::reading::Reads;
 use super::striped::OfRail;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
+use engine::messenger::link::Link;
 
 /// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

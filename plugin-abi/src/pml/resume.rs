@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Continues pending sends: an earlier message was answered or sent, or the receiver asks for more or lets go.
 //!
-//! The rules are those of `engine::protocol::flow_control`. Called by `incoming`, `reading`, `pieces`, `progress` and
+//! The rules are those of `engine::messenger::flow_control`. Called by `incoming`, `reading`, `pieces`, `progress` and
 //! `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
-use engine::protocol::flow_control::{Way, Word};
+use engine::messenger::flow_control::{Way, Word};
 use ibex_ffi::openmpi::release;
 
 use super::bounds::RECORD;
 use super::finish::finish;
 use super::instance::{Pml, State};
-use super::link::{Account, Link};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flow, passage, protocol, rails, watch};
+use engine::messenger::link::{Account, Link};
 
 /// Sends as many pending messages of a communicator as flow control permits.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {

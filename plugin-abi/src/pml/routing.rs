@@ -8,15 +8,15 @@
 
 use std::ptr::NonNull;
 
-use engine::protocol::header::Header;
+use engine::messenger::header::Header;
 
 use super::backlog::{Payload, Then};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::request::Request;
 use super::transmit::{self, Transmitted};
 use super::{moving, rails};
+use engine::messenger::link::Link;
 
 /// Sends a message that consists of a header only. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {

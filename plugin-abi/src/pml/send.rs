@@ -10,13 +10,12 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use engine::protocol::header::MAX_SIZE;
+use engine::messenger::header::MAX_SIZE;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, State, pml, unwatched};
-use super::link::Link;
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
 use super::{finish, listening, passage, peer, protocol, transfers, transmit, watch};
@@ -26,6 +25,7 @@ use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
+use engine::messenger::link::Link;
 
 /// A message to send, as MPI describes it.
 #[derive(Clone, Copy)]

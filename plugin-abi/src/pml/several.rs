@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
+use engine::messenger::failover::Merging;
 use engine::peer::PeerName;
-use engine::protocol::stream::Merging;
 use engine::transport::{EndpointId, Immediate};
 
-use super::link::Link;
 use crate::runtime::watch::Completed;
+use engine::messenger::link::Link;
 
 /// A peer that several ports may reach.
 pub(crate) struct Peer {

@@ -12,7 +12,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::protocol::header::EAGER_SIZE;
+use engine::messenger::header::EAGER_SIZE;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{self, Extent};
@@ -259,7 +259,7 @@ impl SharedMemory {
 }
 
 /// Most bytes before the data: the sender's place, and the longest header.
-const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::protocol::header::MAX_SIZE;
+const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::messenger::header::MAX_SIZE;
 
 #[cfg(test)]
 mod tests {

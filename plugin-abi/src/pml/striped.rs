@@ -7,17 +7,17 @@
 //! `pieces` when the receiver has answered. Grade: pending. Threads: the one that has entered the PML. Tests:
 //! `pml/tests/histories.rs`.
 
-use engine::protocol::header::{Header, Match, Memory, PortKey};
-use engine::protocol::transfers::TransferId;
+use engine::messenger::header::{Header, Match, Memory, PortKey};
+use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Data, Extent};
 use super::instance::{Pml, State};
-use super::link::Link;
 use super::request::Transfer;
 use super::transmit::{self, Transmitted};
 use super::{rails, routing};
 use crate::runtime::memory::Registered;
+use engine::messenger::link::Link;
 
 /// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;

@@ -12,7 +12,7 @@ mod operation;
 mod world;
 
 use super::request::Mode;
-use engine::protocol::header::{EAGER_SIZE, MAX_SIZE};
+use engine::messenger::header::{EAGER_SIZE, MAX_SIZE};
 use ibex_ffi::openmpi::sys;
 use operation::{EMPTY, GUARD, Operation, Status};
 use world::{EAGER, For, SIZES, Shape, World};

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use engine::events::{self, EventGroup, MsgArrived, Payload, SourceId, TypeId, XferBegin, XferContinue, XferEnd};
-use engine::matching::Envelope;
+use engine::messenger::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;

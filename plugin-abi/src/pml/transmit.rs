@@ -10,21 +10,21 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::protocol::header::MAX_SIZE;
-use engine::protocol::reading::Part;
+use engine::messenger::header::MAX_SIZE;
+use engine::messenger::rendezvous::read::Part;
 use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State, pml};
-use super::link::Link;
 use super::request::Request;
 use super::{rails, token};
 use crate::runtime::device::Port;
 use crate::runtime::messages;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
+use engine::messenger::link::Link;
 
 /// Result of giving a message to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width}
 
 use super::bounds::ROOM;
 use super::communicator::Communicator;
-use super::lengths::{Of, Shown};
 use crate::runtime::{guard, listeners};
+use engine::messenger::matching::lengths::{Of, Shown};
 
 struct Row {
     /// Its name, without `pml_ibex_`.

@@ -16,7 +16,7 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
 
-use engine::matching::{Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::{release, sys};
 
 use super::arrived::Arrived;

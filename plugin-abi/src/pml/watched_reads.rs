@@ -7,7 +7,7 @@
 //! `hw-tests/mpi/events.c`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
-use engine::protocol::reading::Part;
+use engine::messenger::rendezvous::read::Part;
 use engine::transport::Failed;
 use ibex_ffi::verbs::Status;
 

@@ -9,8 +9,8 @@
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
+use engine::messenger::header::VERSION;
 use engine::peer::PeerName;
-use engine::protocol::header::VERSION;
 use engine::select::address::{self, AddressError, PortAddress, PortEntry};
 use engine::select::partners::partners;
 use engine::transport::Directory;

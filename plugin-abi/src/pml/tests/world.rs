@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
+use engine::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
 use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
@@ -18,7 +18,6 @@ use ibex_ffi::openmpi::{release, sys};
 use super::super::communicator::Communicator;
 use super::super::datatype::Data;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
-use super::super::link::Link;
 use super::super::request::{Mode, Owner, RequestFunctions};
 use super::super::several::Peer;
 use super::super::watch::Probed;
@@ -27,6 +26,7 @@ use super::operation::{Bytes, EMPTY, GUARD, Operation};
 use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
 use crate::runtime::poller::{self, Btl};
+use engine::messenger::link::Link;
 
 /// Sizes of a port, small enough that histories reach each bound.
 pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };

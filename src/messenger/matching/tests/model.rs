@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matching as two lists, searched from the front: a literal model of MPI's text.
 
-use crate::matching::{ANY_SOURCE, ANY_TAG};
+use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! If a message was lost because the adapter gave up, this cannot help: the sender ends the job. Called by
-//! `pml/several.rs`. Pending grade: a sender that has never moved costs the receiver a count. Threads: the owner's.
+//! `pml/moving.rs`. Pending grade: a sender that has never moved costs the receiver a count. Threads: the owner's.
 //! Tests: at the end of the file.
 
 use std::collections::hash_map::Entry;

@@ -6,7 +6,7 @@
 
 use super::Numbered;
 use super::model::{Entry, Model};
-use crate::matching::{
+use crate::messenger::matching::{
     ANY_SOURCE, ANY_TAG, Arrival, Envelope, Message, MessageHandle, Pattern, Posting, ReceiveHandle, Remains,
 };
 use proptest::prelude::*;

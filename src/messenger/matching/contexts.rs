@@ -50,7 +50,7 @@ impl<C, M> Contexts<C, M> {
     /// The first of the large contexts.
     pub const EXTENDED: u32 = 1 << 23;
 
-    /// All contexts are below this number, as headers have 24 bits for one (`protocol/header.rs`).
+    /// All contexts are below this number, as headers have 24 bits for one (`messenger/header.rs`).
     const END: u32 = 1 << 24;
 
     /// A table without communicators.

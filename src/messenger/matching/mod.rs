@@ -22,6 +22,7 @@
 //! | `posted.rs`, `unexpected.rs` | the two queues |
 //! | `slab.rs`, `index.rs`, `threshold.rs` | their parts: entries and lists, hashed indexes, and when to use them |
 //! | `contexts.rs` | the table of communicators |
+//! | `lengths.rs` | lengths of the two queues, for performance variables |
 //! | `outcome.rs` | the result of each operation, and the events it stands for |
 //!
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
@@ -38,6 +39,7 @@
 
 mod contexts;
 mod index;
+pub mod lengths;
 mod outcome;
 mod pattern;
 mod posted;

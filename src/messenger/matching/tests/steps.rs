@@ -4,7 +4,7 @@
 //! The first search of a kind walks the head of the list and builds an index; the tests limit the later ones.
 
 use super::Numbered;
-use crate::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
+use crate::messenger::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
 
 const LENGTH: i32 = if cfg!(miri) { 60 } else { 100_000 };
 

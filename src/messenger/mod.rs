@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols of point-to-point messages: their headers on the wire, and one state machine per protocol.
+//! The messenger: point-to-point messages over the ports of [`crate::transport`]. Tag matching, the headers on the wire,
+//! and one state machine for each protocol.
 //!
-//! Knows no adapter and no MPI library: the caller sends and receives the headers, reads memory and registers it.
-//! Called by the layers that do their own matching ([`crate::matching`]).
+//! Knows no adapter and no MPI library: the caller posts what these parts decide, reads and registers memory, and reports
+//! completions. Called by the PML (`plugin-abi/src/pml`). Grade and threads: in each file; none has a lock.
 //!
 //! | file | what |
 //! |---|---|
+//! | `matching/` | tag matching: which receive takes which message |
 //! | `header.rs` | the headers on the wire |
-//! | `transfers.rs` | the numbers by which one process names a request to another |
-//! | `reading.rs` | the receiver reads from the sender's memory, over one path or several |
-//! | `stream.rs` | the order of messages that move to another port |
-//! | `pieces.rs` | the sender sends copies, piece by piece |
+//! | `rendezvous/` | long messages: read by the receiver, or sent as copies |
 //! | `flow_control.rs` | when a message is announced though it is short, or is not sent yet |
+//! | `failover.rs` | the order of messages that move to another port |
+//! | `link.rs` | how a peer is reached: a port and its endpoint, shared memory, or oneself |
+//! | `transfer_id.rs` | the numbers by which one process names a request to another |
 //!
 //! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
 //! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with
@@ -32,11 +34,12 @@
 //!               Fragment(R, offset) bytes ... ------------>
 //! ```
 //!
-//! S and R are numbers of `transfers.rs`, given by the sender and by the receiver.
+//! S and R are numbers of `transfer_id.rs`, given by the sender and by the receiver.
 
+pub mod failover;
 pub mod flow_control;
 pub mod header;
-pub mod pieces;
-pub mod reading;
-pub mod stream;
-pub mod transfers;
+pub mod link;
+pub mod matching;
+pub mod rendezvous;
+pub mod transfer_id;

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Link: how a peer is reached. By a port of this process and its number for the peer, by shared memory, or as oneself.
 //!
-//! All messages to a peer use one path, so they arrive in order without numbers: shared memory, or one port; `rails`
+//! All messages to a peer use one path, so they arrive in order without numbers: shared memory, or one port; `pml/rails.rs`
 //! chooses among several.
 //!
 //! A link that a communicator stores may have marks: it is one of several ([`Link::of_several`]), or short messages may
 //! not use it now ([`Link::marked`]). Each mark has its own bit. A known link never has all bits set, as
 //! [`Link::UNKNOWN`] has. A fast path compares a link with its unmarked value, so a mark closes it without a further
-//! test. Grade: hot. Threads: any. Plain data. Tests: below.
+//! test. Called by the whole PML. Grade: hot. Threads: any. Plain data. Tests: below.
 
-use engine::transport::EndpointId;
+use crate::transport::EndpointId;
 
 /// The link to a peer: its endpoint in the lower half, the rail and marks in the upper one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Link(u64);
+pub struct Link(u64);
 
-/// Name of a peer for flow control: a link to it that stays when its messages use another one (`rails::account`).
+/// Name of a peer for flow control: a link to it that stays the same when its messages use another one (`pml/rails.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Account(pub(crate) Link);
+pub struct Account(pub Link);
 
+/// Mark of a link that is one of several.
 const OF_SEVERAL: u64 = 1 << 63;
 
-/// Mark of a link that short messages may not use now (`flow`).
+/// Mark of a link that short messages may not use now (flow control).
 const HELD_BACK: u64 = 1 << 62;
 
 /// Bits of the rail's index in the upper half.
@@ -29,72 +30,95 @@ const RAIL: u64 = 0xff;
 
 impl Link {
     /// Not looked up yet.
-    pub(crate) const UNKNOWN: Link = Link(u64::MAX);
+    pub const UNKNOWN: Link = Link(u64::MAX);
 
     /// To this process; its rail does not exist.
-    pub(crate) const ONESELF: Link = Link(0xfd << 32);
+    pub const ONESELF: Link = Link(0xfd << 32);
 
+    /// Rail of links by shared memory.
     const SHARED_MEMORY: usize = 0xfe;
 
     /// Makes the link by shared memory to the process with this place on the host.
-    pub(crate) const fn local(place: u32) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn local(place: u32) -> Self {
         Link((Self::SHARED_MEMORY as u64) << 32 | place as u64)
     }
 
     /// Returns the peer's place on the host if this is an unmarked link by shared memory.
     #[inline]
-    pub(crate) const fn as_local(self) -> Option<u32> {
+    #[must_use]
+    pub const fn as_local(self) -> Option<u32> {
         if self.0 >> 32 == Self::SHARED_MEMORY as u64 { Some(self.0 as u32) } else { None }
     }
 
-    pub(crate) const fn new(rail: usize, to: EndpointId) -> Self {
+    /// Makes the link by this rail (index of a port) and the rail's endpoint.
+    #[inline]
+    #[must_use]
+    pub const fn new(rail: usize, to: EndpointId) -> Self {
         Link((rail as u64) << 32 | to.index() as u64)
     }
 
+    /// Index of its rail.
     #[inline]
-    pub(crate) const fn rail(self) -> usize {
+    #[must_use]
+    pub const fn rail(self) -> usize {
         (self.0 >> 32 & RAIL) as usize
     }
 
     /// Whether it uses the first rail and has no mark. In a communicator that rail is then the only one.
     #[inline]
-    pub(crate) const fn is_of_only(self) -> bool {
+    #[must_use]
+    pub const fn is_of_only(self) -> bool {
         self.0 >> 32 == 0
     }
 
-    pub(crate) const fn of_several(self) -> Self {
+    /// The link with the mark that it is one of several.
+    #[inline]
+    #[must_use]
+    pub const fn of_several(self) -> Self {
         Link(self.0 | OF_SEVERAL)
     }
 
     /// Whether it has that mark, and short messages may use it.
-    pub(crate) const fn is_of_several(self) -> bool {
+    #[inline]
+    #[must_use]
+    pub const fn is_of_several(self) -> bool {
         self.0 & (OF_SEVERAL | HELD_BACK) == OF_SEVERAL
     }
 
     /// The link with the mark that short messages may not use it now.
-    pub(crate) const fn marked(self) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn marked(self) -> Self {
         Link(self.0 | HELD_BACK)
     }
 
     /// A known link without the mark of [`Self::marked`].
     #[inline]
-    pub(crate) const fn unmarked(self) -> Self {
+    #[must_use]
+    pub const fn unmarked(self) -> Self {
         Link(self.0 & !HELD_BACK)
     }
 
     /// The rail's endpoint of the peer.
     #[inline]
-    pub(crate) const fn to(self) -> EndpointId {
+    #[must_use]
+    pub const fn to(self) -> EndpointId {
         EndpointId::from_index(self.0 as u32)
     }
 
+    /// The link as a number, for an atomic.
     #[inline]
-    pub(crate) const fn bits(self) -> u64 {
+    #[must_use]
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
+    /// The link of [`Self::bits`].
     #[inline]
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
         Link(bits)
     }
 }

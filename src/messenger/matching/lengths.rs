@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Current and maximum lengths of a communicator's queues, for performance variables (`variables.rs`).
+//! Current and maximum lengths of a communicator's queues, for performance variables (`pml/variables.rs`).
 //!
 //! Counted where a message or receive enters or leaves a queue, so a message for the receive in the first slot, which
-//! is in no queue (`first_receive.rs`), counts nothing. Written by the thread that has entered the PML, without locked
+//! is in no queue (`pml/first_receive.rs`), counts nothing. Written by the thread that has entered the PML, without locked
 //! instructions; read by any thread. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number and its maximum.
 #[derive(Debug, Default)]
-pub(super) struct Level {
+pub struct Level {
     now: AtomicU64,
     /// Maximum since a tool last reset it.
     most: AtomicU64,
@@ -18,17 +18,21 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) const fn new() -> Self {
+    /// Starts at 0.
+    #[must_use]
+    pub const fn new() -> Self {
         Level { now: AtomicU64::new(0), most: AtomicU64::new(0), most_before: AtomicU64::new(0) }
     }
 
-    pub(super) fn forget(&self) {
+    /// Resets number and maximum.
+    pub fn forget(&self) {
         for number in [&self.now, &self.most, &self.most_before] {
             number.store(0, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn set(&self, value: u64) {
+    /// Sets the level.
+    pub fn set(&self, value: u64) {
         self.set_with(value, 0);
     }
 
@@ -43,18 +47,20 @@ impl Level {
     }
 
     /// Returns the number and the maximum since the last reset; both include `more` entries that it does not count.
-    pub(super) fn show(&self, more: u64) -> [u64; 2] {
+    #[must_use]
+    pub fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
         [now, now.max(self.most.load(Ordering::Relaxed))]
     }
 
     /// Returns the maximum, whatever was reset.
-    pub(super) fn most_ever(&self, more: u64) -> u64 {
+    #[must_use]
+    pub fn most_ever(&self, more: u64) -> u64 {
         self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))
     }
 
     /// Resets the maximum and returns it. Any thread, one at a time.
-    pub(super) fn begin_anew(&self, more: u64) -> u64 {
+    pub fn begin_anew(&self, more: u64) -> u64 {
         let most = self.most.swap(0, Ordering::SeqCst).max(self.show(more)[0]);
         self.most_before.store(most.max(self.most_before.load(Ordering::Relaxed)), Ordering::Relaxed);
         most
@@ -63,7 +69,7 @@ impl Level {
 
 /// Quantity of a queue that has a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub enum Of {
     /// Number of posted receives.
     Posted,
     /// Number of unexpected messages.
@@ -74,7 +80,7 @@ pub(crate) enum Of {
 
 /// Lengths of a communicator's queues.
 #[derive(Debug, Default)]
-pub(crate) struct Lengths {
+pub struct Lengths {
     posted: Level,
     unexpected: Level,
     bytes: Level,
@@ -84,25 +90,25 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     /// Notes that `now` receives are in the queue; with `has_first` another one is in the first slot.
-    pub(crate) fn posted(&self, now: u32, has_first: bool) {
+    pub fn posted(&self, now: u32, has_first: bool) {
         self.posted.set_with(u64::from(now), u64::from(has_first));
     }
 
     /// Counts an unexpected message of `bytes`; `now` are in the queue with it.
-    pub(crate) fn inserted(&self, now: u32, bytes: usize) {
+    pub fn inserted(&self, now: u32, bytes: usize) {
         self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed) + bytes as u64);
         self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Counts an unexpected message of `bytes` that was taken out; `now` are left.
-    pub(crate) fn removed(&self, now: u32, bytes: usize) {
+    pub fn removed(&self, now: u32, bytes: usize) {
         self.unexpected.set(u64::from(now));
         self.bytes.set(self.bytes.now.load(Ordering::Relaxed).saturating_sub(bytes as u64));
     }
 
     /// Counts a search that compared `attempts` entries.
-    pub(crate) fn searched(&self, attempts: u32) {
+    pub fn searched(&self, attempts: u32) {
         self.attempts.store(self.attempts.load(Ordering::Relaxed) + u64::from(attempts), Ordering::Relaxed);
     }
 }
@@ -110,9 +116,11 @@ impl Lengths {
 /// Lengths of a communicator's queues as tools see them: `has_first` adds the receive in the first slot. Any thread may
 /// read them; one at a time may reset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown<'a> {
-    pub(crate) lengths: &'a Lengths,
-    pub(crate) has_first: bool,
+pub struct Shown<'a> {
+    /// Lengths of the queues.
+    pub lengths: &'a Lengths,
+    /// Whether a receive is in the first slot.
+    pub has_first: bool,
 }
 
 impl Shown<'_> {
@@ -124,36 +132,43 @@ impl Shown<'_> {
         }
     }
 
-    pub(crate) fn now(&self, of: Of) -> u64 {
+    /// The length now.
+    #[must_use]
+    pub fn now(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.show(more)[0]
     }
 
     /// Maximum since the last reset.
-    pub(crate) fn most(&self, of: Of) -> u64 {
+    #[must_use]
+    pub fn most(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.show(more)[1]
     }
 
     /// Maximum since the communicator was made.
-    pub(crate) fn most_ever(&self, of: Of) -> u64 {
+    #[must_use]
+    pub fn most_ever(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.most_ever(more)
     }
 
     /// Resets the maximum and returns it.
-    pub(crate) fn begin_anew(&self, of: Of) -> u64 {
+    #[must_use]
+    pub fn begin_anew(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.begin_anew(more)
     }
 
     /// Number of messages that were unexpected.
-    pub(crate) fn messages(&self) -> u64 {
+    #[must_use]
+    pub fn messages(&self) -> u64 {
         self.lengths.messages.load(Ordering::Relaxed)
     }
 
     /// Number of queue entries that searches compared.
-    pub(crate) fn attempts(&self) -> u64 {
+    #[must_use]
+    pub fn attempts(&self) -> u64 {
         self.lengths.attempts.load(Ordering::Relaxed)
     }
 }

@@ -29,7 +29,7 @@
 //! Fragment      receive 4, offset 8; data follows     a piece of an announced message
 //! Finished      request 4, length 8                   `length` bytes were read or written
 //! Acknowledge   request 4                             a synchronous message was matched
-//! Moved         segment 4, count 4                    the messages of a sender continue on this port (`stream.rs`)
+//! Moved         segment 4, count 4                    the messages of a sender continue on this port (`failover.rs`)
 //! Flow          number 8; flag GRANTED                the sender may send short messages eagerly, or must not
 //! Pending       context 4                             the sender has messages that it has not announced
 //! More          context 4                             the receiver asks for them
@@ -267,7 +267,7 @@ pub enum Header {
         /// Number of the send at its sender.
         request: u32,
     },
-    /// The sender's messages come by this port from now on (`stream.rs`).
+    /// The sender's messages come by this port from now on (`failover.rs`).
     Moved {
         /// How often they have moved, this move included.
         segment: u32,

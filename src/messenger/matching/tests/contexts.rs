@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of communicators.
 
-use crate::matching::{Contexts, Refused};
+use crate::messenger::matching::{Contexts, Refused};
 
 #[test]
 fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_again() {

@@ -2,7 +2,7 @@
 //! Each rule of MPI's matching on its own.
 
 use super::{Numbered, arrive, insert, post, unexpected};
-use crate::matching::{ANY_SOURCE, ANY_TAG, Message, MessageHandle, Pattern, ReceiveHandle};
+use crate::messenger::matching::{ANY_SOURCE, ANY_TAG, Message, MessageHandle, Pattern, ReceiveHandle};
 
 fn matching() -> Numbered {
     Numbered::new()
@@ -150,7 +150,7 @@ fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled()
 fn a_message_is_made_only_if_it_waits() {
     let mut matching = matching();
     insert(&mut matching, 1, 5, 1);
-    let envelope = crate::matching::Envelope::new(1, 5);
+    let envelope = crate::messenger::matching::Envelope::new(1, 5);
     let _ = matching.arrive(envelope, || panic!("a receive is posted"));
     assert_eq!(matching.posted(), 0);
 }
