@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Head, Options, Source, Values, Writer};
 
 use recorder::Recorder;
-use rings::Rings;
+use rings::{Rings, Task};
 
 /// As the recorder's own (src/recording.rs).
 const ROOM: usize = 1 << 19;
@@ -31,8 +31,8 @@ const ROOM: usize = 1 << 19;
 /// What src/mpi.c has for the library.
 #[unsafe(no_mangle)]
 extern "C" fn ibex_log_mine() -> *mut *const c_void {
-    thread_local!(static MINE: Cell<*const c_void> = const { Cell::new(null()) });
-    MINE.with(Cell::as_ptr)
+    thread_local!(static MINE: Cell<[*const c_void; 2]> = const { Cell::new([null(); 2]) });
+    MINE.with(Cell::as_ptr).cast()
 }
 
 fn main() {
@@ -88,7 +88,7 @@ fn processor_time() -> f64 {
 fn run(pace: f64, seconds: f64) {
     let folder = std::env::var_os("IBEX_BENCH_FOLDER").map_or_else(std::env::temp_dir, Into::into);
     let file = folder.join(format!("ibex-recorder-{}", std::process::id()));
-    let (head, rings) = (head(), Rings::new(ROOM).expect("memory"));
+    let (head, rings) = (head(), Rings::new(Task::Trace, ROOM).expect("memory"));
     let layouts = head.layouts();
     let out = std::fs::File::create(&file).expect("the folder can be written to");
     let writer = Writer::new(out, &file, &head, Options::default()).expect("begun");

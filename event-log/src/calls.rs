@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records MPI calls in which the application can wait for other processes, with an event at their begin and one at
-//! their end; also where the program stops and resumes the recording (`control.rs`).
+//! their end; also where the program stops and resumes the recording.
 //!
 //! wrappers.rs lists the calls. Each function overrides MPI's own, as in `entry.rs`, also under its `PMPI_` name, which
 //! Fortran's calls and other tools use. Of nested calls only the outermost counts, because a tool's wrapper calls MPI's

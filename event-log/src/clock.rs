@@ -33,7 +33,7 @@ pub(crate) struct Relation {
 
 impl Relation {
     /// Makes the relation of a clock with this rate.
-    pub(crate) fn new(ticks_per_second: i64) -> Relation {
+    pub(crate) fn new(ticks_per_second: u64) -> Relation {
         Relation { ticks_per_second: ticks_per_second.max(1) as f64, samples: VecDeque::with_capacity(KEPT) }
     }
 
@@ -62,7 +62,6 @@ impl Relation {
     }
 }
 
-/// The clocks of all sources.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     /// Nanoseconds to add to the monotonic clock.
@@ -95,13 +94,13 @@ impl Clocks {
         Some(Sample { ticks, time: monotonic + self.offset })
     }
 
-    pub(crate) fn name(&self, source: u32) -> &str {
-        self.names.get(source as usize).map_or("?", String::as_str)
+    pub(crate) fn name(&self, source: u8) -> &str {
+        self.names.get(usize::from(source)).map_or("?", String::as_str)
     }
 
     /// Returns the common clock's time at a source's ticks; `None` if it is unknown.
-    pub(crate) fn time(&self, source: u32, ticks: i64) -> Option<i64> {
-        self.relations.get(source as usize)?.time(ticks)
+    pub(crate) fn time(&self, source: u8, ticks: i64) -> Option<i64> {
+        self.relations.get(usize::from(source))?.time(ticks)
     }
 }
 

@@ -57,7 +57,6 @@ pub(crate) fn addresses() -> Vec<IpAddr> {
     if others.is_empty() { own } else { others }
 }
 
-/// The side that answers.
 pub(crate) struct Answering {
     socket: UdpSocket,
     word: u64,
@@ -120,7 +119,6 @@ impl Answering {
     }
 }
 
-/// The side that asks.
 pub(crate) struct Asking {
     word: u64,
     addresses: Vec<SocketAddr>,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Entry points: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, and the end of the process.
+//! Entry points: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, `MPI_Pcontrol`, the end of the process.
 //!
 //! Each function overrides the MPI's own and calls the next definition of its name: another tool's, or the MPI's.
-//! Fortran's calls use the `PMPI_` names. A process that never calls one of them is unaffected. Grade: setup. Threads:
-//! the application's. Tests: tests/log.rs; with a device, hw-tests/tests/device/tools.rs.
+//! Fortran's calls use the `PMPI_` names. A process that never calls one of them is unaffected. By `MPI_Pcontrol` a
+//! program controls profiling libraries (MPI 3.1, section 14.2.4). Grade: setup. Threads: the application's. Tests:
+//! tests/log.rs, tests/trace.rs; with a device, hw-tests/tests/device/tools.rs and recorder.rs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -11,7 +12,9 @@ use crate::{calls, mpi, recording, session};
 
 /// Exports functions that call `before`, the next definition, and `after`.
 macro_rules! entries {
-    ($( fn $name:ident = $text:literal ($($argument:ident: $type:ty),*) { $before:path, $after:expr } )*) => { $(
+    ($( fn $name:ident = $text:literal ($($argument:ident: $type:ty),* $(; $further:tt)?) {
+        $before:expr, $after:expr
+    } )*) => { $(
         /// Overrides MPI's function of this name.
         ///
         /// # Safety
@@ -27,9 +30,9 @@ macro_rules! entries {
             }
             // Calls inside this function are not waits of the application.
             let _unrecorded = calls::enter();
-            $before();
+            $before;
             // SAFETY: the function of this name has this signature by the standard.
-            let next: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(next) };
+            let next: unsafe extern "C" fn($($type),* $(, $further)?) -> c_int = unsafe { std::mem::transmute(next) };
             // SAFETY: the arguments are passed on, with the same conditions.
             let code = unsafe { next($($argument),*) };
             $after(code);
@@ -39,18 +42,22 @@ macro_rules! entries {
 }
 
 entries! {
-    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin, initialized }
-    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin, initialized }
+    fn MPI_Init = c"MPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
+    fn PMPI_Init = c"PMPI_Init" (count: *mut c_int, words: *mut *mut *mut c_char) { begin(), initialized }
     fn MPI_Init_thread = c"MPI_Init_thread" (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
-    ) { begin, initialized }
+    ) { begin(), initialized }
     fn PMPI_Init_thread = c"PMPI_Init_thread" (
         count: *mut c_int, words: *mut *mut *mut c_char, required: c_int, provided: *mut c_int
-    ) { begin, initialized }
-    fn MPI_Finalize = c"MPI_Finalize" () { finalizing, ignore }
-    fn PMPI_Finalize = c"PMPI_Finalize" () { finalizing, ignore }
-    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { finish, ignore }
-    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { finish, ignore }
+    ) { begin(), initialized }
+    fn MPI_Finalize = c"MPI_Finalize" () { finalizing(), ignore }
+    fn PMPI_Finalize = c"PMPI_Finalize" () { finalizing(), ignore }
+    fn MPI_Abort = c"MPI_Abort" (comm: *mut c_void, status: c_int) { finish(), ignore }
+    fn PMPI_Abort = c"PMPI_Abort" (comm: *mut c_void, status: c_int) { finish(), ignore }
+    // In C these have further arguments, which neither this tool nor Open MPI uses, and which are not passed on. Their
+    // definitions may omit them, because the platforms of Open MPI pass the first argument alike in both cases.
+    fn MPI_Pcontrol = c"MPI_Pcontrol" (level: c_int; ...) { control(level), ignore }
+    fn PMPI_Pcontrol = c"PMPI_Pcontrol" (level: c_int; ...) { control(level), ignore }
 }
 
 fn begin() {
@@ -68,6 +75,25 @@ fn initialized(code: c_int) {
 fn finalizing() {
     session::finalizing();
     recording::finalizing();
+}
+
+/// Level 0 stops logging and recording in this process, 1 resumes them, 2 writes the waiting events to the files.
+fn control(level: c_int) {
+    match level {
+        0 => {
+            session::stop();
+            recording::stop();
+        }
+        1 => {
+            session::resume();
+            recording::resume();
+        }
+        2 => {
+            session::flush();
+            recording::flush();
+        }
+        _ => {}
+    }
 }
 
 fn finish() {

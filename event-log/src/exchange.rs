@@ -41,6 +41,9 @@ const ALL: u64 = u64::MAX - 1;
 /// State: the same, and a context other than that of `MPI_COMM_WORLD` is the recorder's.
 const LEARNING: u64 = u64::MAX - 2;
 
+/// Context of this recorder's own messages.
+pub(crate) static HIDDEN: Hidden = Hidden::new();
+
 /// Context of the communicator whose events are not recorded.
 pub(crate) struct Hidden {
     state: AtomicU64,
@@ -49,7 +52,7 @@ pub(crate) struct Hidden {
 
 impl Hidden {
     /// Hides no communicator.
-    pub(crate) const fn new() -> Hidden {
+    const fn new() -> Hidden {
         Hidden { state: AtomicU64::new(NONE), learnt: AtomicU64::new(NONE) }
     }
 
@@ -106,12 +109,11 @@ impl Exchange {
         (rank, ranks): (u32, u32),
         clock: &(String, String),
         answers: Option<[i64; NUMBERS]>,
-        hidden: &Hidden,
     ) -> Option<(Exchange, [i64; NUMBERS], Option<ClockSample>)> {
-        hidden.set(ALL);
+        HIDDEN.set(ALL);
         let mut begun = None;
         if ibex_log_meet() == 0 {
-            hidden.set(LEARNING);
+            HIDDEN.set(LEARNING);
             let mut hasher = DefaultHasher::new();
             clock.hash(&mut hasher);
             if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
@@ -119,11 +121,11 @@ impl Exchange {
                 let told = tell(answers.unwrap_or([0; NUMBERS])).unwrap_or([0; NUMBERS]);
                 // After the last call inside, messages of this rank are the application's again. A rank without a
                 // sample takes part until then, too, because the others wait for it.
-                let sample = exchange.sample_after(|| hidden.settle()).ok().flatten();
+                let sample = exchange.sample_after(|| HIDDEN.settle()).ok().flatten();
                 begun = Some((exchange, told, sample));
             }
         }
-        hidden.settle();
+        HIDDEN.settle();
         begun
     }
 

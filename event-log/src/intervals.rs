@@ -28,7 +28,6 @@ pub(crate) enum Found {
 pub(crate) enum Part {
     /// It answers with the time of its clock.
     Answers(Arc<Answering>),
-    /// It asks, at intervals.
     Asks {
         asking: Asking,
         every: Duration,

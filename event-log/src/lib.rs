@@ -4,12 +4,12 @@
 //!
 //! It uses the same interface as any tool: the calls of plugin-abi/include/ibex_mpi_t.h, through `mpi`. It queries all
 //! types, elements and sources (`catalogue`), and treats all alike. `entry` overrides `MPI_Init`, so a process that
-//! never calls it is unaffected; `session` lives from there to the end of the process. Callbacks put events into a
-//! `ring`, without a lock, an allocation or a system call, because an event may be raised within `free`. A separate
-//! thread converts them to a common clock (`clock`), writes them (`writer`, `output`) and measures pairs (`pairs`). In
-//! addition to the text, `recording` makes a trace, for which `meeting` compares the clocks of the hosts and `calls`
-//! records MPI calls. The program stops and resumes all of it by `MPI_Pcontrol` (`control`, `listening`). `thread`
-//! starts the threads.
+//! never calls it is unaffected. From there to the end of the process, `session` writes text and `recording` a trace,
+//! one of them or both. They have the same registrations (`listening`), callbacks (`target`) and queues (`rings`): a
+//! callback puts an event into the ring of its thread, without a lock or an allocation, because an event may be raised
+//! within `free`. For the text, a thread converts the events to a common clock (`clock`), writes them (`writer`,
+//! `output`) and measures pairs (`pairs`). For a trace, `meeting` compares the clocks of the hosts, `calls` records MPI
+//! calls, and a thread writes the records as they are (`recorder`). `thread` starts the threads.
 //!
 //! The environment: `IBEX_LOG_EVENTS`, `IBEX_LOG_FILE` (`settings`). Grade: the callback is hot, the rest setup or
 //! pending. Safety, for every unsafe block: **L1** handles, types and user data are made once and live until the
@@ -19,7 +19,6 @@
 mod calls;
 mod catalogue;
 mod clock;
-mod control;
 mod datagrams;
 mod entry;
 mod exchange;
@@ -33,7 +32,6 @@ mod pairs;
 mod queues;
 mod recorder;
 mod recording;
-mod ring;
 mod rings;
 mod session;
 mod settings;

@@ -1,33 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The registrations of the logger or of the recorder: made at the start, freed while the program has stopped logging,
-//! made again, and freed at the end.
+//! What the logger and the recorder have in common: the registrations for the chosen types, the threads' rings, and the
+//! writing thread.
 //!
-//! An event without a registration is not raised, so a stopped program has no cost. Called by `session.rs` and
+//! The registrations are made at the start, freed while the program has stopped the logging, made again, and freed at
+//! the end. An event without a registration is not raised, so a stopped program has no cost. Called by `session.rs` and
 //! `recording.rs`. Grade: setup. Threads: any. Tests: tests/log.rs, tests/trace.rs.
 
-use std::ffi::c_int;
 use std::sync::Mutex;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::catalogue::EventType;
-use crate::mpi::{self, Callback, Dropped, Registration};
-use crate::thread::lock;
+use crate::mpi::{self, Registration};
+use crate::rings::Rings;
+use crate::target::{Target, on_dropped, on_event};
+use crate::thread::{self, Stop, lock};
 
-/// The registered types, each with the argument of its callbacks (L1).
-pub(crate) struct Listening<T: 'static> {
-    callback: Callback,
-    dropped: Dropped,
-    types: Vec<Listened<T>>,
+/// Time that the writing thread sleeps between two passes. The log of a killed process lacks no more than this.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Number of events or records of a pass after which the next pass follows at once.
+const BUSY: usize = 1 << 13;
+
+pub(crate) struct Listening {
+    pub(crate) types: Vec<EventType>,
+    /// Targets of the types; never freed (L1).
+    pub(crate) targets: Vec<&'static Target>,
+    pub(crate) rings: &'static Rings,
     state: Mutex<State>,
-}
-
-struct Listened<T: 'static> {
-    index: c_int,
-    name: String,
-    target: &'static T,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stop: Stop,
 }
 
 struct State {
-    /// Registrations by the index of the type; `None`: there is none now.
+    /// Registrations of the types; `None`: there is none now, or the type is this tool's own.
     registrations: Vec<Option<Registration>>,
     phase: Phase,
 }
@@ -39,34 +45,25 @@ enum Phase {
     Over,
 }
 
-impl<T: Sync + 'static> Listening<T> {
+impl Listening {
     /// Registers for those of these types that are ibex's.
-    ///
-    /// # Safety
-    /// L1: the callbacks take their argument for a `&'static T`.
-    pub(crate) unsafe fn begin(
-        types: &[EventType],
-        targets: &[&'static T],
-        callback: Callback,
-        dropped: Dropped,
-    ) -> Listening<T> {
-        let of = |(of, target): (&EventType, &&'static T)| {
-            Some(Listened { index: of.index?, name: of.name.clone(), target: *target })
-        };
-        let types: Vec<_> = types.iter().zip(targets).filter_map(of).collect();
+    pub(crate) fn begin(types: Vec<EventType>, rings: Rings) -> Listening {
+        let rings: &'static Rings = Box::leak(Box::new(rings));
+        let target = |(number, of)| &*Box::leak(Box::new(Target::new(number as u8, of, rings)));
+        let targets = types.iter().enumerate().map(target).collect();
         let state = State { registrations: types.iter().map(|_| None).collect(), phase: Phase::On };
-        let listening = Listening { callback, dropped, types, state: Mutex::new(state) };
+        let (state, thread, stop) = (Mutex::new(state), Mutex::new(None), Stop::default());
+        let listening = Listening { types, targets, rings, state, thread, stop };
         listening.register(&mut lock(&listening.state));
         listening
     }
 
     fn register(&self, state: &mut State) {
-        let places = self.types.iter().zip(&mut state.registrations);
-        for (of, place) in places.filter(|(_, place)| place.is_none()) {
-            let user = std::ptr::from_ref::<T>(of.target).cast_mut().cast();
-            // SAFETY: L1: the target is never freed, and shared; the callbacks expect a `T`, as the caller of `begin`
-            // says.
-            match unsafe { Registration::new(of.index, self.callback, self.dropped, user) } {
+        for ((of, target), place) in self.types.iter().zip(&self.targets).zip(&mut state.registrations) {
+            let (Some(index), None) = (of.index, &place) else { continue };
+            let user = std::ptr::from_ref::<Target>(target).cast_mut().cast();
+            // SAFETY: L1: both callbacks get a target, which is never freed, and shared.
+            match unsafe { Registration::new(index, on_event, on_dropped, user) } {
                 Ok(registration) => *place = Some(registration),
                 Err(refused) => mpi::complain(&format!("{}: registering answers {}", of.name, refused.0)),
             }
@@ -80,7 +77,7 @@ impl<T: Sync + 'static> Listening<T> {
         let is_on = state.phase == Phase::On;
         if is_on {
             state.phase = Phase::Stopped;
-            let places = self.types.iter().zip(&mut state.registrations).filter(|(of, _)| !stays(&of.name));
+            let places = self.types.iter().zip(&mut state.registrations).filter(|(of, _)| !stays(of.short()));
             places.filter_map(|(_, place)| place.take()).for_each(Registration::free);
         }
         is_on
@@ -96,11 +93,44 @@ impl<T: Sync + 'static> Listening<T> {
         }
     }
 
-    /// Frees all registrations for good; ibex delivers waiting events first. A callback that another thread is running
-    /// now may lose its event.
-    pub(crate) fn end(&self) {
+    /// Starts the writing thread, unless there is one. It calls `pass`, which returns the number of events that it has
+    /// written, again and again. Returns after the first call.
+    pub(crate) fn start(&'static self, name: &str, pass: impl Fn() -> usize + Send + 'static) {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() {
+            return;
+        }
+        *thread = thread::start(name, move |ready| {
+            pass();
+            ready.tell();
+            while !self.stop.sleep(PAUSE) {
+                while pass() >= BUSY {}
+            }
+        });
+        if thread.is_none() {
+            mpi::complain("cannot start a thread: events are written at the end, as far as the rings hold them");
+        }
+    }
+
+    /// Frees all registrations for good, and ends the thread; ibex delivers waiting events first. A callback that
+    /// another thread is running now may lose its event. Returns false if it has been called before.
+    pub(crate) fn end(&self) -> bool {
         let mut state = lock(&self.state);
+        if state.phase == Phase::Over {
+            return false;
+        }
         state.phase = Phase::Over;
         state.registrations.iter_mut().filter_map(Option::take).for_each(Registration::free);
+        drop(state);
+        self.stop.set();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+        true
+    }
+
+    /// Returns the number of lost events of each type.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = u64> {
+        self.targets.iter().map(|target| target.lost())
     }
 }

@@ -7,7 +7,6 @@
 use crate::catalogue;
 use crate::mpi;
 
-/// Returns the lines of the list.
 pub(crate) fn lines() -> Vec<String> {
     let mut lines = vec!["event types (IBEX_LOG_EVENTS takes their names):".to_owned()];
     for kind in catalogue::types() {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::datagrams::{self, Answering, Asking};
-use crate::exchange::{self, Exchange, Hidden};
+use crate::exchange::{self, Exchange};
 use crate::intervals::{Found, Intervals, Part};
 use crate::{mpi, settings};
 
@@ -29,13 +29,12 @@ static MEETING: Mutex<Option<Meeting>> = Mutex::new(None);
 
 /// Compares clocks now, and then at intervals. Called after `MPI_Init` by all ranks of a job whose clocks are to be
 /// compared.
-pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
-    let variable = |name: &str| std::env::var(name).ok();
+pub(crate) fn begin(found: fn(Found)) {
     let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
-    if !exchange::is_wanted(variable) {
+    if !exchange::is_wanted(settings::variable) {
         return;
     }
-    let every = settings::every(variable(settings::EVERY).as_deref());
+    let every = settings::every(settings::variable(settings::EVERY).as_deref());
     // All ranks would print the same, so rank 0 does.
     if every.is_err() && rank == 0 {
         mpi::complain(&format!(
@@ -49,7 +48,7 @@ pub(crate) fn begin(hidden: &Hidden, found: fn(Found)) {
     let answers = answering.as_ref().map(|answering| answering.told(&datagrams::addresses()));
     let clock = (settings::host(), settings::clock());
     // No lock is held meanwhile, because MPI may end the process, which calls `leave`.
-    let Some((exchange, told, sample)) = Exchange::begin((rank, ranks), &clock, answers, hidden) else { return };
+    let Some((exchange, told, sample)) = Exchange::begin((rank, ranks), &clock, answers) else { return };
     if let Some(sample) = sample {
         found(Found::Sample(sample));
     }

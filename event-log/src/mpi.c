@@ -13,7 +13,7 @@ MPI_Info ibex_log_info_null(void)
     return MPI_INFO_NULL;
 }
 
-/* Kind of a datatype: 0 a signed number, 1 an unsigned one, 2 bytes, -1 unknown. Its size goes to *size. */
+/* Kind of a datatype: 0 a signed number, 1 an unsigned one, -1 unknown. Its size goes to *size. */
 int ibex_log_kind(MPI_Datatype datatype, int *size)
 {
     const struct {
@@ -26,7 +26,6 @@ int ibex_log_kind(MPI_Datatype datatype, int *size)
         {MPI_UNSIGNED_LONG, sizeof(unsigned long), 1},
         {MPI_UNSIGNED_LONG_LONG, sizeof(unsigned long long), 1},
         {MPI_COUNT, sizeof(MPI_Count), 0},
-        {MPI_CHAR, 1, 2},
     };
     for (unsigned i = 0; i < sizeof known / sizeof *known; ++i) {
         if (known[i].datatype == datatype) {
@@ -59,11 +58,11 @@ int ibex_log_is_spawned(void)
     return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
 }
 
-/* The calling thread's ring (rings.rs). In this model the variable exists from the thread's start, so no access
- * allocates. Within a callback, which may run inside free, nothing may allocate. */
-static __thread const void *mine __attribute__((tls_model("initial-exec")));
+/* The calling thread's rings (rings.rs): the logger's and the recorder's. In this model the variable exists from the
+ * thread's start, so no access allocates. Within a callback, which may run inside free, nothing may allocate. */
+static __thread const void *mine[2] __attribute__((tls_model("initial-exec")));
 
 const void **ibex_log_mine(void)
 {
-    return &mine;
+    return mine;
 }

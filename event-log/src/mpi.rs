@@ -9,6 +9,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 
+use ibex_trace::{ElementKind, Source};
+
+use crate::catalogue::{Element, EventType};
+
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, unused, unreachable_pub, missing_docs)]
 #[allow(clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks, reason = "made by bindgen")]
 pub(crate) mod sys {
@@ -17,7 +21,6 @@ pub(crate) mod sys {
 
 pub(crate) use sys::{MPI_Count as Count, MPI_T_cb_safety as Safety, MPI_T_event_instance, MPI_T_event_registration};
 
-/// Callback for an event.
 pub(crate) type Callback = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, Safety, *mut c_void);
 /// Handler of lost events.
 pub(crate) type Dropped = unsafe extern "C" fn(Count, MPI_T_event_registration, c_int, Safety, *mut c_void);
@@ -42,32 +45,6 @@ const ELEMENTS: usize = 32;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused(pub(crate) c_int);
 
-/// An element as `MPI_T` describes it: `kind` is 0 for a signed number, 1 for an unsigned one, -1 for an unknown type;
-/// size and displacement are in bytes.
-pub(crate) struct RawElement {
-    pub(crate) name: String,
-    pub(crate) kind: c_int,
-    pub(crate) size: usize,
-    pub(crate) at: usize,
-}
-
-/// Result of `MPI_T_event_get_info`.
-pub(crate) struct RawType {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) elements: Vec<RawElement>,
-}
-
-/// Result of `MPI_T_source_get_info`.
-pub(crate) struct RawSource {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) ordered: bool,
-    pub(crate) ticks_per_second: i64,
-    /// Largest timestamp.
-    pub(crate) max_ticks: i64,
-}
-
 fn check(code: c_int) -> Result<(), Refused> {
     if succeeded(code) { Ok(()) } else { Err(Refused(code)) }
 }
@@ -78,15 +55,17 @@ fn text(buffer: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `MPI_T_init_thread`. It is never finalised, because the interface is used until the process ends.
-pub(crate) fn initialize() -> Result<(), Refused> {
+/// `MPI_T_init_thread`. It is never finalised, because the interface is used until the process ends. `None`, with a
+/// message that nothing is `done`: it fails.
+pub(crate) fn initialize(done: &str) -> Option<()> {
     let mut provided = 0;
     // MPI_THREAD_MULTIPLE is 3 in every MPI. It is needed because the writing thread queries sources.
     // SAFETY: the pointer is to a local.
-    check(unsafe { sys::MPI_T_init_thread(3, &raw mut provided) })
+    let initialized = check(unsafe { sys::MPI_T_init_thread(3, &raw mut provided) });
+    let told = |refused: &Refused| complain(&format!("MPI_T_init_thread answers {}: nothing is {done}", refused.0));
+    initialized.inspect_err(told).ok()
 }
 
-/// Returns whether a code of MPI is success.
 pub(crate) fn succeeded(code: c_int) -> bool {
     ibex_log_is_success(code) != 0
 }
@@ -106,7 +85,6 @@ pub(crate) fn is_spawned() -> bool {
     ibex_log_is_spawned() != 0
 }
 
-/// Returns the number of event types.
 pub(crate) fn type_count() -> c_int {
     let mut count = 0;
     // SAFETY: the pointer is to a local.
@@ -115,7 +93,7 @@ pub(crate) fn type_count() -> c_int {
 }
 
 /// Returns the description of a type.
-pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
+pub(crate) fn event_type(index: c_int) -> Result<EventType, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 1024]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
     let mut datatypes = [std::ptr::null_mut(); ELEMENTS];
@@ -141,14 +119,24 @@ pub(crate) fn event_type(index: c_int) -> Result<RawType, Refused> {
     })?;
     let elements = (0..usize::try_from(count).unwrap_or(0).min(ELEMENTS))
         .map(|element| {
-            let mut size = 0;
-            // SAFETY: a handle from the call above; the pointer is to a local.
-            let kind = unsafe { ibex_log_kind(datatypes[element], &raw mut size) };
             let name = item(items, element as c_int).unwrap_or_else(|| format!("{element}"));
-            RawElement { name, kind, size: size.unsigned_abs() as usize, at: displacements[element].unsigned_abs() }
+            Element { name, kind: kind(datatypes[element]), at: displacements[element].unsigned_abs() }
         })
         .collect();
-    Ok(RawType { name: text(&name), description: text(&description), elements })
+    Ok(EventType { index: Some(index), name: text(&name), description: text(&description), elements })
+}
+
+/// Returns the type of an element; `None` for a datatype that this tool does not know.
+fn kind(datatype: sys::MPI_Datatype) -> Option<ElementKind> {
+    let mut size = 0;
+    // SAFETY: a handle from MPI_T_event_get_info; the pointer is to a local.
+    match (unsafe { ibex_log_kind(datatype, &raw mut size) }, size) {
+        (0, 4) => Some(ElementKind::I32),
+        (1, 4) => Some(ElementKind::U32),
+        (0, 8) => Some(ElementKind::I64),
+        (1, 8) => Some(ElementKind::U64),
+        _ => None,
+    }
 }
 
 /// Returns the name of an item of an enumeration, which is that of an element. `None`: the type has no enumeration.
@@ -164,7 +152,6 @@ fn item(items: sys::MPI_T_enum, index: c_int) -> Option<String> {
     Some(text(&name))
 }
 
-/// Returns the present number of sources.
 pub(crate) fn source_count() -> c_int {
     let mut count = 0;
     // SAFETY: the pointer is to a local.
@@ -173,7 +160,7 @@ pub(crate) fn source_count() -> c_int {
 }
 
 /// Returns the description of a source.
-pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
+pub(crate) fn source(index: c_int) -> Result<Source, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 512]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
     let (mut order, mut ticks_per_second, mut most) = (sys::MPI_T_SOURCE_ORDERED, 0, 0);
@@ -193,7 +180,8 @@ pub(crate) fn source(index: c_int) -> Result<RawSource, Refused> {
         )
     })?;
     let ordered = order == sys::MPI_T_SOURCE_ORDERED;
-    Ok(RawSource { name: text(&name), description: text(&description), ordered, ticks_per_second, max_ticks: most })
+    let (ticks_per_second, max_ticks) = (ticks_per_second.unsigned_abs(), most.unsigned_abs());
+    Ok(Source { name: text(&name), description: text(&description), ticks_per_second, max_ticks, ordered })
 }
 
 /// Returns the present time of a source's clock, in its ticks; `None` if it cannot be read.

@@ -12,7 +12,6 @@ use crate::mpi;
 /// Number of bytes that are collected.
 const GATHERED: usize = 1 << 16;
 
-/// Output of a rank.
 pub(crate) struct Output {
     file: Option<File>,
     /// Text before each line.

@@ -10,7 +10,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::catalogue::{EventType, WORDS};
+use ibex_trace::{EventType, Values, short};
 
 /// Suffix of a beginning, suffix of its end, and the name of the pair if it is not made of both types' names.
 const ENDINGS: [(&str, &str, Option<&str>); 6] = [
@@ -83,12 +83,10 @@ struct Begun {
     later: VecDeque<i64>,
 }
 
-/// A pair of types.
 pub(crate) struct Pair {
+    name: String,
     begin: usize,
     end: usize,
-    /// Name, if it is not made of both types' names.
-    called: Option<&'static str>,
     /// Indexes of the same elements in both types.
     numbers: Vec<(usize, usize)>,
     who: Vec<(usize, usize)>,
@@ -102,7 +100,7 @@ pub(crate) struct Pair {
     /// that the adapter has stamped may be delivered before its beginning.
     early: HashMap<Key, i64>,
     /// Statistics by the value of `apart`.
-    found: BTreeMap<Option<i128>, Statistics>,
+    found: BTreeMap<Option<u64>, Statistics>,
 }
 
 /// Returns all pairs of the types that are logged.
@@ -112,7 +110,8 @@ pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
         for (prefix, suffix, called) in ENDINGS {
             let end = from.name.strip_suffix(prefix).map(|stem| format!("{stem}{suffix}"));
             if let Some(end) = end.and_then(|name| types.iter().position(|to| to.name == name)) {
-                pairs.push(Pair { called, ..Pair::new(types, begin, end) });
+                let both = || format!("{} - {}", short(&from.name), short(&types[end].name));
+                pairs.push(Pair { name: called.map_or_else(both, str::to_owned), ..Pair::new(types, begin, end) });
             }
         }
     }
@@ -128,31 +127,29 @@ impl Pair {
         let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
         let apart = both(&["direction"]).pop();
         let (open, early, found) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Pair { begin, end, called: None, numbers, who, which, apart, open, waiting: 0, early, found }
+        Pair { name: String::new(), begin, end, numbers, who, which, apart, open, waiting: 0, early, found }
     }
 
     /// Returns the statistics with their names; at least one.
-    pub(crate) fn found(&self, types: &[EventType]) -> Vec<(String, Statistics)> {
-        let both = || format!("{} - {}", types[self.begin].short(), types[self.end].short());
-        let name = self.called.map_or_else(both, str::to_owned);
+    pub(crate) fn found(&self) -> Vec<(String, Statistics)> {
         if self.found.is_empty() {
-            return vec![(name, Statistics::default())];
+            return vec![(self.name.clone(), Statistics::default())];
         }
-        let named = |(apart, statistics): (&Option<i128>, &Statistics)| match apart {
-            Some(value) => (format!("{name} direction={value}"), statistics.clone()),
-            None => (name.clone(), statistics.clone()),
+        let named = |(apart, statistics): (&Option<u64>, &Statistics)| match apart {
+            Some(value) => (format!("{} direction={value}", self.name), statistics.clone()),
+            None => (self.name.clone(), statistics.clone()),
         };
         self.found.iter().map(named).collect()
     }
 
     /// Takes an event of type `kind` at a time of the common clock.
-    pub(crate) fn see(&mut self, types: &[EventType], kind: usize, data: &[u64; WORDS], time: i64) {
+    pub(crate) fn see(&mut self, kind: usize, values: &Values, time: i64) {
         let is_begin = kind == self.begin;
         if !is_begin && kind != self.end {
             return;
         }
-        let key = self.key(types, data, is_begin);
-        let apart = self.apart.map(|(begin, end)| types[kind].elements[if is_begin { begin } else { end }].value(data));
+        let key = self.key(values, is_begin);
+        let apart = self.apart.map(|(begin, end)| values[if is_begin { begin } else { end }]);
         let found = self.found.entry(apart).or_default();
         if is_begin {
             if let Some(end) = self.early.remove(&key).filter(|end| time - end < EARLIEST) {
@@ -193,15 +190,13 @@ impl Pair {
         self.waiting = self.open.values().map(|begun| 1 + begun.later.len()).sum();
     }
 
-    fn key(&self, types: &[EventType], data: &[u64; WORDS], is_begin: bool) -> Key {
-        let elements = &types[if is_begin { self.begin } else { self.end }].elements;
-        let value = |&(begin, end): &(usize, usize)| elements[if is_begin { begin } else { end }].value(data);
+    fn key(&self, values: &Values, is_begin: bool) -> Key {
+        let value = |&(begin, end): &(usize, usize)| values[if is_begin { begin } else { end }];
         let numbered = self.numbers.iter().any(|number| value(number) != 0);
         let which = if numbered { &[] } else { &self.which[..] };
         let mut key = [0; VALUES];
         for (place, element) in key.iter_mut().zip(self.numbers.iter().chain(&self.who).chain(which)) {
-            // No value is wider than 64 bits.
-            *place = value(element) as u64;
+            *place = value(element);
         }
         key
     }
@@ -213,42 +208,43 @@ fn is_numbered(key: &Key, numbers: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::catalogue::tests::made;
+    use ibex_trace::{Element, ElementKind};
 
-    fn types() -> Vec<EventType> {
-        let elements = [("message", 1, 8), ("tag", 0, 4), ("peer", 1, 4)];
-        ["x_begin", "x_end", "y_started", "y_complete", "x_continue", "z_end"].map(|name| made(name, &elements)).into()
+    /// Makes a type with elements of these names.
+    pub(crate) fn made(name: &str, elements: &[&str]) -> EventType {
+        let elements = elements.iter().map(|name| Element::new(name, ElementKind::U64, "")).collect();
+        EventType { name: name.to_owned(), description: String::new(), elements }
     }
 
-    fn data(message: u64, tag: u32, peer: u32) -> [u64; WORDS] {
-        let mut data = [0; WORDS];
-        data[0] = message;
-        data[1] = u64::from(tag) | u64::from(peer) << 32;
-        data
+    fn pairs() -> Vec<Pair> {
+        let elements = ["message", "tag", "peer"];
+        among(&["x_begin", "x_end", "y_started", "y_complete", "x_continue", "z_end"].map(|name| made(name, &elements)))
+    }
+
+    /// Makes the values of an event whose other elements are 0.
+    fn values<const N: usize>(first: [u64; N]) -> Values {
+        std::array::from_fn(|element| first.get(element).copied().unwrap_or(0))
     }
 
     #[test]
     fn pairs_are_found_by_name() {
-        let types = types();
-        let names: Vec<String> = among(&types).iter().map(|pair| pair.found(&types)[0].0.clone()).collect();
+        let names: Vec<String> = pairs().iter().map(|pair| pair.found()[0].0.clone()).collect();
         assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
     }
 
     #[test]
     fn who_waited_in_a_queue_is_told_by_its_number_for_whom() {
         let names = ["q_req_insert_in_posted_q", "q_req_remove_from_posted_q", "q_req_complete", "q_req_notify"];
-        let types = names.map(|name| made(name, &[("id", 1, 8), ("operation", 1, 8)]));
+        let types = names.map(|name| made(name, &["id", "operation"]));
         let mut pairs = among(&types);
         for (kind, id, time) in [(0, 7, 0), (0, 8, 10), (1, 8, 40), (2, 8, 50), (1, 7, 100), (3, 8, 60)] {
             for pair in &mut pairs {
-                let mut data = [0; WORDS];
-                (data[0], data[1]) = (id, 1);
-                pair.see(&types, kind, &data, time);
+                pair.see(kind, &values([id, 1]), time);
             }
         }
-        let found: Vec<_> = pairs.iter().flat_map(|pair| pair.found(&types)).collect();
+        let found: Vec<_> = pairs.iter().flat_map(Pair::found).collect();
         let waits = Statistics { count: 2, min: 30, max: 100, total: 130, unbegun: 0, open: 0 };
         let asked = Statistics { count: 1, min: 10, max: 10, total: 10, unbegun: 0, open: 0 };
         assert_eq!(found[0], ("receives in the posted queue".to_owned(), waits));
@@ -257,87 +253,80 @@ mod tests {
 
     #[test]
     fn the_number_of_a_message_joins_what_began_with_what_ends() {
-        let types = types();
-        let pair = &mut among(&types)[0];
+        let pair = &mut pairs()[0];
         for (kind, message, tag, time) in
             [(0, 1, 5, 100), (0, 2, 5, 200), (4, 1, 5, 250), (1, 2, 6, 300), (1, 1, 5, 700)]
         {
-            pair.see(&types, kind, &data(message, tag, 0), time);
+            pair.see(kind, &values([message, tag, 0]), time);
         }
         let wanted = Statistics { count: 2, min: 100, max: 600, total: 700, unbegun: 0, open: 0 };
-        let (_, found) = &pair.found(&types)[0];
+        let (_, found) = &pair.found()[0];
         assert_eq!((found, pair.waiting, pair.open.len()), (&wanted, 0, 0));
         assert!((found.mean() - 350.0).abs() < 1e-9);
     }
 
     #[test]
     fn without_a_number_tag_and_peer_do_and_the_oldest_ends_first() {
-        let types = types();
-        let pair = &mut among(&types)[0];
+        let pair = &mut pairs()[0];
         for (kind, tag, peer, time) in
             [(0, 5, 1, 0), (0, 5, 1, 10), (0, 5, 2, 20), (1, 5, 1, 100), (1, 6, 1, 100), (1, 5, 2, 100)]
         {
-            pair.see(&types, kind, &data(0, tag, peer), time);
+            pair.see(kind, &values([0, tag, peer]), time);
         }
         let wanted = Statistics { count: 2, min: 80, max: 100, total: 180, unbegun: 1, open: 1 };
-        assert_eq!(pair.found(&types)[0].1, wanted);
+        assert_eq!(pair.found()[0].1, wanted);
     }
 
     #[test]
     fn what_began_before_a_stop_ends_after_it_by_its_number_alone() {
-        let types = types();
-        let pair = &mut among(&types)[0];
-        pair.see(&types, 0, &data(7, 5, 1), 0);
-        pair.see(&types, 0, &data(0, 5, 1), 10);
+        let pair = &mut pairs()[0];
+        pair.see(0, &values([7, 5, 1]), 0);
+        pair.see(0, &values([0, 5, 1]), 10);
         pair.forget_unnumbered();
         assert_eq!((pair.waiting, pair.open.len()), (1, 1));
         for (message, time) in [(0, 100), (7, 200)] {
-            pair.see(&types, 1, &data(message, 5, 1), time);
+            pair.see(1, &values([message, 5, 1]), time);
         }
         let wanted = Statistics { count: 1, min: 200, max: 200, total: 200, unbegun: 1, open: 1 };
-        assert_eq!(pair.found(&types)[0].1, wanted);
+        assert_eq!(pair.found()[0].1, wanted);
     }
 
     #[test]
     fn an_end_that_is_delivered_before_its_beginning_belongs_to_it_by_its_number() {
-        let types = types();
-        let pair = &mut among(&types)[0];
+        let pair = &mut pairs()[0];
         for (kind, message, time) in [(1, 7, 130), (0, 7, 100), (1, 8, 100), (0, 8, 110), (1, 0, 200), (0, 0, 190)] {
-            pair.see(&types, kind, &data(message, 5, 1), time);
+            pair.see(kind, &values([message, 5, 1]), time);
         }
         // One end is stamped by an adapter, whose clock is slightly behind; the end without a number may belong to any
         // beginning.
         let wanted = Statistics { count: 2, min: 0, max: 30, total: 30, unbegun: 1, open: 1 };
-        assert_eq!(pair.found(&types)[0].1, wanted);
+        assert_eq!(pair.found()[0].1, wanted);
         // A number that is reused, long after an end whose beginning was lost.
-        pair.see(&types, 1, &data(9, 5, 1), 300);
-        pair.see(&types, 0, &data(9, 5, 1), 300 + EARLIEST);
-        assert_eq!((pair.found(&types)[0].1.open, pair.found(&types)[0].1.unbegun), (2, 2));
+        pair.see(1, &values([9, 5, 1]), 300);
+        pair.see(0, &values([9, 5, 1]), 300 + EARLIEST);
+        assert_eq!((pair.found()[0].1.open, pair.found()[0].1.unbegun), (2, 2));
     }
 
     #[test]
     fn what_is_open_is_bounded() {
-        let types = types();
-        let pair = &mut among(&types)[0];
+        let pair = &mut pairs()[0];
         let all = OPEN as u64 + 3;
-        (1..=all).for_each(|message| pair.see(&types, 0, &data(message, 0, 0), 0));
+        (1..=all).for_each(|message| pair.see(0, &values([message, 0, 0]), 0));
         assert_eq!((pair.waiting, pair.open.len()), (OPEN, OPEN));
-        (1..=all).for_each(|message| pair.see(&types, 1, &data(message, 0, 0), 1));
-        let (_, found) = &pair.found(&types)[0];
+        (1..=all).for_each(|message| pair.see(1, &values([message, 0, 0]), 1));
+        let (_, found) = &pair.found()[0];
         assert_eq!((found.count, found.unbegun, found.open), (OPEN as u64, 3, 0));
     }
 
     #[test]
     fn directions_are_kept_apart() {
-        let types = ["x_begin", "x_end"].map(|name| made(name, &[("message", 1, 8), ("direction", 1, 8)]));
+        let types = ["x_begin", "x_end"].map(|name| made(name, &["message", "direction"]));
         let pair = &mut among(&types)[0];
         for (kind, message, direction, time) in [(0, 1, 0, 0), (0, 1, 1, 5), (1, 1, 0, 100), (0, 2, 1, 200)] {
-            let mut data = [0; WORDS];
-            (data[0], data[1]) = (message, direction);
-            pair.see(&types, kind, &data, time);
+            pair.see(kind, &values([message, direction]), time);
         }
         let found: Vec<(String, u64, u64)> =
-            pair.found(&types).into_iter().map(|(name, found)| (name, found.count, found.open)).collect();
+            pair.found().into_iter().map(|(name, found)| (name, found.count, found.open)).collect();
         let wanted =
             [("x_begin - x_end direction=0".to_owned(), 1, 0), ("x_begin - x_end direction=1".to_owned(), 0, 2)];
         assert_eq!(found, wanted);

@@ -3,14 +3,14 @@
 //!
 //! Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
-use crate::catalogue::{EventType, WORDS};
+use ibex_trace::{EventType, Values};
 
 /// Names of elements, and of their largest values.
 const ELEMENTS: [(&str, &str); 2] =
     [("posted", "most receives that waited"), ("unexpected", "most messages unexpected")];
 
 /// Largest values; `None` if no type has the element.
-pub(crate) struct Longest([Option<i128>; ELEMENTS.len()]);
+pub(crate) struct Longest([Option<u64>; ELEMENTS.len()]);
 
 impl Longest {
     /// Starts for events of these types.
@@ -18,20 +18,19 @@ impl Longest {
         Longest(ELEMENTS.map(|(name, _)| types.iter().any(|kind| kind.element(name).is_some()).then_some(0)))
     }
 
-    pub(crate) fn see(&mut self, kind: &EventType, data: &[u64; WORDS]) {
+    pub(crate) fn see(&mut self, kind: &EventType, values: &Values) {
         for (longest, (name, _)) in self.0.iter_mut().zip(ELEMENTS) {
             if let Some(longest) = longest
                 && let Some(place) = kind.element(name)
             {
-                *longest = (*longest).max(kind.elements[place].value(data));
+                *longest = (*longest).max(values[place]);
             }
         }
     }
 
     /// Returns the lines for the log.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let said =
-            |(longest, (_, what)): (&Option<i128>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));
+        let said = |(longest, (_, what)): (&Option<u64>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));
         self.0.iter().zip(ELEMENTS).filter_map(said).collect()
     }
 }
@@ -39,16 +38,16 @@ impl Longest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::tests::made;
+    use crate::pairs::tests::made;
 
     #[test]
     fn the_greatest_of_each_queue_is_told_where_events_say_how_long_it_is() {
-        let types = [made("a", &[("posted", 1, 8)]), made("b", &[("other", 1, 8)])];
+        let types = [made("a", &["posted"]), made("b", &["other"])];
         let mut longest = Longest::new(&types);
         for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {
-            let mut data = [0; WORDS];
-            data[0] = length;
-            longest.see(&types[kind], &data);
+            let mut values = Values::default();
+            values[0] = length;
+            longest.see(&types[kind], &values);
         }
         assert_eq!(longest.lines(), ["# most receives that waited: 7"]);
         assert!(Longest::new(&types[1..]).lines().is_empty());

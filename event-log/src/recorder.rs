@@ -82,10 +82,6 @@ impl<W: Write> Recorder<W> {
         self.writer.unwritten()
     }
 
-    /// Finishes the trace.
-    ///
-    /// # Errors
-    /// The end cannot be written.
     pub(crate) fn finish(self) -> Result<Written, Error> {
         match self.failed {
             Some(error) => Err(error),
@@ -97,6 +93,7 @@ impl<W: Write> Recorder<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rings::Task;
     use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Room, Source};
     use std::path::Path;
 
@@ -115,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_threads_have_recorded_is_in_the_trace_each_in_its_order() {
-        let (rings, head, mut file) = (Rings::new(1 << 12).expect("memory"), head(), Vec::new());
+        let (rings, head, mut file) = (Rings::new(Task::Trace, 1 << 12).expect("memory"), head(), Vec::new());
         let layout = head.layouts()[0];
         let writer = Writer::new(&mut file, Path::new("memory"), &head, Options::default()).expect("begun");
         let mut recorder = Recorder::new(writer);
@@ -169,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_does_not_keep_the_rings_full() {
-        let (rings, head) = (Rings::new(16).expect("memory"), head());
+        let (rings, head) = (Rings::new(Task::Trace, 16).expect("memory"), head());
         let layout = head.layouts()[0];
         let writer = Writer::new(Full(0), Path::new("full"), &head, Options { block: 1, ..Options::default() });
         let mut recorder = Recorder::new(writer.expect("begun"));

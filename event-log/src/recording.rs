@@ -1,50 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder, from `MPI_Init` to the end of the process: registrations, a ring for each thread, the writing thread,
-//! the file.
+//! The recorder, from `MPI_Init` to the end of the process.
 //!
 //! Called by `entry.rs`; active with `IBEX_TRACE`, in addition to the text (`session.rs`) or instead of it. As there,
-//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup, except [`on_event`], which is
-//! hot: no lock, no allocation, one system call for a thread's first event, and no memory that two threads write to.
-//! Threads: each function says its own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup. Threads: each function says its
+//! own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Clock, ClockSample, Head, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Options, Source, Writer};
+use ibex_trace::{Clock, ClockSample, Head, MOST_SOURCES, Options, Writer};
 
 use crate::calls;
-use crate::catalogue::{self, EventType, WORDS};
+use crate::catalogue::{self, EventType};
 use crate::clock::{self, Reading};
-use crate::exchange::Hidden;
 use crate::intervals::Found;
 use crate::listening::Listening;
 use crate::meeting;
-use crate::mpi::{self, Instance};
+use crate::mpi;
 use crate::recorder::Recorder;
-use crate::rings::Rings;
+use crate::rings::{Rings, Task};
 use crate::settings::{self, Chosen};
 use crate::target::Target;
-use crate::thread::{self, Ready, Stop, lock};
+use crate::thread::lock;
 
 /// Number of records in the ring of a thread: 16 MiB, of which the system provides the used part.
 const ROOM: usize = 1 << 19;
 
-/// Time that the writing thread sleeps between two passes.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// Number of records of a pass after which the next pass follows at once.
-const BUSY: usize = 1 << 14;
-
 /// Time between two readings of the sources' clocks.
 const SAMPLE: Duration = Duration::from_millis(50);
-
-/// Context of this recorder's own messages.
-static HIDDEN: Hidden = Hidden::new();
 
 /// Message about threads without a ring.
 const NO_MEMORY: &str = "there is no memory for the events of more threads (16 MiB of address space each): raise the \
@@ -78,14 +64,8 @@ struct Writing {
 struct Recording {
     process: u32,
     folder: PathBuf,
-    types: Vec<EventType>,
-    targets: Vec<&'static Target>,
-    rings: &'static Rings,
     writing: Mutex<Writing>,
-    listening: Listening<Target>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    stop: Stop,
-    finished: AtomicBool,
+    listening: Listening,
 }
 
 fn recording() -> Option<&'static Recording> {
@@ -93,22 +73,17 @@ fn recording() -> Option<&'static Recording> {
     RECORDING.get()?.as_ref().filter(|recording| recording.process == std::process::id())
 }
 
-/// Returns whether a trace is to be recorded.
-pub(crate) fn is_wanted() -> bool {
-    std::env::var_os("IBEX_TRACE").is_some_and(|folder| !folder.is_empty())
+/// Returns the folder of the trace; `None`: none is to be recorded.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os("IBEX_TRACE").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Registers for the wanted types, before MPI is initialised. The second call does nothing.
 pub(crate) fn begin() {
     RECORDING.get_or_init(|| {
-        let folder = std::env::var_os("IBEX_TRACE").filter(|folder| !folder.is_empty())?;
-        match mpi::initialize() {
-            Ok(()) => Recording::new(folder.into()),
-            Err(refused) => {
-                mpi::complain(&format!("MPI_T_init_thread answers {}: nothing is recorded", refused.0));
-                None
-            }
-        }
+        let folder = folder()?;
+        mpi::initialize("recorded")?;
+        Recording::new(folder)
     });
 }
 
@@ -116,9 +91,9 @@ pub(crate) fn begin() {
 pub(crate) fn initialized() {
     let open = recording().filter(|recording| recording.open(mpi::rank()));
     // Even if this rank does not record, because other ranks wait for it.
-    meeting::begin(&HIDDEN, found);
+    meeting::begin(found);
     if let Some(recording) = open {
-        recording.start();
+        recording.listening.start("ibex-trace", || recording.pass(false));
     }
 }
 
@@ -134,13 +109,12 @@ pub(crate) fn finalizing() {
 /// to these, and the ends of calls that have begun.
 pub(crate) fn stop() {
     if let Some(recording) = recording()
-        && recording.listening.stop(|name| ibex_trace::short(name).starts_with("communicator_"))
+        && recording.listening.stop(|name| name.starts_with("communicator_"))
     {
         calls::stop();
     }
 }
 
-/// Resumes the recording for the program.
 pub(crate) fn resume() {
     if let Some(recording) = recording() {
         recording.listening.resume(calls::resume);
@@ -159,7 +133,9 @@ pub(crate) fn flush() {
 /// Writes the rest when the process ends, or aborts the job.
 pub(crate) fn end() {
     meeting::leave();
-    if let Some(recording) = recording() {
+    if let Some(recording) = recording()
+        && recording.listening.end()
+    {
         recording.finish();
     }
 }
@@ -178,26 +154,15 @@ fn found(found: Found) {
 impl Recording {
     fn new(folder: PathBuf) -> Option<Recording> {
         let types = chosen_types();
-        let Some(rings) = Rings::new(ROOM) else {
+        let Some(rings) = Rings::new(Task::Trace, ROOM) else {
             mpi::complain("IBEX_TRACE: no memory for the events of threads: nothing is recorded");
             return None;
         };
-        let rings: &'static Rings = Box::leak(Box::new(rings));
-        let target = |(number, of)| &*Box::leak(Box::new(Target::new(number as u8, of, rings)));
-        let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        // SAFETY: L1: both callbacks get a target, which is never freed.
-        let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
         Some(Recording {
             process: std::process::id(),
             folder,
             writing: Mutex::new(Writing { lost: vec![0; types.len()], ..Writing::default() }),
-            types,
-            targets,
-            rings,
-            listening,
-            thread: Mutex::new(None),
-            stop: Stop::default(),
-            finished: AtomicBool::new(false),
+            listening: Listening::begin(types, rings),
         })
     }
 
@@ -214,7 +179,7 @@ impl Recording {
         match begun {
             Ok(writer) => {
                 writing.recorder = Some(Recorder::new(writer));
-                calls::record(&self.types, &self.targets);
+                calls::record(&self.listening.types, &self.listening.targets);
             }
             Err(error) => {
                 mpi::complain(&format!("IBEX_TRACE={}: {error}: nothing is recorded", self.folder.display()));
@@ -228,41 +193,20 @@ impl Recording {
 
     /// Returns the head of the file. Sources are added later.
     fn head(&self, rank: Option<u32>) -> Head {
-        let variable = |name: &str| std::env::var(name).ok();
         let (ranks, is_spawned) = if rank.is_some() { (mpi::ranks(), mpi::is_spawned()) } else { (None, false) };
         Head {
             ibex: env!("CARGO_PKG_VERSION").to_owned(),
-            job: settings::job(variable),
-            world: settings::world(variable("PMIX_NAMESPACE").as_deref(), is_spawned),
-            rank: rank.or_else(|| settings::launched(variable)),
+            job: settings::job(settings::variable),
+            world: settings::world(settings::variable("PMIX_NAMESPACE").as_deref(), is_spawned),
+            rank: rank.or_else(settings::launched_rank),
             ranks,
             host: settings::host(),
             clock: settings::clock(),
             pid: self.process,
             program: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
             calendar: clock::calendar_offset(),
-            types: self.types.iter().map(EventType::recorded).collect(),
+            types: self.listening.types.iter().map(EventType::recorded).collect(),
             sources: Vec::new(),
-        }
-    }
-
-    /// Starts the writing thread. Returns after its first pass.
-    fn start(&'static self) {
-        let mut thread = lock(&self.thread);
-        if thread.is_some() {
-            return;
-        }
-        *thread = thread::start("ibex-trace", |ready| self.write(ready));
-        if thread.is_none() {
-            mpi::complain("cannot start a thread: events are recorded at the end, as far as the rings hold them");
-        }
-    }
-
-    fn write(&self, ready: Ready) {
-        self.pass(true);
-        ready.tell();
-        while !self.stop.sleep(PAUSE) {
-            while self.pass(false) >= BUSY {}
         }
     }
 
@@ -272,7 +216,7 @@ impl Recording {
         let Writing { recorder, sources, sampled, lost, failure_told, reasons_told, notes } = &mut *writing;
         let Some(recorder) = recorder else { return 0 };
         let is_due = now || sampled.is_none_or(|sampled| sampled.elapsed() >= SAMPLE);
-        let taken = recorder.pass(self.rings, |writer| {
+        let taken = recorder.pass(self.listening.rings, |writer| {
             notes.drain(..).for_each(|note| writer.note(note));
             let known = sources.len();
             learn(writer, sources);
@@ -280,8 +224,7 @@ impl Recording {
             if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
                 sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
-                for (event_type, (target, told)) in self.targets.iter().zip(lost).enumerate() {
-                    let all = target.lost();
+                for (event_type, (all, told)) in self.listening.lost().zip(lost).enumerate() {
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
                 }
@@ -306,20 +249,12 @@ impl Recording {
     }
 
     fn finish(&self) {
-        if self.finished.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.listening.end();
-        self.stop.set();
-        if let Some(thread) = lock(&self.thread).take() {
-            let _ = thread.join();
-        }
         // There is no file if the process has tried to initialise MPI and has failed.
         while self.pass(true) > 0 {}
         let Some(recorder) = lock(&self.writing).recorder.take() else { return };
         let failed_before = recorder.failed().is_some();
         for (event_type, count) in recorder.unwritten() {
-            self.targets[usize::from(event_type)].lose(count);
+            self.listening.targets[usize::from(event_type)].lose(count);
         }
         if let Err(error) = recorder.finish()
             && !failed_before
@@ -331,22 +266,21 @@ impl Recording {
 
     /// Returns the number of lost events for each reason.
     fn reasons(&self) -> [(u64, &'static str); 3] {
-        let sum = |count: fn(&Target) -> u64| -> u64 { self.targets.iter().map(|target| count(target)).sum() };
+        let sum = |count: fn(&Target) -> u64| -> u64 { self.listening.targets.iter().map(|of| count(of)).sum() };
         // Read first, so that later losses are not assigned to another reason.
         let all = sum(Target::lost);
-        let (refused, dropped) = (self.rings.refused(), sum(Target::dropped));
+        let (refused, dropped) = (self.listening.rings.refused(), sum(Target::dropped));
         [(refused, NO_MEMORY), (dropped, NOT_HANDED_OVER), (all.saturating_sub(refused + dropped), TOO_FAST)]
     }
 
     /// Prints which events the trace lacks, and why; `is_unwritten`: the file could not be written to the end.
     fn tell_losses(&self, is_unwritten: bool) {
-        let lost = self.types.iter().zip(&self.targets).map(|(of, target)| (of, target.lost()));
+        let lost = self.listening.types.iter().zip(self.listening.lost());
         let lost: Vec<_> = lost.filter(|(_, lost)| *lost > 0).collect();
         if !lost.is_empty() {
             let all: u64 = lost.iter().map(|(_, lost)| lost).sum();
             let each: Vec<String> = lost.iter().map(|(of, lost)| format!("{lost} {}", of.short())).collect();
-            let rank = settings::launched(|name| std::env::var(name).ok());
-            let whose = settings::rank(rank, self.process);
+            let whose = settings::rank(settings::launched_rank(), self.process);
             let reasons: Vec<_> = self.reasons().into_iter().filter(|(count, _)| *count > 0).collect();
             let reason = match &reasons[..] {
                 _ if is_unwritten => "they are not in its trace".to_owned(),
@@ -362,30 +296,10 @@ impl Recording {
 fn chosen_types() -> Vec<EventType> {
     let mut types = catalogue::types();
     types.extend(calls::types());
-    let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
-    let wanted = Chosen::from(std::env::var("IBEX_TRACE_EVENTS").ok().as_deref());
-    let (chosen, unknown) = wanted.choose(&names);
-    // All ranks would print the same, so rank 0 does.
-    if !unknown.is_empty() && settings::launched(|name| std::env::var(name).ok()).is_none_or(|rank| rank == 0) {
-        let known: Vec<&str> = types.iter().map(EventType::short).collect();
-        mpi::complain(&format!(
-            "IBEX_TRACE_EVENTS: there is no event and no group {}; use the groups {}, or the events {}",
-            unknown.join(", "),
-            ibex_trace::GROUPS.join(", "),
-            known.join(", ")
-        ));
-    }
-    let (mut fit, strange): (Vec<_>, Vec<_>) = chosen
-        .into_iter()
-        .map(|index| types[index].clone())
-        .partition(|of| of.fits() && of.elements.len() <= MOST_ELEMENTS);
-    for of in strange {
-        mpi::complain(&format!("{}: its elements do not fit into a trace; it is left out", of.name));
-    }
-    let own = calls::control();
-    fit.truncate(MOST_TYPES - own.iter().len());
-    fit.extend(own);
-    fit
+    let chosen = Chosen::from(settings::variable("IBEX_TRACE_EVENTS").as_deref(), "default");
+    let mut types = catalogue::choose("IBEX_TRACE_EVENTS", &chosen, &types);
+    types.extend(calls::control());
+    types
 }
 
 /// Adds new sources to the trace.
@@ -393,14 +307,7 @@ fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
         let Ok(source) = mpi::source(known.len() as c_int) else { return };
         let is_host = source.name.starts_with("host:") && source.ticks_per_second == 1_000_000_000;
-        let added = writer.add_source(Source {
-            name: source.name,
-            description: source.description,
-            ticks_per_second: source.ticks_per_second.unsigned_abs(),
-            max_ticks: source.max_ticks.unsigned_abs(),
-            ordered: source.ordered,
-        });
-        if added.is_err() {
+        if writer.add_source(source).is_err() {
             return;
         }
         known.push(is_host);
@@ -413,37 +320,4 @@ fn sample((source, is_host): (usize, &bool)) -> Option<ClockSample> {
     // If it is the same clock, its rate is known, and the reading itself is exact.
     let (before, after) = if *is_host && (before..=after).contains(&shown) { (shown, shown) } else { (before, after) };
     Some(ClockSample { clock: Clock::Source(source as u8), shown: u64::try_from(shown).ok()?, before, after })
-}
-
-/// Puts an event into the thread's ring. Hot; safe in a signal handler, where the event may be lost.
-unsafe extern "C" fn on_event(
-    instance: mpi::MPI_T_event_instance,
-    _: mpi::MPI_T_event_registration,
-    _: mpi::Safety,
-    user: *mut c_void,
-) {
-    // SAFETY: L1: a target that is never freed.
-    let target = unsafe { &*user.cast::<Target>() };
-    // SAFETY: L2: the instance is this callback's.
-    let event = unsafe { Instance::new(instance) };
-    let (source, ticks) = event.stamp();
-    let mut data = [0; WORDS];
-    // SAFETY: only types whose data fit have a registration.
-    unsafe { event.copy(&mut data) };
-    if !target.context(&data).is_some_and(|context| HIDDEN.hides(context)) {
-        target.put(source, ticks, target.values(&data));
-    }
-}
-
-/// Counts events that ibex has dropped.
-unsafe extern "C" fn on_dropped(
-    count: mpi::Count,
-    _: mpi::MPI_T_event_registration,
-    _source: c_int,
-    _: mpi::Safety,
-    user: *mut c_void,
-) {
-    // SAFETY: L1: a target that is never freed.
-    let target = unsafe { &*user.cast::<Target>() };
-    target.never_came(count.cast_unsigned());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queues from callbacks to the recorder's writing thread: one ring per thread, so that no two threads write to the
-//! same memory.
+//! Queues from callbacks to the writing thread of the logger or of the recorder: one ring per thread, so that no two
+//! threads write to the same memory.
 //!
 //! A thread takes a ring with its first event ([`Rings::mine`]) and keeps it until it ends. The writing thread empties
 //! all rings ([`Rings::readable`]), and recycles those whose threads have ended ([`Rings::recycle`]). The first rings'
@@ -8,11 +8,11 @@
 //! they are used. A callback allocates nothing. An event is contiguous: if it does not fit before the end of the ring
 //! it begins at the start, and `lap_end` marks the end of the lap.
 //!
-//! Called by `recording.rs` (callbacks) and `recorder.rs`. Safety, for every unsafe block: **R1** only the thread that
-//! owns a ring writes slots between `head` and `tail + room`, and only the writing thread reads those between `tail`
-//! and `head`; each publishes its progress by a release store; **R2** rings and their slots are never freed. Grade:
-//! [`Ring::put`] hot, the rest pending. Threads: each function says its own. Tests: below; tests/trace.rs; with
-//! `cargo bench -p ibex-event-log`.
+//! Called by `target.rs` (callbacks), `recorder.rs` and `writer.rs`. Safety, for every unsafe block: **R1** only the
+//! thread that owns a ring writes slots between `head` and `tail + room`, and only the writing thread reads those
+//! between `tail` and `head`; each publishes its progress by a release store; **R2** rings and their slots are never
+//! freed. Grade: [`Ring::put`] hot, the rest pending. Threads: each function says its own. Tests: below;
+//! tests/trace.rs; with `cargo bench -p ibex-event-log`.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -32,17 +32,24 @@ const FREE: u32 = 0;
 /// State of a ring that a thread owns.
 const TAKEN: u32 = 1;
 
+/// What is made of the events in the rings. A thread has a ring for each.
+#[derive(Clone, Copy)]
+pub(crate) enum Task {
+    Text,
+    Trace,
+}
+
 unsafe extern "C" {
-    /// Returns the calling thread's variable (mpi.c): its ring, or null. It is in C, because Rust cannot give it the
-    /// thread-local storage model in which no access allocates.
+    /// Returns the calling thread's variables (mpi.c): for each task its ring, or null. They are in C, because Rust
+    /// cannot give them the thread-local storage model in which no access allocates.
     safe fn ibex_log_mine() -> *mut *const c_void;
 }
 
-/// Returns the calling thread's variable as a cell.
+/// Returns the calling thread's variable for a task as a cell.
 #[inline]
-fn mine() -> &'static Cell<*const Ring> {
-    // SAFETY: the variable is the thread's own, and only this thread uses it.
-    unsafe { &*ibex_log_mine().cast::<Cell<*const Ring>>() }
+fn mine(task: Task) -> &'static Cell<*const Ring> {
+    // SAFETY: there is a variable for each task. They are the thread's own, and only this thread uses them.
+    unsafe { &*ibex_log_mine().add(task as usize).cast::<Cell<*const Ring>>() }
 }
 
 /// A value on cache lines of its own, so that the other side's writes do not slow it down.
@@ -233,8 +240,9 @@ impl Batch {
     }
 }
 
-/// The rings of a process.
+/// The rings of a process for a task.
 pub(crate) struct Rings {
+    task: Task,
     first: &'static Batch,
     room: usize,
     /// Number of threads that have got a ring.
@@ -249,10 +257,10 @@ pub(crate) struct Rings {
 impl Rings {
     /// Reserves [`FIRST`] rings, each with room for `room` records, a power of two; more are reserved later. `None`:
     /// the system has no memory.
-    pub(crate) fn new(room: usize) -> Option<Rings> {
+    pub(crate) fn new(task: Task, room: usize) -> Option<Rings> {
         assert!(room.is_power_of_two(), "{room} records");
         let (threads, is_short, refused) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
-        Some(Rings { first: Batch::reserve(FIRST, room)?, room, threads, is_short, refused })
+        Some(Rings { task, first: Batch::reserve(FIRST, room)?, room, threads, is_short, refused })
     }
 
     fn batches(&self) -> impl Iterator<Item = &'static Batch> {
@@ -268,7 +276,7 @@ impl Rings {
     #[inline]
     pub(crate) fn mine(&self) -> Option<&'static Ring> {
         // SAFETY: null, or a ring, which is never freed (R2).
-        unsafe { mine().get().as_ref() }.or_else(|| self.take())
+        unsafe { mine(self.task).get().as_ref() }.or_else(|| self.take())
     }
 
     /// Takes a free ring for a thread, with its first event. If a ring is free, the only system call of a callback is
@@ -282,7 +290,7 @@ impl Rings {
         ring.thread.store(self.threads.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         // SAFETY: `gettid` has no arguments.
         ring.system.store(unsafe { libc::gettid() }, Ordering::Release);
-        mine().set(ring);
+        mine(self.task).set(ring);
         Some(ring)
     }
 
@@ -375,7 +383,7 @@ mod tests {
 
     #[test]
     fn events_of_several_records_come_out_whole_and_in_order_over_many_laps() {
-        let rings = Rings::new(16).expect("memory");
+        let rings = Rings::new(Task::Trace, 16).expect("memory");
         let ring = rings.mine().expect("one of few threads");
         let (mut put, mut got) = (0_u64, 0);
         for round in 0..1000 {
@@ -401,7 +409,7 @@ mod tests {
     #[test]
     fn what_a_thread_puts_in_while_another_takes_out_comes_out_once_and_in_order() {
         const EVENTS: u64 = if cfg!(miri) { 300 } else { 200_000 };
-        let rings = Rings::new(64).expect("memory");
+        let rings = Rings::new(Task::Trace, 64).expect("memory");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let ring = rings.mine().expect("one of few threads");
@@ -432,7 +440,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_gives_its_ring_back_and_each_thread_has_a_number_of_its_own() {
-        let rings = Rings::new(16).expect("memory");
+        let rings = Rings::new(Task::Trace, 16).expect("memory");
         let mut numbers = std::collections::BTreeSet::new();
         for round in 0..3 * FIRST {
             let number = std::thread::scope(|scope| {
@@ -455,7 +463,7 @@ mod tests {
 
     #[test]
     fn threads_that_begin_before_anything_is_read_and_at_one_moment_have_rings_of_their_own() {
-        let rings = Rings::new(16).expect("memory");
+        let rings = Rings::new(Task::Trace, 16).expect("memory");
         let together = std::sync::Barrier::new(4 * FIRST);
         let taken: std::collections::BTreeSet<usize> = std::thread::scope(|scope| {
             let one = || {
@@ -474,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_signal_in_the_middle_of_an_event_loses_its_own_and_harms_none() {
-        let rings = Rings::new(16).expect("memory");
+        let rings = Rings::new(Task::Trace, 16).expect("memory");
         let ring = rings.mine().expect("one of few threads");
         ring.busy.store(true, Ordering::Relaxed);
         assert!(!put(ring, 1, 1));

@@ -1,61 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The logger, from `MPI_Init` to the end of the process: registrations, the ring, the writing thread.
+//! The logger, from `MPI_Init` to the end of the process.
 //!
 //! Called by `entry.rs`. `MPI_T` is not finalised, because events occur until the process ends, and Open MPI 4.1 cannot
-//! safely finalise it after `MPI_Finalize`. Grade: setup, except [`on_event`], which is hot: no lock, no allocation, no
-//! system call. Threads: each function says its own. Tests: tests/log.rs; with a device,
-//! hw-tests/tests/device/tools.rs.
+//! safely finalise it after `MPI_Finalize`. Grade: setup. Threads: each function says its own. Tests: tests/log.rs;
+//! with a device, hw-tests/tests/device/tools.rs.
 
-use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use crate::catalogue::{self, EventType, WORDS};
+use crate::catalogue;
 use crate::listening::Listening;
 use crate::listing;
-use crate::mpi::{self, Instance};
+use crate::mpi;
 use crate::output::Output;
 use crate::recording;
-use crate::ring::{LoggedEvent, Ring};
-use crate::settings::{self, Wanted};
-use crate::thread::{self, Ready, Stop, lock};
+use crate::rings::{Rings, Task};
+use crate::settings::{self, Chosen};
+use crate::thread::lock;
 use crate::writer::Writer;
 
-/// Number of events in the ring: some 10 MB.
-const ROOM: usize = 1 << 16;
-
-/// Time that the writing thread sleeps between two passes. The log of a killed process lacks no more than this.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// Number of events of a pass after which the next pass follows at once.
-const BUSY: usize = ROOM / 8;
+/// Number of records in the ring of a thread: 4 MiB, of which the system provides the used part.
+const ROOM: usize = 1 << 17;
 
 static SESSION: OnceLock<Option<Session>> = OnceLock::new();
 
-/// Argument of a type's callbacks (L1).
-struct Target {
-    kind: u32,
-    words: usize,
-    ring: &'static Ring,
-    lost: AtomicU64,
-}
-
 struct Session {
     process: u32,
-    wanted: Wanted,
-    targets: Vec<&'static Target>,
-    ring: &'static Ring,
+    /// Whether the user has chosen no events: all are listed at the end.
+    is_list: bool,
     writer: Mutex<Writer>,
-    listening: Listening<Target>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    stop: Stop,
-    finished: AtomicBool,
-}
-
-fn launched_rank() -> Option<u32> {
-    settings::launched(|name| std::env::var(name).ok())
+    listening: Listening,
 }
 
 fn session() -> Option<&'static Session> {
@@ -63,20 +36,15 @@ fn session() -> Option<&'static Session> {
     SESSION.get()?.as_ref().filter(|session| session.process == std::process::id())
 }
 
-/// Registers for the wanted types, before MPI is initialised. The second call does nothing.
+/// Registers for the chosen types, before MPI is initialised. The second call does nothing.
 pub(crate) fn begin() {
     SESSION.get_or_init(|| {
-        let wanted = Wanted::from(std::env::var("IBEX_LOG_EVENTS").ok().as_deref());
-        if wanted == Wanted::List && recording::is_wanted() {
+        let chosen = Chosen::from(settings::variable("IBEX_LOG_EVENTS").as_deref(), "");
+        if chosen.is_empty() && recording::folder().is_some() {
             return None;
         }
-        match mpi::initialize() {
-            Ok(()) => Some(Session::new(wanted)),
-            Err(refused) => {
-                mpi::complain(&format!("MPI_T_init_thread answers {}: nothing is logged", refused.0));
-                None
-            }
-        }
+        mpi::initialize("logged")?;
+        Session::new(&chosen)
     });
 }
 
@@ -85,7 +53,9 @@ pub(crate) fn initialized() {
     if let Some(session) = session() {
         session.open(mpi::rank());
         lock(&session.writer).clocks.sample();
-        session.start();
+    }
+    if let Some(session) = listening() {
+        session.listening.start("ibex-log", || session.pass());
     }
 }
 
@@ -98,7 +68,7 @@ pub(crate) fn finalizing() {
 
 /// Returns this process' session if it logs events.
 fn listening() -> Option<&'static Session> {
-    session().filter(|session| !session.targets.is_empty())
+    session().filter(|session| !session.listening.types.is_empty())
 }
 
 /// Stops the logging for the program.
@@ -106,9 +76,8 @@ pub(crate) fn stop() {
     if let Some(session) = listening()
         && session.listening.stop(|_| false)
     {
-        let mut writer = lock(&session.writer);
-        writer.pass(session.ring);
-        writer.stop();
+        session.flush();
+        lock(&session.writer).stop();
     }
 }
 
@@ -122,55 +91,32 @@ pub(crate) fn resume() {
 /// Writes the waiting events.
 pub(crate) fn flush() {
     if let Some(session) = session() {
-        lock(&session.writer).pass(session.ring);
+        session.flush();
     }
 }
 
 /// Writes the rest, and then the statistics or the list, when the process ends or aborts the job.
 pub(crate) fn end() {
-    if let Some(session) = session() {
+    if let Some(session) = session()
+        && session.listening.end()
+    {
         session.finish();
     }
 }
 
 impl Session {
-    fn new(wanted: Wanted) -> Session {
-        let types = catalogue::types();
-        let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
-        let (chosen, unknown) = wanted.choose(&names);
-        // All ranks would print the same, so rank 0 does.
-        if !unknown.is_empty() && launched_rank().is_none_or(|rank| rank == 0) {
-            let known: Vec<&str> = types.iter().map(EventType::short).collect();
-            mpi::complain(&format!(
-                "IBEX_LOG_EVENTS: there is no event {}; use all, or some of: {}",
-                unknown.join(", "),
-                known.join(", ")
-            ));
-        }
-        let (types, strange): (Vec<_>, Vec<_>) =
-            chosen.into_iter().map(|index| types[index].clone()).partition(EventType::fits);
-        for kind in strange {
-            mpi::complain(&format!("{}: has elements that this logger cannot read; it is left out", kind.name));
-        }
-        let ring: &'static Ring = Box::leak(Box::new(Ring::new(if types.is_empty() { 1 } else { ROOM })));
-        let target = |(kind, of): (usize, &EventType)| {
-            let words = of.elements.iter().map(|element| element.at / 8 + 1).max().unwrap_or(0);
-            &*Box::leak(Box::new(Target { kind: kind as u32, words, ring, lost: AtomicU64::new(0) }))
+    fn new(chosen: &Chosen) -> Option<Session> {
+        let types = catalogue::choose("IBEX_LOG_EVENTS", chosen, &catalogue::types());
+        let Some(rings) = Rings::new(Task::Text, if types.is_empty() { 1 } else { ROOM }) else {
+            mpi::complain("IBEX_LOG_EVENTS: no memory for the events of threads: nothing is logged");
+            return None;
         };
-        let targets: Vec<&'static Target> = types.iter().enumerate().map(target).collect();
-        // SAFETY: L1: both callbacks get a target, which is never freed.
-        let listening = unsafe { Listening::begin(&types, &targets, on_event, on_dropped) };
-        Session {
+        Some(Session {
             process: std::process::id(),
-            wanted,
-            targets,
-            ring,
-            writer: Mutex::new(Writer::new(types)),
-            listening,
-            thread: Mutex::new(None),
-            stop: Stop::default(),
-            finished: AtomicBool::new(false),
-        }
+            is_list: chosen.is_empty(),
+            writer: Mutex::new(Writer::new(&types)),
+            listening: Listening::begin(types, rings),
+        })
     }
 
     /// Opens the output of a rank. Without a rank from MPI, the launcher's is used. Only rank 0 writes a list to
@@ -179,86 +125,38 @@ impl Session {
         if lock(&self.writer).is_open() {
             return;
         }
-        let rank = settings::rank(rank.or_else(launched_rank), self.process);
-        let file = std::env::var("IBEX_LOG_FILE").ok();
-        if self.wanted == Wanted::List && file.is_none() && rank != "0" {
+        let rank = settings::rank(rank.or_else(settings::launched_rank), self.process);
+        let file = settings::variable("IBEX_LOG_FILE");
+        if self.is_list && file.is_none() && rank != "0" {
             return;
         }
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = settings::file(file.as_deref(), &rank, host.trim(), self.process);
+        let host = settings::host();
+        let name = settings::file(file.as_deref(), &rank, &host, self.process);
         let program = std::env::args_os().next().unwrap_or_default();
-        let whose = format!("rank {rank}, host {}, process {}, {}", host.trim(), self.process, program.display());
+        let whose = format!("rank {rank}, host {host}, process {}, {}", self.process, program.display());
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
-    fn start(&'static self) {
-        let mut thread = lock(&self.thread);
-        if self.targets.is_empty() || thread.is_some() {
-            return;
-        }
-        *thread = thread::start("ibex-log", |ready| self.write(ready));
-        if thread.is_none() {
-            mpi::complain("cannot start a thread: events are written at the end, as far as the ring holds them");
-        }
+    /// Writes the waiting events of each thread up to the end of its ring's lap. Returns their number.
+    fn pass(&self) -> usize {
+        lock(&self.writer).pass(self.listening.rings)
     }
 
-    fn write(&self, ready: Ready) {
-        ready.tell();
-        while !self.stop.sleep(PAUSE) {
-            while lock(&self.writer).pass(self.ring) >= BUSY {}
-        }
+    fn flush(&self) {
+        // The events of a ring may be in two laps.
+        self.pass();
+        self.pass();
     }
 
     fn finish(&self) {
-        if self.finished.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        self.listening.end();
-        self.stop.set();
-        if let Some(thread) = lock(&self.thread).take() {
-            let _ = thread.join();
-        }
         // If MPI could not be initialised, the output is opened here.
         self.open(None);
+        self.flush();
         let mut writer = lock(&self.writer);
-        writer.pass(self.ring);
-        let lost: Vec<u64> = self.targets.iter().map(|target| target.lost.load(Ordering::Relaxed)).collect();
-        match self.wanted {
-            Wanted::List => writer.remark(&listing::lines()),
-            Wanted::Events(_) => writer.summary(&lost),
+        if self.is_list {
+            writer.remark(&listing::lines());
+        } else {
+            writer.summary(&self.listening.lost().collect::<Vec<_>>());
         }
     }
-}
-
-/// Puts an event into the ring. Hot; safe in a signal handler.
-unsafe extern "C" fn on_event(
-    instance: mpi::MPI_T_event_instance,
-    _: mpi::MPI_T_event_registration,
-    _: mpi::Safety,
-    user: *mut c_void,
-) {
-    // SAFETY: L1: a target that is never freed.
-    let target = unsafe { &*user.cast::<Target>() };
-    // SAFETY: L2: the instance is this callback's.
-    let event = unsafe { Instance::new(instance) };
-    let (source, ticks) = event.stamp();
-    let mut record = LoggedEvent { kind: target.kind, source: source.cast_unsigned(), ticks, data: [0; WORDS] };
-    // SAFETY: only types whose data fit have a registration.
-    unsafe { event.copy(&mut record.data) };
-    if !target.ring.put(&record, target.words) {
-        target.lost.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Counts events that ibex has dropped.
-unsafe extern "C" fn on_dropped(
-    count: mpi::Count,
-    _: mpi::MPI_T_event_registration,
-    _source: c_int,
-    _: mpi::Safety,
-    user: *mut c_void,
-) {
-    // SAFETY: L1: a target that is never freed.
-    let target = unsafe { &*user.cast::<Target>() };
-    target.lost.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
 }

@@ -2,44 +2,15 @@
 //! Settings from the environment: the events and the output; and the rank as the launcher sets it.
 //!
 //! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or the former
-//! `btl_ibex_`); `all` for all; unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: the file of a rank;
-//! `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank is appended; unset:
-//! standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above, and groups
-//! ([`ibex_trace::GROUPS`]). `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`);
+//! `btl_ibex_`), and groups ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`:
+//! the file of a rank; `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank
+//! is appended; unset: standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above;
+//! unset or empty: the group `default`. `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`);
 //! `IBEX_TRACE_CLOCKS_EVERY`: how often, in seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade:
 //! setup. Threads: any. Tests: below.
 
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
-
-/// Task of the logger.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// List all events, at the end.
-    List,
-    /// Log these events, by their names as the user wrote them.
-    Events(Vec<String>),
-}
-
-impl Wanted {
-    /// Reads the value of `IBEX_LOG_EVENTS`.
-    pub(crate) fn from(value: Option<&str>) -> Wanted {
-        let mut names: Vec<String> = listed(value.unwrap_or_default()).map(str::to_owned).collect();
-        let mut seen = std::collections::BTreeSet::new();
-        names.retain(|name| seen.insert(name.clone()));
-        if names.is_empty() { Wanted::List } else { Wanted::Events(names) }
-    }
-
-    /// Returns the indexes of the wanted types among these names, and the wanted names that no type has.
-    pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
-        let Wanted::Events(names) = self else { return (Vec::new(), Vec::new()) };
-        let is = |name: &str, known: &str| name == "all" || short(known) == short(name);
-        let wanted = |known: &&str| names.iter().any(|name| is(name, known));
-        let chosen = types.iter().enumerate().filter(|(_, known)| wanted(known)).map(|(index, _)| index).collect();
-        let unknown = names.iter().filter(|name| !types.iter().any(|known| is(name, known))).cloned().collect();
-        (chosen, unknown)
-    }
-}
 
 /// Returns the group of an event, by its name. Events of later versions that belong to no group are in `default`.
 fn group(name: &str) -> &'static str {
@@ -73,24 +44,29 @@ fn is_left_out(name: &str) -> bool {
     matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
 }
 
-/// Names of the events and groups to record.
-#[derive(Debug)]
+/// Names of the events and groups that the user has chosen.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
-    /// Reads the value of `IBEX_TRACE_EVENTS`. Unset: all but those that add little to the other events of a message:
-    /// the four of searches, which only tell how long these took; the beginnings and continuations of transfers; the
-    /// freeing of a request, which usually happens where its end is reported. Also excluded are flushes, because the
-    /// ends of the one-sided operations tell how long the program waited.
-    pub(crate) fn from(value: Option<&str>) -> Chosen {
-        match Wanted::from(value) {
-            Wanted::Events(names) => Chosen(names),
-            Wanted::List => Chosen(vec!["default".to_owned()]),
-        }
+    /// Reads the value of `IBEX_LOG_EVENTS` or `IBEX_TRACE_EVENTS`. Without names in it, these are those in `default`.
+    pub(crate) fn from(value: Option<&str>, default: &str) -> Chosen {
+        let value = value.filter(|value| listed(value).next().is_some()).unwrap_or(default);
+        let mut seen = std::collections::BTreeSet::new();
+        Chosen(listed(value).filter(|name| seen.insert(*name)).map(str::to_owned).collect())
     }
 
-    /// Returns the indexes of the wanted types among these names, and the wanted names that neither a type nor a group
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the indexes of the chosen types among these names, and the chosen names that neither a type nor a group
     /// has.
+    ///
+    /// The group `default` lacks those that add little to the other events of a message: the four of searches, which
+    /// only tell how long these took; the beginnings and continuations of transfers; the freeing of a request, which
+    /// usually happens where its end is reported. It also lacks flushes, because the ends of the one-sided operations
+    /// tell how long the program waited.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
@@ -133,8 +109,18 @@ pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unclear;
 
-/// Returns the rank that the launcher gave this process; `variable` reads the environment.
-pub(crate) fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+/// Returns the value of a variable of the environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Returns the rank that the launcher gave this process.
+pub(crate) fn launched_rank() -> Option<u32> {
+    launched(variable)
+}
+
+/// The same; `variable` reads the environment.
+fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"].iter().find_map(|name| variable(name)?.parse().ok())
 }
 
@@ -186,23 +172,24 @@ mod tests {
 
     #[test]
     fn names_are_separated_by_comma_colon_semicolon_or_space() {
-        let names = |names: &[&str]| Wanted::Events(names.iter().map(|name| (*name).to_owned()).collect());
-        assert_eq!(Wanted::from(Some("a,b:c;d e")), names(&["a", "b", "c", "d", "e"]));
-        assert_eq!(Wanted::from(Some(" a, ,b a")), names(&["a", "b"]));
+        let names = |value| Chosen::from(value, "default").0;
+        assert_eq!(names(Some("a,b:c;d e")), ["a", "b", "c", "d", "e"]);
+        assert_eq!(names(Some(" a, ,b a")), ["a", "b"]);
         for nothing in [None, Some(""), Some(" ,;: ")] {
-            assert_eq!(Wanted::from(nothing), Wanted::List);
+            assert_eq!(names(nothing), ["default"]);
+            assert!(Chosen::from(nothing, "").is_empty());
         }
     }
 
     #[test]
     fn a_name_has_the_prefix_or_not_and_one_that_nothing_has_is_told() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
-        let chosen = |text| Wanted::from(Some(text)).choose(&types);
+        let chosen = |text| Chosen::from(Some(text), "").choose(&types);
         assert_eq!(chosen("xfer_end,btl_ibex_xfer_begin"), (vec![0, 1], vec![]));
         assert_eq!(chosen("ibex_xfer_end"), (vec![1], vec![]));
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));
-        assert_eq!(Wanted::List.choose(&types), (vec![], vec![]));
+        assert_eq!(chosen(""), (vec![], vec![]));
     }
 
     #[test]
@@ -219,7 +206,7 @@ mod tests {
             "ibex_flush_started",
             "ibex_flush_complete",
         ];
-        let chosen = |text| Chosen::from(text).choose(&types);
+        let chosen = |text| Chosen::from(text, "default").choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4, 6], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1, 6, 7], vec![]));
         assert_eq!(chosen(Some("waits,searches,new")), (vec![2, 3, 4], vec![]));

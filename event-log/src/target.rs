@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts an event as a record into its thread's ring.
+//! The callbacks: put an event as a record into its thread's ring.
 //!
-//! Called by `recording.rs` (callbacks) and `calls.rs`. Grade: hot, safe in a signal handler, where an event may be
-//! lost; the counts of losses are the only memory that two threads write to. Threads: any. Tests: tests/trace.rs.
+//! Called by ibex, and by `calls.rs`; registered by `listening.rs`. Grade: hot, safe in a signal handler, where an
+//! event may be lost: no lock, no allocation, one system call for a thread's first event; the counts of losses are the
+//! only memory that two threads write to. Threads: any. Tests: tests/log.rs, tests/trace.rs.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ibex_trace::{Layout, MOST_ELEMENTS, MOST_SOURCES, Room};
 
 use crate::catalogue::{EventType, Place, WORDS};
+use crate::exchange::HIDDEN;
+use crate::mpi::{self, Instance};
 use crate::rings::{Ring, Rings};
 
-/// Layout of a type's events, and their losses.
+/// Layout of a type's events, and their losses. Argument of the type's callbacks (L1).
 pub(crate) struct Target {
     layout: Layout,
     places: [Place; MOST_ELEMENTS],
-    /// Position of the element with the communicator's context.
+    /// Position of the element with the communicator's context; `None` if the type has none.
     context: Option<Place>,
     rings: &'static Rings,
     lost: AtomicU64,
@@ -25,23 +28,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Makes the target of the type with this number in the trace.
+    /// Makes the target of the type with this number in the log or the trace.
     pub(crate) fn new(number: u8, of: &EventType, rings: &'static Rings) -> Target {
-        let (layout, places) = (Layout::new(number, &of.recorded()), of.places());
-        let context = of.element("context").map(|element| places[element]);
-        Target { layout, places, context, rings, lost: AtomicU64::new(0), dropped: AtomicU64::new(0) }
-    }
-
-    /// Returns the context of an event's communicator; `None` if the type has none.
-    #[inline]
-    pub(crate) fn context(&self, data: &[u64; WORDS]) -> Option<u64> {
-        self.context.map(|context| context.value(data))
-    }
-
-    /// Returns a function of the values of the elements in an event's data.
-    #[inline]
-    pub(crate) fn values<'a>(&'a self, data: &'a [u64; WORDS]) -> impl Fn(usize) -> u64 + 'a {
-        |element| self.places[element].value(data)
+        let (recorded, places) = (of.recorded(), of.places());
+        let context = recorded.element("context").map(|element| places[element]);
+        let (lost, dropped) = (AtomicU64::new(0), AtomicU64::new(0));
+        Target { layout: Layout::new(number, &recorded), places, context, rings, lost, dropped }
     }
 
     /// Puts an event into the thread's ring, or counts it as lost.
@@ -61,12 +53,6 @@ impl Target {
         self.lost.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts events that ibex has dropped, which are lost, too.
-    pub(crate) fn never_came(&self, count: u64) {
-        self.dropped.fetch_add(count, Ordering::Relaxed);
-        self.lose(count);
-    }
-
     /// Returns the number of events that ibex has dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -75,4 +61,38 @@ impl Target {
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
+}
+
+/// Puts an event into the thread's ring, unless it belongs to the recorder's own communicator.
+pub(crate) unsafe extern "C" fn on_event(
+    instance: mpi::MPI_T_event_instance,
+    _: mpi::MPI_T_event_registration,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: L1: a target that is never freed.
+    let target = unsafe { &*user.cast::<Target>() };
+    // SAFETY: L2: the instance is this callback's.
+    let event = unsafe { Instance::new(instance) };
+    let (source, ticks) = event.stamp();
+    let mut data = [0; WORDS];
+    // SAFETY: only types whose data fit have a registration.
+    unsafe { event.copy(&mut data) };
+    if !target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
+        target.put(source, ticks, |element| target.places[element].value(&data));
+    }
+}
+
+/// Counts events that ibex has dropped, which are lost, too.
+pub(crate) unsafe extern "C" fn on_dropped(
+    count: mpi::Count,
+    _: mpi::MPI_T_event_registration,
+    _source: c_int,
+    _: mpi::Safety,
+    user: *mut c_void,
+) {
+    // SAFETY: L1: a target that is never freed.
+    let target = unsafe { &*user.cast::<Target>() };
+    target.dropped.fetch_add(count.cast_unsigned(), Ordering::Relaxed);
+    target.lose(count.cast_unsigned());
 }

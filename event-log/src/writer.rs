@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes events as lines: converts them to the common clock, sorts, writes and counts them.
+//! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them.
 //!
 //! Called by the writing thread every few milliseconds, and at the end of the process (`session.rs`). A line is
 //! `seconds source name element=value ...`; other lines begin with `#`. Each batch is sorted by time; an event
 //! delivered late can follow a younger one. Grade: pending. Threads: its owner's. Tests: tests/log.rs; with a device,
 //! hw-tests/tests/device/tools.rs.
+
+use std::time::{Duration, Instant};
+
+use ibex_trace::{Layout, Values};
 
 use crate::catalogue::EventType;
 use crate::clock::Clocks;
@@ -12,29 +16,53 @@ use crate::mpi;
 use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
 use crate::queues::Longest;
-use crate::ring::{LoggedEvent, Ring};
+use crate::rings::Rings;
+
+/// Time between two looks for rings whose threads have ended.
+const RECYCLE: Duration = Duration::from_secs(1);
 
 /// Writes lines, and collects the statistics.
 pub(crate) struct Writer {
-    types: Vec<EventType>,
+    types: Vec<ibex_trace::EventType>,
+    layouts: Vec<Layout>,
     pub(crate) clocks: Clocks,
     output: Option<Output>,
     pairs: Vec<Pair>,
     counts: Vec<u64>,
     longest: Longest,
-    batch: Vec<(i64, LoggedEvent)>,
+    batch: Vec<LoggedEvent>,
+    recycled: Instant,
     /// Time since which the program has stopped the logging.
     stopped: Option<i64>,
     /// Number of earlier stops, and their total duration in nanoseconds.
     stops: (u32, i64),
 }
 
+/// An event, at a time of the common clock.
+struct LoggedEvent {
+    time: i64,
+    event_type: usize,
+    source: u8,
+    values: Values,
+}
+
 impl Writer {
     /// Makes a writer for events of these types, in the order of their numbers.
-    pub(crate) fn new(types: Vec<EventType>) -> Writer {
-        let (pairs, counts, longest) = (pairs::among(&types), vec![0; types.len()], Longest::new(&types));
-        let (batch, stopped, stops) = (Vec::new(), None, (0, 0));
-        Writer { types, clocks: Clocks::new(), output: None, pairs, counts, longest, batch, stopped, stops }
+    pub(crate) fn new(types: &[EventType]) -> Writer {
+        let types: Vec<_> = types.iter().map(EventType::recorded).collect();
+        Writer {
+            layouts: types.iter().enumerate().map(|(number, of)| Layout::new(number as u8, of)).collect(),
+            clocks: Clocks::new(),
+            output: None,
+            pairs: pairs::among(&types),
+            counts: vec![0; types.len()],
+            longest: Longest::new(&types),
+            batch: Vec::new(),
+            recycled: Instant::now(),
+            stopped: None,
+            stops: (0, 0),
+            types,
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -51,41 +79,49 @@ impl Writer {
         ]);
     }
 
-    /// Takes at most as many events as the ring can hold, and writes them. Returns their number.
-    pub(crate) fn pass(&mut self, ring: &Ring) -> usize {
+    /// Writes the waiting events of each thread, up to the end of its ring's lap. Returns their number.
+    pub(crate) fn pass(&mut self, rings: &Rings) -> usize {
         let Some(output) = &mut self.output else { return 0 };
-        self.batch.extend(std::iter::from_fn(|| ring.take()).take(ring.room()).map(|record| (0, record)));
-        let taken = self.batch.len();
-        if taken == 0 {
-            return 0;
+        let found: Vec<_> = rings.readable().map(|ring| (ring, ring.waiting())).collect();
+        if !found.is_empty() {
+            // After the events were taken, so that their times lie between the last sample and this one.
+            self.clocks.sample();
         }
-        // After the events were taken, so that their times lie between the last sample and this one.
-        self.clocks.sample();
-        for (time, record) in &mut self.batch {
-            *time = self.clocks.time(record.source, record.ticks).unwrap_or(0);
-            let kind = record.kind as usize;
-            self.counts[kind] += 1;
-            self.longest.see(&self.types[kind], &record.data);
-            // In the order of delivery, because an end on another clock may seem to be slightly before its beginning.
-            for pair in &mut self.pairs {
-                pair.see(&self.types, kind, &record.data, *time);
+        for (ring, waiting) in found {
+            let mut rest = waiting;
+            while let Some(first) = rest.first() {
+                let (event_type, source) = (usize::from(first.event_type()), first.source());
+                let time = self.clocks.time(source, first.ticks().cast_signed()).unwrap_or(0);
+                let values = self.layouts[event_type].values(rest);
+                self.batch.push(LoggedEvent { time, event_type, source, values });
+                rest = &rest[first.records()..];
             }
+            ring.release(waiting.len());
+        }
+        if rings.are_few() || self.recycled.elapsed() >= RECYCLE {
+            self.recycled = Instant::now();
+            rings.recycle();
         }
         // Stable, so the events of a source keep their order.
-        self.batch.sort_by_key(|(time, _)| *time);
-        for (time, record) in self.batch.drain(..) {
-            let kind = &self.types[record.kind as usize];
+        self.batch.sort_by_key(|event| event.time);
+        let taken = self.batch.len();
+        for LoggedEvent { time, event_type, source, values } in self.batch.drain(..) {
+            self.counts[event_type] += 1;
+            self.longest.see(&self.types[event_type], &values);
+            for pair in &mut self.pairs {
+                pair.see(event_type, &values, time);
+            }
             let line = output.line();
             push_seconds(line, time);
-            for word in [self.clocks.name(record.source), &kind.name] {
+            for word in [self.clocks.name(source), &self.types[event_type].name] {
                 line.push(b' ');
                 line.extend_from_slice(word.as_bytes());
             }
-            for element in &kind.elements {
+            for (element, value) in self.types[event_type].elements.iter().zip(values) {
                 line.push(b' ');
                 line.extend_from_slice(element.name.as_bytes());
                 line.push(b'=');
-                push_number(line, element.value(&record.data));
+                push_number(line, element.kind.number(value));
             }
             output.end();
         }
@@ -154,7 +190,7 @@ impl Writer {
         }
         output.say(&format!("# {:<40} {:>10} {:>10}", "event", "written", "lost"));
         for ((kind, count), lost) in self.types.iter().zip(&self.counts).zip(lost) {
-            output.say(&format!("# {:<40} {count:>10} {lost:>10}", kind.short()));
+            output.say(&format!("# {:<40} {count:>10} {lost:>10}", ibex_trace::short(&kind.name)));
         }
         for line in self.longest.lines() {
             output.say(&line);
@@ -170,7 +206,7 @@ impl Writer {
             "pair"
         ));
         let micro = |nanoseconds: f64| nanoseconds / 1e3;
-        for (name, found) in self.pairs.iter().flat_map(|pair| pair.found(&self.types)) {
+        for (name, found) in self.pairs.iter().flat_map(Pair::found) {
             output.say(&format!(
                 "# {name:<40} {:>10} {:>12.3} {:>12.3} {:>12.3} {:>14.3} {:>7} {:>7}",
                 found.count,

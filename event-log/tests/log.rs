@@ -4,50 +4,23 @@
 //! The logger uses the public calls alone, so a library of the same soname that has them stands in for ibex. With ibex
 //! and a device it is tested by hw-tests. Needs Open MPI with its headers and commands, and no device.
 
-use std::collections::BTreeMap;
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Command;
 
 mod place;
-use place::{apart, done, place, said};
+use place::{Ran, apart, application, done, place};
 
-/// The application under the logger; its output and the log.
-fn logged(what: &str, events: Option<&str>) -> (String, String) {
-    let (output, log) = run(what, events);
-    assert!(output.status.success(), "{what}: {}\n{}", output.status, said(&output));
-    (said(&output), log)
+/// The application under the logger; what it said and the log.
+fn logged(what: &str, events: &str) -> (String, String) {
+    let ran = run(what, events);
+    assert!(ran.output.status.success(), "{what}: {}\n{}", ran.output.status, ran.said());
+    (ran.said(), ran.log())
 }
 
 /// The same, however it ends.
-fn run(what: &str, events: Option<&str>) -> (Output, String) {
-    let events: Vec<_> = events.map(|events| ("IBEX_LOG_EVENTS", events)).into_iter().collect();
-    let (output, mut files) = run_with(&[place().join("application").to_str().expect("UTF-8"), what], &events);
-    let log = files.remove("log.0").unwrap_or_default();
-    assert!(files.is_empty(), "{what}: {files:?}");
-    (output, log)
-}
-
-/// A command under the logger, with variables of its own; its output and the files it wrote.
-fn run_with(words: &[&str], environment: &[(&str, &str)]) -> (Output, BTreeMap<String, String>) {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    // Only a number of its own for each run.
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let folder = place().join(format!("run-{}-{run}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).expect("the target directory can be written to");
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "900"]).args(words);
-    command.env("LD_PRELOAD", place().join("libibex-log.so"));
-    command.env("IBEX_LOG_FILE", folder.join("log"));
-    command.env("OMPI_MCA_btl", "self").env_remove("IBEX_LOG_EVENTS").env_remove("LD_LIBRARY_PATH");
-    command.envs(environment.iter().copied());
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let read = |file: std::fs::DirEntry| {
-        (file.file_name().to_string_lossy().into_owned(), std::fs::read_to_string(file.path()).expect("UTF-8"))
-    };
-    let files = std::fs::read_dir(&folder).expect("it is there").flatten().map(read).collect();
-    let _ = std::fs::remove_dir_all(&folder);
-    (output, files)
+fn run(what: &str, events: &str) -> Ran {
+    let ran = Ran::new(&[&application(), what], &[("IBEX_LOG_EVENTS", events)]);
+    assert_eq!(ran.files(), 1, "{what}: {}", ran.said());
+    ran
 }
 
 /// Seconds, source, name and elements of each event in a log.
@@ -63,7 +36,7 @@ fn events(log: &str) -> Vec<(f64, String)> {
 
 #[test]
 fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
-    let (said, log) = logged("pairs", Some("get_started:btl_ibex_get_complete; late"));
+    let (said, log) = logged("pairs", "get_started:btl_ibex_get_complete; late");
     let events = events(&log);
     let text: Vec<&str> = events.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(text.len(), 24, "{log}");
@@ -91,7 +64,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
 
 #[test]
 fn without_names_all_there_is_is_listed_and_nothing_written_down() {
-    for (what, events) in [("pairs", None), ("threads", Some(" "))] {
+    for (what, events) in [("pairs", ""), ("threads", " ")] {
         let (_, log) = logged(what, events);
         for part in
             ["# ibex_get_started", "A description.", "8 int            value", "# adapter:1: ordered, 1000000 ticks"]
@@ -103,17 +76,8 @@ fn without_names_all_there_is_is_listed_and_nothing_written_down() {
 }
 
 #[test]
-fn what_several_threads_raise_is_written_once_each() {
-    let (_, log) = logged("threads", Some("all"));
-    let mut seen: Vec<String> = events(&log).into_iter().map(|(_, text)| text).collect();
-    seen.sort();
-    seen.dedup();
-    assert_eq!(seen.len(), 20_001, "20000 and one after MPI_Finalize");
-}
-
-#[test]
 fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
-    let (said, log) = logged("control", Some("all"));
+    let (said, log) = logged("control", "all");
     assert!(said.contains("levels 00711\n"), "{said}");
     let written: Vec<String> = events(&log).into_iter().map(|(_, text)| text).collect();
     let wanted = [
@@ -133,14 +97,14 @@ fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
 
 #[test]
 fn a_program_has_written_what_waits() {
-    let (said, log) = logged("flush", Some("get_started"));
+    let (said, log) = logged("flush", "get_started");
     assert!(said.contains("missing 0\n"), "{said}");
     assert_eq!(events(&log).len(), 200, "{log}");
 }
 
 #[test]
 fn a_process_that_is_forked_off_writes_nothing() {
-    let (_, log) = logged("fork", Some("get_started"));
+    let (_, log) = logged("fork", "get_started");
     assert_eq!(events(&log).len(), 1, "{log}");
     assert_eq!(log.matches("# event").count(), 1, "{log}");
 }
@@ -148,42 +112,38 @@ fn a_process_that_is_forked_off_writes_nothing() {
 #[test]
 fn a_process_that_ends_without_finalizing_or_aborts_the_job_has_its_log() {
     for what in ["exit", "abort"] {
-        let (output, log) = run(what, Some("get_started"));
-        assert_eq!(events(&log).len(), 1, "{what}: {}, {log}", output.status);
+        let ran = run(what, "get_started");
+        let log = ran.log();
+        assert_eq!(events(&log).len(), 1, "{what}: {}, {log}", ran.output.status);
         assert_eq!(log.matches("# event").count(), 1, "{what}: {log}");
     }
 }
 
 #[test]
-fn a_callback_allocates_nothing() {
-    let (said, _) = logged("allocations", Some("get_started"));
-    assert!(said.starts_with("allocated 0 of ") && !said.contains("of 0\n"), "{said}");
-}
-
-#[test]
 fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
-    let (_, log) = logged("profiling-names", Some("all"));
+    let (_, log) = logged("profiling-names", "all");
     assert_eq!(events(&log).len(), 2, "{log}");
 }
 
 #[test]
 fn a_process_that_is_killed_leaves_what_was_written() {
-    let (output, log) = run("killed", Some("get_started"));
-    assert!(!output.status.success());
+    let ran = run("killed", "get_started");
+    let log = ran.log();
+    assert!(!ran.output.status.success());
     assert_eq!(events(&log).len(), 1, "{log}");
     assert!(log.starts_with("# rank 0, host ") && !log.contains("# event"), "{log}");
 }
 
 #[test]
 fn a_process_without_mpi_is_left_alone() {
-    let application = place().join("application");
+    let application = application();
     for (words, wanted) in [
-        (&[application.to_str().expect("UTF-8"), "no-mpi"][..], ""),
+        (&[application.as_str(), "no-mpi"][..], ""),
         (&["sh", "-c", "echo $((1 + 1)) | cat"], "2\n"),
         (&["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "echo", "x"], "x\nx\n"),
     ] {
-        let (output, files) = run_with(words, &[("IBEX_LOG_EVENTS", "all")]);
-        assert_eq!((said(&output).as_str(), files.len()), (wanted, 0), "{words:?}");
+        let ran = Ran::new(words, &[("IBEX_LOG_EVENTS", "all")]);
+        assert_eq!((ran.said().as_str(), ran.files()), (wanted, 0), "{words:?}");
     }
 }
 
@@ -191,18 +151,17 @@ fn a_process_without_mpi_is_left_alone() {
 fn linked_instead_of_preloaded_it_does_the_same() {
     let linked = place().join("linked");
     let environment = [("LD_PRELOAD", ""), ("IBEX_LOG_EVENTS", "all")];
-    let (output, files) = run_with(&[linked.to_str().expect("UTF-8"), "fork"], &environment);
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(events(&files["log.0"]).len(), 2, "{files:?}");
+    let ran = Ran::new(&[linked.to_str().expect("UTF-8"), "fork"], &environment);
+    assert!(ran.output.status.success(), "{}", ran.said());
+    assert_eq!(events(&ran.log()).len(), 2, "{}", ran.log());
 }
 
 #[test]
 fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
-    let application = place().join("application");
     let environment = [("IBEX_LOG_FILE", "/dev/null/log"), ("IBEX_LOG_EVENTS", "get_started")];
-    let (output, files) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
-    let said = said(&output);
-    assert!(output.status.success() && files.is_empty(), "{said}");
+    let ran = Ran::new(&[&application(), "fork"], &environment);
+    let said = ran.said();
+    assert!(ran.output.status.success() && ran.files() == 0, "{said}");
     assert!(said.contains("IBEX_LOG_FILE: cannot make /dev/null/log.0: Not a directory"), "{said}");
     let line = said.lines().find(|line| line.contains("ibex_get_started")).expect("the event");
     assert!(line.starts_with("[0] "), "{said}");
@@ -210,24 +169,26 @@ fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
 
 #[test]
 fn a_job_that_sent_nothing_through_ibex_is_told_so() {
-    let (_, log) = logged("nothing", Some("get_started"));
+    let (_, log) = logged("nothing", "get_started");
     assert!(log.contains("# none of these occurred. If ibex should have carried messages:"), "{log}");
-    let (_, log) = logged("fork", Some("get_started"));
+    let (_, log) = logged("fork", "get_started");
     assert!(!log.contains("# none"), "{log}");
 }
 
 #[test]
 fn names_that_no_event_has_are_told_once_with_those_there_are() {
-    let application = place().join("application");
     for (rank, told) in [("0", 1), ("1", 0)] {
         // The launcher's word, for a process that is asked before MPI is there.
         let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];
-        let (output, _) = run_with(&[application.to_str().expect("UTF-8"), "fork"], &environment);
-        let said = said(&output);
-        assert!(output.status.success(), "{said}");
-        let line =
-            "there is no event got, gone; use all, or some of: get_started, get_complete, late, communicator_freed\n";
-        assert_eq!(said.matches(line).count(), told, "{said}");
+        let ran = Ran::new(&[&application(), "fork"], &environment);
+        let said = ran.said();
+        assert!(ran.output.status.success(), "{said}");
+        let line = format!(
+            "IBEX_LOG_EVENTS: there is no event and no group got, gone; use the groups {}, or the events {}\n",
+            ibex_trace::GROUPS.join(", "),
+            "get_started, get_complete, late, communicator_freed"
+        );
+        assert_eq!(said.matches(&line).count(), told, "{said}");
     }
 }
 

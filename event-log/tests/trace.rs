@@ -5,55 +5,27 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Command;
 
 use ibex_trace::{Clock, Error, Event, Folder, Reader};
 
 mod place;
-use place::{apart, place, said};
-
-/// What a command under the recorder said, and where it recorded. The folder goes with it.
-struct Traced {
-    output: Output,
-    folder: PathBuf,
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Traced {
-    /// The trace of all its ranks.
-    fn folder(&self) -> Folder {
-        Folder::open(&self.folder.join("t")).unwrap_or_else(|error| panic!("{error}: {}", said(&self.output)))
-    }
-
-    /// Its only file.
-    fn only(&self) -> Reader {
-        let files: Vec<_> = std::fs::read_dir(self.folder.join("t")).expect("made").flatten().collect();
-        assert_eq!(files.len(), 1, "{files:?}");
-        Reader::open(&files[0].path()).expect("a trace")
-    }
-}
+use place::{Ran, apart, application, place};
 
 /// A command under the recorder, with variables of its own.
-fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Traced {
-    static RUNS: AtomicU32 = AtomicU32::new(0);
-    // Only a number of its own for each run.
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let folder = place().join(format!("trace-{}-{run}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir(&folder).expect("the target directory can be written to");
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "900"]).args(words);
-    command.env("LD_PRELOAD", place().join("libibex-log.so")).env("IBEX_TRACE", folder.join("t"));
-    command.env("IBEX_LOG_FILE", folder.join("log")).env_remove("IBEX_LOG_EVENTS").env_remove("IBEX_TRACE_EVENTS");
-    command.env("OMPI_MCA_btl", "self,vader").env_remove("LD_LIBRARY_PATH").envs(environment.iter().copied());
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    Traced { output, folder }
+fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Ran {
+    Ran::new(words, &[&[("IBEX_TRACE", "t")], environment].concat())
+}
+
+/// The trace of all ranks.
+fn folder(traced: &Ran) -> Folder {
+    Folder::open(&traced.folder.join("t")).unwrap_or_else(|error| panic!("{error}: {}", traced.said()))
+}
+
+fn only(traced: &Ran) -> Reader {
+    let files: Vec<_> = std::fs::read_dir(traced.folder.join("t")).expect("made").flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    Reader::open(&files[0].path()).expect("a trace")
 }
 
 /// A folder of this name, which is not there yet.
@@ -62,8 +34,8 @@ fn tempfolder(name: &str) -> PathBuf {
 }
 
 /// The application under the recorder.
-fn traced(what: &str) -> Traced {
-    traced_with(&[place().join("application").to_str().expect("UTF-8"), what], &[])
+fn traced(what: &str) -> Ran {
+    traced_with(&[&application(), what], &[])
 }
 
 /// All events of a file, which has no fault.
@@ -80,8 +52,8 @@ fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
 #[test]
 fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     let traced = traced("pairs");
-    assert!(traced.output.status.success(), "{}", said(&traced.output));
-    let reader = traced.only();
+    assert!(traced.output.status.success(), "{}", traced.said());
+    let reader = only(&traced);
     let head = reader.head();
     assert_eq!(
         (head.rank, head.ranks, head.world, head.ibex.as_str()),
@@ -101,7 +73,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
     assert!(times.is_sorted(), "{times:?}");
     // The pause was 30 ms or more, on two clocks of which one goes wrong by 1 %.
-    let [least, most] = apart(&said(&traced.output));
+    let [least, most] = apart(&traced.said());
     assert!((least - 50_000..most + 50_000).contains(&(times[10] - times[0])), "{least} {most} {times:?}");
     let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
     assert_eq!(
@@ -109,18 +81,14 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
         [(10, 0), (10, 7), (4, 0), (0, 0), (0, 0), (0, 0), (0, 0)],
         "the last are of communicators, and the recorder's own: calls of MPI, where it is stopped"
     );
-    assert!(
-        said(&traced.output).contains("7 events lost (7 get_complete): ibex could not deliver"),
-        "{}",
-        said(&traced.output)
-    );
+    assert!(traced.said().contains("7 events lost (7 get_complete): ibex could not deliver"), "{}", traced.said());
     assert!(reader.is_finished());
 }
 
 #[test]
 fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
     let traced = traced("threads");
-    let reader = traced.only();
+    let reader = only(&traced);
     let mut last = std::collections::BTreeMap::new();
     let events = events(&reader);
     for event in &events {
@@ -147,25 +115,25 @@ fn by_thread(reader: &Reader) -> std::collections::BTreeMap<usize, usize> {
 #[test]
 fn every_thread_of_many_short_ones_is_recorded_whole() {
     let traced = traced("short-threads");
-    assert!(!said(&traced.output).contains("lost"), "{}", said(&traced.output));
-    assert_eq!(by_thread(&traced.only()), [(1, 1), (50, 300)].into(), "and the event after MPI_Finalize");
+    assert!(!traced.said().contains("lost"), "{}", traced.said());
+    assert_eq!(by_thread(&only(&traced)), [(1, 1), (50, 300)].into(), "and the event after MPI_Finalize");
 }
 
 #[test]
 fn every_thread_of_many_that_live_together_is_recorded_whole() {
     let traced = traced("living-threads");
-    assert!(!said(&traced.output).contains("lost"), "{}", said(&traced.output));
-    assert_eq!(by_thread(&traced.only()), [(2, 1), (50, 63), (100, 37)].into());
+    assert!(!traced.said().contains("lost"), "{}", traced.said());
+    assert_eq!(by_thread(&only(&traced)), [(2, 1), (50, 63), (100, 37)].into());
 }
 
 #[test]
 fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorded_when_others_have_ended() {
     let traced = traced("living-threads-limited");
-    let said = said(&traced.output);
+    let said = traced.said();
     assert!(said.contains("1850 events lost (1850 get_started): "), "{said}");
     assert!(said.contains("no memory for the events of more threads") && said.contains("ulimit -v"), "{said}");
     assert!(!said.contains("IBEX_TRACE_EVENTS"), "fewer events would not help: {said}");
-    let reader = traced.only();
+    let reader = only(&traced);
     assert_eq!(by_thread(&reader), [(2, 1), (50, 63 + 37)].into());
     assert_eq!(reader.counts()[0].lost, 1850);
     let notes = reader.notes();
@@ -175,8 +143,8 @@ fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorde
 #[test]
 fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
     let traced = traced("calls");
-    assert!(said(&traced.output).contains("wrapped 1"), "{}", said(&traced.output));
-    let reader = traced.only();
+    assert!(traced.said().contains("wrapped 1"), "{}", traced.said());
+    let reader = only(&traced);
     let types = &reader.head().types;
     let calls: Vec<_> = events(&reader)
         .into_iter()
@@ -202,8 +170,8 @@ fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
 #[test]
 fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
     let traced = traced("control");
-    assert!(said(&traced.output).contains("levels 00711\n"), "{}", said(&traced.output));
-    let reader = traced.only();
+    assert!(traced.said().contains("levels 00711\n"), "{}", traced.said());
+    let reader = only(&traced);
     let types = &reader.head().types;
     let name = |event: &Event| types[usize::from(event.event_type)].name.as_str();
     let names = types[4].description.rsplit_once(" in ").expect("a list").1.split(' ').collect::<Vec<_>>();
@@ -236,23 +204,23 @@ fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
 #[test]
 fn a_program_has_recorded_what_waits() {
     let traced = traced("flush");
-    assert!(said(&traced.output).contains("missing 0\n"), "{}", said(&traced.output));
-    assert_eq!(events(&traced.only()).len(), 201);
+    assert!(traced.said().contains("missing 0\n"), "{}", traced.said());
+    assert_eq!(events(&only(&traced)).len(), 201);
 }
 
 #[test]
 fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_its_trace() {
     for (what, count) in [("fork", 2), ("exit", 1), ("abort", 1)] {
         let traced = traced(what);
-        let reader = traced.only();
-        assert_eq!((events(&reader).len(), reader.is_finished()), (count, true), "{what}: {}", said(&traced.output));
+        let reader = only(&traced);
+        assert_eq!((events(&reader).len(), reader.is_finished()), (count, true), "{what}: {}", traced.said());
     }
 }
 
 #[test]
 fn a_process_that_is_killed_leaves_what_was_raised_a_moment_before() {
     let traced = traced("killed-later");
-    let reader = traced.only();
+    let reader = only(&traced);
     let events: Vec<_> = reader.events().collect();
     assert!(matches!(events[..], [Ok(_), Err(Error::Unfinished { .. })]), "{events:?}");
     assert!(events[0].as_ref().is_ok_and(|event| event.time.is_some()), "its clock was written before it");
@@ -261,25 +229,24 @@ fn a_process_that_is_killed_leaves_what_was_raised_a_moment_before() {
 #[test]
 fn a_callback_allocates_nothing() {
     let traced = traced("allocations");
-    let said = said(&traced.output);
+    let said = traced.said();
     assert!(said.starts_with("allocated 0 of ") && !said.contains("of 0\n"), "{said}");
-    assert_eq!(events(&traced.only()).len(), 1002);
+    assert_eq!(events(&only(&traced)).len(), 1002);
 }
 
 #[test]
 fn a_process_without_mpi_leaves_no_trace() {
     let traced = traced("no-mpi");
-    assert!(traced.output.status.success() && !traced.folder.join("t").exists(), "{}", said(&traced.output));
+    assert!(traced.output.status.success() && traced.files() == 0, "{}", traced.said());
 }
 
 #[test]
 fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
-    let application = place().join("application");
-    let application = application.to_str().expect("UTF-8");
-    let both = traced_with(&[application, "threads"], &[("IBEX_LOG_EVENTS", "get_started,late")]);
-    let text = std::fs::read_to_string(both.folder.join("log.0")).expect("written");
+    let application = application();
+    let both = traced_with(&[&application, "threads"], &[("IBEX_LOG_EVENTS", "get_started,late")]);
+    let text = both.log();
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let reader = both.only();
+    let reader = only(&both);
     let calendar = reader.head().calendar;
     // Each has measured the calendar by itself: the events are compared.
     let line = |event: &Event| {
@@ -296,27 +263,25 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
     let logged = lines.iter().map(|line| line.split_once(' ').expect("a time and more").0);
     let logged = logged.map(|time| time.parse::<f64>().expect("seconds")).fold(f64::INFINITY, f64::min);
     assert!((first - logged).abs() < 0.001, "{first} {logged}");
-    let alone = traced_with(&[application, "fork"], &[]);
+    let alone = traced_with(&[&application, "fork"], &[]);
     assert!(!alone.folder.join("log.0").exists(), "nothing was asked of the text");
 }
 
 #[test]
 fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
-    let application = place().join("application");
-    let application = application.to_str().expect("UTF-8");
-    let traced = traced_with(&[application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
-    let names: Vec<String> = traced.only().head().types.iter().map(|of| of.name.clone()).collect();
+    let application = application();
+    let traced = traced_with(&[&application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
+    let names: Vec<String> = only(&traced).head().types.iter().map(|of| of.name.clone()).collect();
     assert_eq!(names, ["ibex_get_started", "ibex_get_complete", "mpi_pcontrol"], "where it is stopped is always told");
-    let said = said(&traced.output);
+    let said = traced.said();
     assert!(said.contains("there is no event and no group gone; use the groups all, default, messages, "), "{said}");
 }
 
 #[test]
 fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
-    let application = place().join("application");
     let environment = [("IBEX_TRACE", "/dev/null/trace")];
-    let traced = traced_with(&[application.to_str().expect("UTF-8"), "pairs"], &environment);
-    let said = said(&traced.output);
+    let traced = traced_with(&[&application(), "pairs"], &environment);
+    let said = traced.said();
     assert!(traced.output.status.success(), "{said}");
     assert!(
         said.contains("IBEX_TRACE=/dev/null/trace: Not a directory") && said.contains("nothing is recorded"),
@@ -337,12 +302,11 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
         skip("a disk that fills up: unshare --user --mount and a tmpfs do not work here");
         return;
     }
-    let application = place().join("application");
     let script = format!(
         "{script} || exit 9; \"$0\" many; status=$?; cp -r \"$IBEX_TRACE\" \"${{IBEX_TRACE}}.copy\"; exit $status"
     );
-    let traced = traced_with(&[&space[..], &["sh", "-c", &script, application.to_str().expect("UTF-8")]].concat(), &[]);
-    let said = said(&traced.output);
+    let traced = traced_with(&[&space[..], &["sh", "-c", &script, &application()]].concat(), &[]);
+    let said = traced.said();
     assert!(traced.output.status.success() && said.contains("went on to the end"), "{said}");
     assert!(said.contains("No space left on device") && said.contains("later events are not recorded"), "{said}");
     let lost = said.split_once(" events lost").expect(&said).0.rsplit(' ').next().expect("a word");
@@ -361,19 +325,19 @@ fn skip(why: &str) {
 
 /// Two ranks, the second of which has a monotonic clock of its own, as on another host, and runs this before; `None`
 /// where the system has no namespaces of times or lets nobody make one.
-fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Traced> {
+fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Ran> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         skip("ranks on two clocks: unshare --time does not work here");
         return None;
     }
-    let application = place().join("application");
+    let application = application();
     let script = format!(
         "export OMPI_COMM_WORLD_LOCAL_SIZE=1; \
          if [ $OMPI_COMM_WORLD_RANK = 1 ]; then {before}; exec unshare --time --monotonic 5000 \"$@\"; fi; exec \"$@\""
     );
     let words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "mpi_yield_when_idle", "1"];
-    let words = [&words[..], &["sh", "-c", &script, "sh", application.to_str().expect("UTF-8"), what]].concat();
+    let words = [&words[..], &["sh", "-c", &script, "sh", &application, what]].concat();
     Some(traced_with(&words, &[environment, &[("IBEX_TRACE_CLOCKS", "1")]].concat()))
 }
 
@@ -386,8 +350,8 @@ fn asked(folder: &Folder) -> Vec<usize> {
 #[test]
 fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
     let Some(traced) = on_two_clocks("exchange", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0")]) else { return };
-    assert!(traced.output.status.success(), "{}", said(&traced.output));
-    let folder = traced.folder();
+    assert!(traced.output.status.success(), "{}", traced.said());
+    let folder = folder(&traced);
     assert_eq!(asked(&folder), [0, 2], "rank 1 has asked at the start and at the end");
     assert_eq!(folder.error(0), Some(0));
     let bound = folder.error(1).expect("it was measured");
@@ -422,15 +386,15 @@ fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
 #[test]
 fn a_rank_that_never_finalizes_ends_the_job_as_it_does_without_the_recorder() {
     let Some(traced) = on_two_clocks("one-leaves", "true", &[]) else { return };
-    assert_eq!(traced.output.status.code(), Some(3), "{}", said(&traced.output));
-    assert!(traced.folder().readers().iter().any(|reader| reader.head().rank == Some(1) && reader.is_finished()));
+    assert_eq!(traced.output.status.code(), Some(3), "{}", traced.said());
+    assert!(folder(&traced).readers().iter().any(|reader| reader.head().rank == Some(1) && reader.is_finished()));
 }
 
 #[test]
 fn in_a_long_run_clocks_are_compared_at_intervals() {
     let Some(traced) = on_two_clocks("exchange-long", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0.1")]) else { return };
-    assert!(traced.output.status.success(), "{}", said(&traced.output));
-    let folder = traced.folder();
+    assert!(traced.output.status.success(), "{}", traced.said());
+    let folder = folder(&traced);
     let asked = asked(&folder);
     assert!(asked[0] == 0 && asked[1] > 4, "{asked:?} samples, of which two are of the start and the end");
     assert!(folder.readers().iter().all(|reader| reader.notes().is_empty()));
@@ -448,9 +412,9 @@ fn in_a_long_run_clocks_are_compared_at_intervals() {
 fn where_no_datagram_goes_between_hosts_the_trace_says_so() {
     let environment = [("IBEX_TRACE_CLOCKS_EVERY", "0.1"), ("APPLICATION_FILTERS", "1")];
     let Some(traced) = on_two_clocks("exchange-long", "true", &environment) else { return };
-    let said = said(&traced.output);
+    let said = traced.said();
     assert!(traced.output.status.success(), "{said}");
-    let folder = traced.folder();
+    let folder = folder(&traced);
     assert_eq!(asked(&folder), [0, 2], "at the start and at the end");
     let notes = folder.readers()[1].notes();
     assert!(notes.len() == 1 && notes[0].contains("only at the start and at the end: no answer by UDP"), "{notes:?}");
@@ -460,9 +424,9 @@ fn where_no_datagram_goes_between_hosts_the_trace_says_so() {
 fn a_rank_that_cannot_record_does_not_keep_others_waiting() {
     for before in ["export IBEX_TRACE=/dev/null/t", "ulimit -v 1000000"] {
         let Some(traced) = on_two_clocks("exchange", before, &[]) else { return };
-        let said = said(&traced.output);
+        let said = traced.said();
         assert!(traced.output.status.success() && said.contains("nothing is recorded"), "{before}: {said}");
-        let only = traced.only();
+        let only = only(&traced);
         assert!(only.head().rank == Some(0) && only.is_finished(), "{before}: {said}");
     }
 }

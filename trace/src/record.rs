@@ -199,6 +199,14 @@ impl Layout {
         at
     }
 
+    /// The values of the event at the beginning of `records`; 0 beyond the type's elements.
+    #[must_use]
+    pub fn values(self, records: &[Record]) -> Values {
+        let mut values = [0; MOST_ELEMENTS];
+        self.unpack(records, &mut values, 1, 0);
+        std::array::from_fn(|element| self.unfold(element, values[element]))
+    }
+
     /// The value of a stored one.
     #[inline]
     pub(crate) fn unfold(self, element: usize, folded: u64) -> u64 {
@@ -292,6 +300,7 @@ mod tests {
             for element in 0..signed.len() {
                 prop_assert_eq!(layout.unfold(element, got[element]), values[element]);
             }
+            prop_assert_eq!(&layout.values(packed.records())[..signed.len()], &values[..signed.len()]);
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Runs a command that must succeed, within two minutes but for cargo.
 pub(crate) fn done(command: &mut Command) -> Output {
@@ -57,8 +58,61 @@ pub(crate) fn place() -> &'static Path {
     })
 }
 
+/// The application of the mock.
+pub(crate) fn application() -> String {
+    place().join("application").to_str().expect("UTF-8").to_owned()
+}
+
+/// What a command under the library said, and where it ran, which is where it wrote. The folder goes with it.
+pub(crate) struct Ran {
+    pub(crate) output: Output,
+    pub(crate) folder: PathBuf,
+}
+
+impl Ran {
+    /// With variables of its own.
+    pub(crate) fn new(words: &[&str], environment: &[(&str, &str)]) -> Ran {
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        // Only a number of its own for each run.
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let folder = place().join(format!("run-{}-{run}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).expect("the target directory can be written to");
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "900"]).args(words).current_dir(&folder);
+        for variable in ["IBEX_LOG_EVENTS", "IBEX_TRACE", "IBEX_TRACE_EVENTS", "LD_LIBRARY_PATH"] {
+            command.env_remove(variable);
+        }
+        command.env("LD_PRELOAD", place().join("libibex-log.so")).env("IBEX_LOG_FILE", "log");
+        command.env("OMPI_MCA_btl", "self,vader").envs(environment.iter().copied());
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        Ran { output, folder }
+    }
+
+    /// All that it said.
+    pub(crate) fn said(&self) -> String {
+        said(&self.output)
+    }
+
+    /// The log of rank 0; empty if there is none.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log.0")).unwrap_or_default()
+    }
+
+    /// How many files and folders it wrote.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(&self.folder).expect("it is there").count()
+    }
+}
+
+impl Drop for Ran {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// All that a command said.
-pub(crate) fn said(output: &Output) -> String {
+fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
