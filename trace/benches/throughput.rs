@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures how fast traces are written and read, and the bytes of an event: `cargo bench -p ibex-trace`.
 //!
-//! Prints a row for each encoding: the format's columns, and two alternatives compressed by the same `zstd`: the
-//! records in memory, and columns of varints. Times are processor times; the fastest of several rounds counts. The
+//! Prints a row for each level of compression. Times are processor times; the fastest of several rounds counts. The
 //! events are those of messages of 8 bytes and, every tenth, of 1 MiB, among 16 peers, as ibex raises them below
 //! another PML (`xfer`) and with its own (`comm`).
 
@@ -10,8 +9,8 @@ use std::hint::black_box;
 use std::path::Path;
 
 use ibex_trace::{
-    Clock, ClockSample, Element, ElementKind, EventType, Head, Layout, MOST_ELEMENTS, Options, Reader, Record, Source,
-    Values, Writer,
+    Clock, ClockSample, Element, ElementKind, EventType, Head, MOST_ELEMENTS, Options, Reader, Record, Source, Values,
+    Writer,
 };
 
 const EVENTS: u64 = 1 << 20;
@@ -54,8 +53,6 @@ fn main() {
         for level in [1, 3, -5] {
             columns(&load, &records, level, rounds);
         }
-        rows(&load, &records, rounds);
-        varints(&load, &records, &layouts, rounds);
     }
 }
 
@@ -132,92 +129,6 @@ fn raw_bytes(file: &[u8]) -> u64 {
         at += 32 + number(at + 12) as usize + number(at + 16) as usize;
     }
     raw
-}
-
-/// Records as they are in memory.
-fn rows(load: &Load, records: &[Record], rounds: usize) {
-    let mut zstd = zstd::bulk::Compressor::new(1).expect("made");
-    let mut raw = Vec::new();
-    let mut bytes = 0;
-    let mut blocks = Vec::new();
-    let write = fastest(rounds, || {
-        (bytes, blocks) = (0, Vec::new());
-        for block in records.chunks(BLOCK) {
-            raw.clear();
-            for record in block {
-                record.words.iter().for_each(|word| raw.extend_from_slice(&word.to_le_bytes()));
-            }
-            let packed = zstd.compress(&raw).expect("packed");
-            bytes += packed.len();
-            blocks.push((packed, raw.len()));
-        }
-    });
-    let mut unpacker = zstd::bulk::Decompressor::new().expect("made");
-    // The records alone: values are still to be taken out of them.
-    let read = fastest(rounds, || {
-        for (packed, raw) in &blocks {
-            black_box(unpacker.decompress(packed, *raw).expect("unpacked"));
-        }
-    });
-    let events = load.events.len() as u64;
-    let each = |bytes: usize| bytes as f64 / events as f64;
-    println!(
-        "{:<6} {:<28} {:>12.1} {:>12.1} {:>12.2} {:>12.2}",
-        load.name,
-        "records, zstd 1",
-        rate(events, write),
-        rate(events, read),
-        each(size_of_val(records)),
-        each(bytes)
-    );
-}
-
-/// Columns of differences, each of as many bytes as it needs.
-fn varints(load: &Load, records: &[Record], layouts: &[Layout], rounds: usize) {
-    let mut zstd = zstd::bulk::Compressor::new(1).expect("made");
-    let (mut raw_bytes, mut bytes) = (0, 0);
-    // From the events as they are: what taking values out of records costs is not in it.
-    let write = fastest(rounds, || {
-        (raw_bytes, bytes) = (0, 0);
-        for block in load.events.chunks(BLOCK) {
-            let mut columns: Vec<Vec<u8>> = vec![Vec::new(); 3 + layouts.len() * MOST_ELEMENTS];
-            let mut before = vec![0_u64; columns.len()];
-            let mut put = |column: usize, value: u64| {
-                let step = value.wrapping_sub(before[column]).cast_signed();
-                before[column] = value;
-                let mut folded = ((step << 1) ^ (step >> 63)).cast_unsigned();
-                while folded >= 0x80 {
-                    columns[column].push(folded as u8 | 0x80);
-                    folded >>= 7;
-                }
-                columns[column].push(folded as u8);
-            };
-            for (event_type, source, ticks, values) in block {
-                put(0, u64::from(*event_type));
-                put(1, u64::from(*source));
-                put(2, *ticks);
-                let elements = layouts[usize::from(*event_type)].elements();
-                for (element, value) in values.iter().take(elements).enumerate() {
-                    put(3 + usize::from(*event_type) * MOST_ELEMENTS + element, *value);
-                }
-            }
-            let raw = columns.concat();
-            raw_bytes += raw.len();
-            bytes += zstd.compress(&raw).expect("packed").len();
-        }
-    });
-    black_box(records);
-    let events = load.events.len() as u64;
-    let each = |bytes: usize| bytes as f64 / events as f64;
-    println!(
-        "{:<6} {:<28} {:>12.1} {:>12} {:>12.2} {:>12.2}",
-        load.name,
-        "columns of varints, zstd 1",
-        rate(events, write),
-        "",
-        each(raw_bytes),
-        each(bytes)
-    );
 }
 
 fn samples(load: &Load) -> Vec<ClockSample> {
