@@ -125,7 +125,6 @@ pub(crate) fn whole(
     Ok(at)
 }
 
-/// The events of a block, unpacked.
 #[derive(Debug)]
 pub(crate) struct Block {
     thread: u32,

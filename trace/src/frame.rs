@@ -76,7 +76,6 @@ pub(crate) fn version(bytes: &[u8; PREAMBLE]) -> Result<u32, (u32, u32)> {
     if same(sum, number(12)) { Ok(number(8)) } else { Err((sum, number(12))) }
 }
 
-/// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: u8,
@@ -118,12 +117,10 @@ pub(crate) struct Framer {
 }
 
 impl Framer {
-    /// With this level of compression.
     pub(crate) fn new(level: i32) -> Framer {
         Framer { compressor: zstd::bulk::Compressor::new(level).ok(), packed: Vec::new(), next: 0 }
     }
 
-    /// The number of blocks made.
     pub(crate) fn made(&self) -> u32 {
         self.next
     }

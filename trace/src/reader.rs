@@ -232,7 +232,6 @@ impl Reader {
         self.relations.get(source)?.time_near(ticks, near.get_mut(source)?)
     }
 
-    /// Reads a block of events.
     pub(crate) fn block(&self, place: &Place) -> Result<Block, Error> {
         let read = payload(&self.storage, place).and_then(|payload| {
             Block::decode(&self.layouts, &place.summary, &payload).map_err(|malformed| self.malformed(place, malformed))

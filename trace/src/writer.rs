@@ -47,7 +47,6 @@ pub struct Writer<W: Write> {
     sources: usize,
     /// Pending records of each thread.
     threads: BTreeMap<u32, Gathered>,
-    /// Pending names.
     names: Names,
     clocks: Vec<ClockSample>,
     /// Unreported losses of each type.

@@ -132,7 +132,6 @@ pub(crate) fn trace(head: &Head, events: u64, block: usize, finish: bool) -> Vec
     bytes
 }
 
-/// The thread of the event of this number.
 pub(crate) fn thread(number: u64) -> u32 {
     (number / 50 % 3) as u32
 }
