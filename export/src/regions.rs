@@ -19,7 +19,6 @@ use crate::walk;
 pub(crate) enum Region {
     /// The call at this place of the job.
     Call(u32),
-    /// The search.
     Search(u32),
     /// The pause: of all threads of a rank.
     Pause(u32),
@@ -116,15 +115,14 @@ pub(crate) fn last(job: &Job) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex_messages::{Call, Pause, Queue, Search};
+    use ibex_messages::{Call, Pause, Search};
 
     fn call(thread: u32, begun: i64, ended: Option<i64>) -> Call {
-        Call { rank: 0, thread, function: 0, begun: Time::new(begun), ended: ended.map(Time::new) }
+        Call { thread, ..Call::made(0, 0, Time::new(begun), ended.map(Time::new)) }
     }
 
     fn search(thread: u32, begun: i64, ended: i64) -> Search {
-        let (queue, begun, ended) = (Queue::Posted, Time::new(begun), Time::new(ended));
-        Search { rank: 0, thread, queue, peer: 0, tag: 0, length: None, message: None, is_found: None, begun, ended }
+        Search { thread, ..Search::made(0, Time::new(begun), Time::new(ended)) }
     }
 
     /// What is open at the end of each edge: at its time, of its thread.

@@ -88,13 +88,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
     let first = job.span.expect("made").0.nanoseconds();
     let at = |time: i64| Time::new(first + time);
     job.functions = ["MPI_Recv", "MPI_Barrier", "MPI_Win_fence"].map(str::to_owned).to_vec();
-    let call = |rank, function, begun, ended: Option<i64>| Call {
-        rank,
-        thread: 0,
-        function,
-        begun: at(begun),
-        ended: ended.map(at),
-    };
+    let call = |rank, function, begun, ended: Option<i64>| Call::made(rank, function, at(begun), ended.map(at));
     job.calls = vec![
         call(0, 0, 1000, Some(5000)),
         call(0, 1, 5000, Some(7000)),
@@ -102,16 +96,11 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         call(1, 2, 2000, None),
     ];
     let search = |queue, tag, length, begun, ended| Search {
-        rank: 0,
-        thread: 0,
         queue,
         peer: -1,
         tag,
         length,
-        message: None,
-        is_found: None,
-        begun: at(begun),
-        ended: at(ended),
+        ..Search::made(0, at(begun), at(ended))
     };
     // The clock of the second has it end after its call.
     job.searches =

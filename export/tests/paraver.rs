@@ -32,9 +32,7 @@ struct Header {
     end: u64,
     nodes: u64,
     processors: u64,
-    /// The node that each processor is on.
     node_of: Vec<u64>,
-    /// The node of each task.
     nodes_of_tasks: Vec<u64>,
     /// Threads of each task.
     tasks: Vec<u64>,
@@ -214,11 +212,8 @@ fn with_calls() -> Job {
     job.ranks[0].threads = vec![(0, String::new()), (4, String::new())];
     job.functions = ["MPI_Recv", "MPI_Barrier", "MPI_Win_flush", "MPI_Waitall"].map(str::to_owned).to_vec();
     let call = |rank, thread, function, begun, ended: Option<i64>| Call {
-        rank,
         thread,
-        function,
-        begun: at(begun),
-        ended: ended.map(at),
+        ..Call::made(rank, function, at(begun), ended.map(at))
     };
     job.calls = vec![
         call(0, 0, 0, 1000, Some(5000)),
@@ -229,19 +224,8 @@ fn with_calls() -> Job {
         call(0, 0, 2, 7500, Some(7500)),
         call(1, 0, 2, 2000, None),
     ];
-    let (begun, ended) = (at(1100), at(1200));
-    job.searches = vec![Search {
-        rank: 0,
-        thread: 0,
-        queue: Queue::Unexpected,
-        peer: 1,
-        tag: 2,
-        length: None,
-        message: None,
-        is_found: None,
-        begun,
-        ended,
-    }];
+    let search = Search::made(0, at(1100), at(1200));
+    job.searches = vec![Search { queue: Queue::Unexpected, peer: 1, tag: 2, ..search }];
     job.pauses = vec![Pause { rank: 0, from: at(6500), to: Some(at(9000)) }];
     job
 }
@@ -314,15 +298,7 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
     let times = [1, 2, 3].map(|part| begun + (ended - begun) * part / 4);
     for time in times {
         let (rank, message, time) = (job.messages[expected].receiver, expected as u32, Time::new(time));
-        job.fragments.push(Fragment {
-            rank,
-            thread: 0,
-            message,
-            is_received: true,
-            time,
-            is_by_adapter: false,
-            part: None,
-        });
+        job.fragments.push(Fragment::made(rank, message, time));
     }
     export(&job, Format::Paraver, &scratch.path("job")).expect("written");
     let found = check(&scratch.path(""), "job");

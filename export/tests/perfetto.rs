@@ -6,7 +6,7 @@ mod readers;
 mod scratch;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Call, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
+use ibex_messages::{Incident, IncidentKind, Job, Pause, Search, Time};
 use scratch::Scratch;
 
 /// A number of 7 bits a byte, and what is after it.
@@ -42,20 +42,8 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
     let kind = IncidentKind::QueuedBegin;
     job.incidents.push(Incident { rank: 1, time, kind, peer: Some(0), port: Some(1), value: 9 });
     let call = job.calls[7];
-    let (ended, length) = (Time::new(call.begun.nanoseconds() + 10), Some(5));
-    let Call { rank, thread, begun, .. } = call;
-    job.searches.push(Search {
-        rank,
-        thread,
-        queue: Queue::Posted,
-        peer: -1,
-        tag: 3,
-        length,
-        message: None,
-        is_found: None,
-        begun,
-        ended,
-    });
+    let search = Search::made(call.rank, call.begun, Time::new(call.begun.nanoseconds() + 10));
+    job.searches.push(Search { peer: -1, tag: 3, length: Some(5), ..search });
     job.pauses.push(Pause { rank: 3, from: time, to: Some(Time::new(time.nanoseconds() + 1000)) });
     let out = scratch.path("job.pftrace");
     export(&job, Format::Perfetto, &out).expect("written");

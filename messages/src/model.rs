@@ -362,7 +362,7 @@ pub enum OperationKind {
 }
 
 /// A connection between two queue pairs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connection {
     /// The process of this side.
     pub rank: u32,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A synthetic job, for tests of commands and exports, with more messages than a test can send.
 
-use crate::model::{Call, Communicator, Job, Message, Port, Protocol, Rank, Reason, ReceiveSide, SendSide};
+use crate::model::{Call, Communicator, Fragment, Job, Message, Port, Protocol, Queue, Rank, Reason, ReceiveSide};
+use crate::model::{Search, SendSide};
 use crate::time::Time;
 
 /// Pseudo-random numbers (splitmix64).
@@ -13,6 +14,32 @@ impl Numbers {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % bound.max(1)
+    }
+}
+
+impl Call {
+    /// A call in the first thread of a rank.
+    #[must_use]
+    pub fn made(rank: u32, function: u32, begun: Time, ended: Option<Time>) -> Call {
+        Call { rank, thread: 0, function, begun, ended }
+    }
+}
+
+impl Search {
+    /// A search of the posted queue in the first thread of a rank, for rank 0's messages with tag 0. What it finds is
+    /// not known.
+    #[must_use]
+    pub fn made(rank: u32, begun: Time, ended: Time) -> Search {
+        let (thread, queue, peer, tag) = (0, Queue::Posted, 0, 0);
+        Search { rank, thread, queue, peer, tag, length: None, message: None, is_found: None, begun, ended }
+    }
+}
+
+impl Fragment {
+    /// A received fragment of the message at this place of the job, in the first thread of a rank, by the host's clock.
+    #[must_use]
+    pub fn made(rank: u32, message: u32, time: Time) -> Fragment {
+        Fragment { rank, thread: 0, message, is_received: true, time, is_by_adapter: false, part: None }
     }
 }
 
@@ -62,7 +89,7 @@ impl Job {
         self.functions = ["MPI_Send", "MPI_Recv"].map(str::to_owned).to_vec();
         for message in &mut self.messages {
             let mut add = |rank, function, begun: Option<Time>, ended| {
-                let call = begun.map(|begun| Call { rank, thread: 0, function, begun, ended });
+                let call = begun.map(|begun| Call::made(rank, function, begun, ended));
                 self.calls.extend(call);
                 call.map(|_| self.calls.len() as u32 - 1)
             };

@@ -61,17 +61,8 @@ mod tests {
         };
         let (begin, end) = (IncidentKind::QueuedBegin, IncidentKind::QueuedEnd);
         let incidents = vec![of(10, begin, 1), of(20, begin, 1), of(25, end, 2), of(30, end, 1), of(90, end, 1)];
-        let connection = Connection {
-            rank: 0,
-            peer: 1,
-            port: None,
-            queue_pair: 1,
-            remote_queue_pair: 2,
-            begun: Some(Time::new(5)),
-            established: Some(Time::new(9)),
-            failed: None,
-            status: 0,
-        };
+        let times = [5, 9].map(|time| Some(Time::new(time)));
+        let connection = Connection { peer: 1, begun: times[0], established: times[1], ..Connection::default() };
         let job = Job { incidents, connections: vec![connection], ..Job::default() };
         let took = |of: &ProcessWait| (of.wait.kind, of.wait.to.since(of.wait.from));
         let found: Vec<_> = job.process_waits().iter().map(took).collect();

@@ -78,9 +78,6 @@ impl Spans {
 
     /// Writes the spans as blocks `calls-0`, `calls-1`, .., `searches-0`, .., `fragments-0`, .., `operations-0`, ..;
     /// unknown values are -1.
-    ///
-    /// # Errors
-    /// Those of `out`.
     pub(crate) fn write(&self, job: &Job, start: Time, out: &mut dyn Write) -> io::Result<()> {
         let known = |number: Option<u32>| number.map_or(-1, i64::from);
         let call = |place: usize| {
@@ -181,13 +178,7 @@ mod tests {
         let mut job = Job::synthetic(2, 3, 1);
         let start = job.span.unwrap().0;
         let at = |after: i64| Time::new(start.nanoseconds() + after);
-        let call = |rank, function, begun, ended: Option<i64>| Call {
-            rank,
-            thread: 0,
-            function,
-            begun: at(begun),
-            ended: ended.map(at),
-        };
+        let call = |rank, function, begun, ended: Option<i64>| Call::made(rank, function, at(begun), ended.map(at));
         job.span = Some((start, at(5000)));
         job.calls = vec![
             call(1, 0, 100, Some(300)),
@@ -197,25 +188,18 @@ mod tests {
             call(0, 0, 450, Some(450)),
         ];
         job.searches = vec![Search {
-            rank: 1,
-            thread: 0,
             queue: Queue::Unexpected,
             peer: -1,
             tag: 7,
-            length: None,
             message: Some(2),
             is_found: Some(true),
-            begun: at(110),
-            ended: at(120),
+            ..Search::made(1, at(110), at(120))
         }];
         let fragment = |message, is_received, after, part: Option<(u64, u64)>| Fragment {
-            rank: 0,
-            thread: 0,
-            message,
             is_received,
-            time: at(after),
             is_by_adapter: part.is_some(),
             part,
+            ..Fragment::made(0, message, at(after))
         };
         job.fragments =
             vec![fragment(1, true, 90, Some((64, 32))), fragment(1, true, 60, None), fragment(0, false, 70, None)];

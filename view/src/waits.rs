@@ -8,7 +8,6 @@
 use ibex_messages::{Job, Message, Time, Wait, WaitKind};
 use std::collections::HashMap;
 
-/// All waits of a job.
 pub(crate) struct Waits {
     /// The longest wait of each message in MPI calls, by its index.
     in_calls: HashMap<usize, Wait>,
@@ -90,17 +89,8 @@ mod tests {
         let mut job = job();
         let (rank, peer) = (job.messages[0].sender, job.messages[0].receiver);
         assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), None);
-        job.connections.push(Connection {
-            rank,
-            peer,
-            port: None,
-            queue_pair: 1,
-            remote_queue_pair: 2,
-            begun: Some(Time::new(1100)),
-            established: Some(Time::new(8000)),
-            failed: None,
-            status: 0,
-        });
+        let (begun, established) = (Some(Time::new(1100)), Some(Time::new(8000)));
+        job.connections.push(Connection { rank, peer, begun, established, ..Connection::default() });
         let wait = Wait { kind: WaitKind::Connection, from: Time::new(1100), to: Time::new(8000) };
         assert_eq!(Waits::of(&job).longest(0, &job.messages[0]), Some(wait));
     }

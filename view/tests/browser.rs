@@ -3,8 +3,8 @@
 //! element `self`), and draws pictures, which stay in the target folder's `tmp`.
 
 use ibex_messages::{
-    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Queue,
-    Search, Time,
+    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Search,
+    Time,
 };
 use ibex_view::picture::Browser;
 use serde_json::Value;
@@ -153,17 +153,8 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
     let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: Some(2), port: Some(1), value: 4096 };
     job.incidents =
         vec![incident(100_000, IncidentKind::ReceiverNotReady), incident(200_000, IncidentKind::RegistrationMiss)];
-    job.connections = vec![Connection {
-        rank: 0,
-        peer: 3,
-        port: None,
-        queue_pair: 7,
-        remote_queue_pair: 8,
-        begun: Some(at(1000)),
-        established: None,
-        failed: Some(at(50_000)),
-        status: 12,
-    }];
+    let (begun, failed) = (Some(at(1000)), Some(at(50_000)));
+    job.connections = vec![Connection { peer: 3, begun, failed, status: 12, ..Connection::default() }];
     job.losses = vec![Loss { rank: 1, event: "ibex_comm_msg_arrived".to_owned(), count: 12 }];
     job.faults = vec!["Block 7 of <the trace> of rank 2 is damaged.".to_owned()];
     job.messages[10].receive = None;
@@ -184,7 +175,7 @@ fn with_calls() -> (Job, usize) {
     let at = |after: i64| Time::new(start.nanoseconds() + after);
     let call = |rank, number: i64| {
         let (begun, ended) = (at(number * step), Some(at(number * step + step / 2)));
-        Call { rank, thread: 0, function: 1, begun, ended }
+        Call::made(rank, 1, begun, ended)
     };
     job.calls = (0..4).flat_map(|rank| (0..20_000).map(move |number| call(rank, number))).collect();
     let longest =
@@ -193,13 +184,9 @@ fn with_calls() -> (Job, usize) {
     let (rank, side) = (job.messages[chosen].receiver, job.messages[chosen].receive.unwrap());
     let (begun, length) = (side.begun.unwrap().nanoseconds(), longest(&chosen).unwrap());
     let fragment = |number: u64| Fragment {
-        rank,
-        thread: 0,
-        message: chosen as u32,
-        is_received: true,
-        time: Time::new(begun + length * number as i64 / 50_001),
         is_by_adapter: true,
         part: Some((number * 64, 64)),
+        ..Fragment::made(rank, chosen as u32, Time::new(begun + length * number as i64 / 50_001))
     };
     job.fragments = (1..=50_000).map(fragment).collect();
     let put = |number: i64| Operation {
@@ -213,16 +200,12 @@ fn with_calls() -> (Job, usize) {
     };
     job.operations = (0..10_000).map(put).collect();
     job.searches = vec![Search {
-        rank,
-        thread: 0,
-        queue: Queue::Posted,
         peer: 2,
         tag: 5,
         length: Some(12),
         message: Some(chosen as u32),
         is_found: Some(true),
-        begun: at(10 * step),
-        ended: at(10 * step + step / 4),
+        ..Search::made(rank, at(10 * step), at(10 * step + step / 4))
     }];
     (job, chosen)
 }

@@ -60,12 +60,8 @@ mod tests {
         let mut job = Job { functions: vec!["MPI_Recv".to_owned(), "MPI_Wait".to_owned()], ..Job::default() };
         job.ranks = vec![ibex_messages::Rank::default(), ibex_messages::Rank { rank: 1, ..Default::default() }];
         job.span = Some((Time::new(0), Time::new(1000)));
-        let call = |rank, function, begun, ended: Option<i64>| Call {
-            rank,
-            thread: 0,
-            function,
-            begun: Time::new(begun),
-            ended: ended.map(Time::new),
+        let call = |rank, function, begun, ended: Option<i64>| {
+            Call::made(rank, function, Time::new(begun), ended.map(Time::new))
         };
         job.calls = vec![
             call(0, 0, 100, Some(110)),

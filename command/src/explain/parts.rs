@@ -187,26 +187,16 @@ mod tests {
         let at = |time: Time, after: i64| Time::new(time.nanoseconds() + after);
         let (begun, posted) = (side.begun.expect("made"), side.activated.expect("made"));
         let fragment = |after, part| ibex_messages::Fragment {
-            rank,
-            thread: 0,
-            message: 0,
-            is_received: true,
-            time: at(begun, after),
             is_by_adapter: after > 20,
             part,
+            ..ibex_messages::Fragment::made(rank, 0, at(begun, after))
         };
         job.fragments = vec![fragment(50, Some((64, 32))), fragment(20, None)];
         let search = |message, begun| ibex_messages::Search {
-            rank,
-            thread: 0,
-            queue: Queue::Posted,
-            peer: 0,
-            tag: 0,
             length: Some(3),
             message,
             is_found: Some(true),
-            begun,
-            ended: at(begun, 70),
+            ..ibex_messages::Search::made(rank, begun, at(begun, 70))
         };
         job.searches = vec![search(Some(0), begun), search(None, begun)];
         let call = side.call.expect("made") as usize;

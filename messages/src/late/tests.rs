@@ -22,7 +22,7 @@ fn at(time: i64) -> Option<Time> {
 }
 
 fn call(rank: u32, (begun, ended): (i64, i64)) -> Call {
-    Call { rank, thread: 0, function: 0, begun: Time::new(begun), ended: at(ended) }
+    Call::made(rank, 0, Time::new(begun), at(ended))
 }
 
 impl Planted {
