@@ -57,6 +57,12 @@ pub(crate) struct Received {
 /// Takes any source or any tag, as Open MPI numbers them.
 pub(crate) const ANY: i32 = -1;
 
+impl Default for Envelope {
+    fn default() -> Envelope {
+        Envelope::UNKNOWN
+    }
+}
+
 impl Envelope {
     /// Of which nothing is known yet.
     pub(crate) const UNKNOWN: Envelope = Envelope { context: u32::MAX, peer: ANY, tag: ANY, bytes: 0 };

@@ -35,6 +35,7 @@ pub(crate) struct Matching {
 }
 
 /// A receive.
+#[derive(Default)]
 struct Posted {
     envelope: Envelope,
     id: u64,
@@ -56,6 +57,7 @@ struct Posted {
 }
 
 /// A message that has arrived.
+#[derive(Default)]
 struct Arrival {
     envelope: Envelope,
     id: u64,
@@ -223,7 +225,7 @@ impl Matching {
         let place = self.requests.of(id);
         if *place == 0 {
             *place = if is_receive {
-                self.posted.push(Posted::new(id, thread));
+                self.posted.push(Posted { id, thread, ..Posted::default() });
                 self.posted.len() as u32 * 2 - 1
             } else {
                 let side = SendSide { request: id, thread, ..SendSide::default() };
@@ -239,7 +241,7 @@ impl Matching {
     fn message(&mut self, id: u64, thread: u32) -> u32 {
         let place = self.messages.of(id);
         if *place == 0 {
-            self.arrivals.push(Arrival::new(id, thread));
+            self.arrivals.push(Arrival { id, thread, ..Arrival::default() });
             *place = self.arrivals.len() as u32;
         }
         *place - 1
@@ -324,7 +326,7 @@ impl Matching {
         // Their messages are lost, and something of what became of them is not.
         for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.begun.is_some()) {
             if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
-                let nothing = Arrival { envelope: posted.envelope, ..Arrival::new(0, posted.thread) };
+                let nothing = Arrival { envelope: posted.envelope, thread: posted.thread, ..Arrival::default() };
                 received.push(nothing.received(Some(posted), calls));
             } else {
                 unknown += 1;
@@ -334,35 +336,7 @@ impl Matching {
     }
 }
 
-impl Posted {
-    fn new(id: u64, thread: u32) -> Posted {
-        Posted {
-            envelope: Envelope::UNKNOWN,
-            id,
-            thread,
-            message: None,
-            activated: None,
-            queued: None,
-            removed: None,
-            matched: None,
-            begun: None,
-            ended: None,
-            completed: None,
-            notified: None,
-            call: None,
-            probe: None,
-            protocol: None,
-            reason: None,
-        }
-    }
-}
-
 impl Arrival {
-    fn new(id: u64, thread: u32) -> Arrival {
-        let (envelope, request) = (Envelope::UNKNOWN, None);
-        Arrival { envelope, id, thread, request, arrived: None, unexpected: None, taken: None, matched: None }
-    }
-
     /// The call that waited for it: the probe during which it arrived, or the call that notified the receive's caller.
     fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
         let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));

@@ -84,12 +84,15 @@ fn notes(folder: &Folder) -> Vec<String> {
             notes.entry(note).or_default().push(rank);
         }
     }
-    let told = |(note, ranks): (&str, Vec<String>)| {
-        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-        let s = if ranks.len() > 1 { "s" } else { "" };
-        format!("{note} (rank{s} {}{more})", ranks[..ranks.len().min(8)].join(", "))
-    };
-    notes.into_iter().map(told).collect()
+    notes.into_iter().map(|(note, ranks)| format!("{note} ({})", some(&ranks))).collect()
+}
+
+/// `rank 3`, or `ranks 0, 1` with at most eight of them.
+fn some(ranks: &[impl ToString]) -> String {
+    let shown: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
+    let s = if ranks.len() > 1 { "s" } else { "" };
+    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+    format!("rank{s} {}{more}", shown.join(", "))
 }
 
 /// The file of each rank.
@@ -186,12 +189,9 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
     let silent: Vec<u32> =
         job.ranks.iter().filter(|rank| rank.host.is_empty() && rank.pid == 0).map(|rank| rank.rank).collect();
     if !silent.is_empty() {
-        let some: Vec<String> = silent.iter().take(8).map(ToString::to_string).collect();
-        let more = if silent.len() > 8 { format!(" and {} more", silent.len() - 8) } else { String::new() };
-        job.faults.push(format!(
-            "There is no trace of rank {}{more}; its messages are known only from others.",
-            some.join(", ")
-        ));
+        let whose = if silent.len() > 1 { "their" } else { "its" };
+        job.faults
+            .push(format!("There is no trace of {}; {whose} messages are known only from others.", some(&silent)));
     }
     worlds
 }
@@ -245,13 +245,10 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     let mut ranks: Vec<u32> = silent.map(|(_, place)| job.ranks[*place as usize].rank).collect();
     if !ranks.is_empty() {
         ranks.sort_unstable();
-        let some: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
-        let s = if ranks.len() > 1 { "s" } else { "" };
-        let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
         reasons.push(format!(
-            "The trace does not have all calls of MPI of rank{s} {}{more}: who was late for them, and for whom they were \
-             late, is not known.",
-            some.join(", ")
+            "The trace does not have all calls of MPI of {}: who was late for them, and for whom they were late, is not \
+             known.",
+            some(&ranks)
         ));
     }
     reasons
@@ -261,14 +258,11 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
 fn paused(job: &Job) -> Option<String> {
     let mut ranks: Vec<u32> = job.pauses.iter().map(|pause| job.ranks[pause.rank as usize].rank).collect();
     ranks.dedup();
-    let s = if ranks.len() > 1 { "s" } else { "" };
-    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-    let some: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
-    let some = some.join(", ");
     (!ranks.is_empty()).then(|| {
         format!(
-            "The program stopped the recording of rank{s} {some}{more} for a time (MPI_Pcontrol): messages of that time are \
-             not shown, or only in part."
+            "The program stopped the recording of {} for a time (MPI_Pcontrol): messages of that time are not shown, or \
+             only in part.",
+            some(&ranks)
         )
     })
 }
