@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Iterates over all events of a job in the order of time, without a list of them.
 //!
-//! The items of a job are ordered by their first times. A heap has the next step of every item in progress, and the
-//! first step of the next item: memory depends on the items in flight, not on the job. Each step names the lane of its
-//! item (`lanes.rs`).
+//! The items of a job are ordered by their first times. A heap has the next step of every item in progress. Each step
+//! names the lane of its item (`lanes.rs`).
 //!
 //! Called by the formats that are ordered by time. Path: a million messages are twelve million steps. Threads: one walk
 //! belongs to one. Times: nanoseconds since the job's first moment. Tests: at the end of the file.
@@ -42,7 +41,8 @@ type Entry = Reverse<(i64, Item, u8)>;
 pub(crate) struct Walk<'a> {
     job: &'a Job,
     threads: &'a Threads,
-    sources: [Source; 4],
+    /// Items that have not begun, the next one last, with their first times.
+    waiting: Vec<Reverse<(i64, Item)>>,
     heap: BinaryHeap<Entry>,
     lanes: Lanes,
     /// The lanes of what has begun and not ended.
@@ -50,31 +50,15 @@ pub(crate) struct Walk<'a> {
     first: i64,
 }
 
-/// The messages, operations, connections or incidents of a job, by their first moments.
-struct Source {
-    kind: Kind,
-    next: usize,
-    count: usize,
-    /// Their order, where they do not have it in the job.
-    order: Option<Vec<u32>>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Messages,
-    Operations,
-    Connections,
-    Incidents,
-}
-
 impl<'a> Walk<'a> {
     /// Begins at the job's first moment; of the items of a thread at most so many are drawn at once in each direction.
     pub(crate) fn new(job: &'a Job, threads: &'a Threads, most_lanes: u32) -> Walk<'a> {
-        let kinds = [Kind::Messages, Kind::Operations, Kind::Connections, Kind::Incidents];
-        let sources = kinds.map(|kind| Source::new(job, kind));
-        let first = first(job);
+        let messages = (0..job.messages.len() as u32).flat_map(|place| [Item::Send(place), Item::Receive(place)]);
+        let begins = |item| Some(Reverse((begin(job, item)?, item)));
+        let mut waiting: Vec<_> = messages.chain(others(job)).filter_map(begins).collect();
+        waiting.sort_unstable();
         let (heap, drawn) = (BinaryHeap::new(), HashMap::new());
-        Walk { job, threads, sources, heap, lanes: Lanes::new(most_lanes), drawn, first }
+        Walk { job, threads, waiting, heap, lanes: Lanes::new(most_lanes), drawn, first: first(job) }
     }
 
     /// The lanes that were needed up to now.
@@ -89,19 +73,11 @@ impl<'a> Walk<'a> {
 
     /// Lets in what begins before the next step that is known.
     fn admit(&mut self) {
-        for source in &mut self.sources {
-            while let Some((first, items)) = source.peek(self.job) {
-                let next = self.heap.peek().map_or(i64::MAX, |Reverse((time, _, _))| *time);
-                if first > next {
-                    break;
-                }
-                source.next += 1;
-                for item in items.into_iter().flatten() {
-                    if let Some((_, time)) = life(self.job, item).first() {
-                        self.heap.push(Reverse((*time, item, 0)));
-                    }
-                }
-            }
+        while let Some(&Reverse((time, item))) = self.waiting.last()
+            && self.heap.peek().is_none_or(|Reverse((next, _, _))| time <= *next)
+        {
+            self.waiting.pop();
+            self.heap.push(Reverse((time, item, 0)));
         }
     }
 
@@ -145,61 +121,23 @@ impl Iterator for Walk<'_> {
     }
 }
 
-impl Source {
-    fn new(job: &Job, kind: Kind) -> Source {
-        let count = match kind {
-            Kind::Messages => job.messages.len(),
-            Kind::Operations => job.operations.len(),
-            Kind::Connections => job.connections.len(),
-            Kind::Incidents => job.incidents.len(),
-        };
-        let key = |place: u32| kind.first(job, place);
-        let is_sorted = (0..count as u32).is_sorted_by_key(key);
-        let order = (!is_sorted).then(|| {
-            let mut order: Vec<u32> = (0..count as u32).collect();
-            order.sort_by_key(|place| key(*place));
-            order
-        });
-        Source { kind, next: 0, count, order }
-    }
-
-    /// The next, and when it begins.
-    fn peek(&self, job: &Job) -> Option<(i64, [Option<Item>; 2])> {
-        (self.next < self.count).then(|| {
-            let place = self.order.as_ref().map_or(self.next as u32, |order| order[self.next]);
-            (self.kind.first(job, place), self.kind.items(place))
-        })
-    }
+/// The operations, connections and incidents of a job.
+fn others(job: &Job) -> impl Iterator<Item = Item> {
+    let operations = (0..job.operations.len() as u32).map(Item::Operation);
+    let connections = (0..job.connections.len() as u32).map(Item::Connection);
+    let incidents = (0..job.incidents.len() as u32).map(Item::Incident);
+    operations.chain(connections).chain(incidents)
 }
 
-impl Kind {
-    fn items(self, place: u32) -> [Option<Item>; 2] {
-        match self {
-            Kind::Messages => [Some(Item::Send(place)), Some(Item::Receive(place))],
-            Kind::Operations => [Some(Item::Operation(place)), None],
-            Kind::Connections => [Some(Item::Connection(place)), None],
-            Kind::Incidents => [Some(Item::Incident(place)), None],
-        }
-    }
-
-    /// The first moment that is known; what has none comes at once, and makes no step.
-    fn first(self, job: &Job, place: u32) -> i64 {
-        let begin = |item| life(job, item).first().map(|(_, time)| *time);
-        let first = match self {
-            Kind::Messages => job.messages[place as usize].moments().min().map(Time::nanoseconds),
-            _ => self.items(place).into_iter().flatten().find_map(begin),
-        };
-        first.unwrap_or(i64::MIN)
-    }
+/// The first moment of an item that is known.
+fn begin(job: &Job, item: Item) -> Option<i64> {
+    life(job, item).first().map(|(_, time)| *time)
 }
 
 /// The job's first moment, nanoseconds since 1970.
 pub(crate) fn first(job: &Job) -> i64 {
     let messages = job.messages.iter().flat_map(Message::moments).min().map(Time::nanoseconds);
-    let others = [Kind::Operations, Kind::Connections, Kind::Incidents].into_iter().flat_map(|kind| {
-        let source = Source::new(job, kind);
-        (0..source.count as u32).map(move |place| kind.first(job, place)).filter(|time| *time != i64::MIN)
-    });
+    let others = others(job).filter_map(|item| begin(job, item));
     let calls = job.calls.iter().map(|call| call.begun).chain(job.searches.iter().map(|search| search.begun));
     let calls = calls.chain(job.fragments.iter().map(|fragment| fragment.time));
     let rest = calls.chain(job.pauses.iter().map(|pause| pause.from)).chain(job.span.map(|(first, _)| first));
