@@ -8,11 +8,12 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
+use comfy_table::CellAlignment::{Left, Right};
 use ibex::counters::COUNTERS;
 use ibex::flight::{Flight, Kind, PeerFlight, PortFlight};
 use serde::Serialize;
 
-use super::text::{bytes, duration, table};
+use super::text::{Column, bytes, duration, known, table, table_of};
 use crate::facts::counters::{self, Counters};
 use crate::top::peer_name;
 
@@ -199,50 +200,29 @@ impl fmt::Display for Counted {
         let Counted { job, rank, pid, host, program, .. } = self;
         writeln!(f, "Rank {rank} of job {job} on host {host}, process {pid}, {program}: by its counts")?;
         self.reason.lines().try_for_each(|line| writeln!(f, "  {line}"))?;
-        let names = [
-            "to",
-            "port",
-            "GID",
-            "state",
-            "queue pair",
-            "there",
-            "rails",
-            "requests",
-            "in flight",
-            "waiting",
-            "waits",
-            "held back",
-            "hellos",
-            "timeout",
-            "retries",
-            "age",
+        let columns: [Column<Peer>; 16] = [
+            ("to", Left, |of| of.rank.clone()),
+            ("port", Left, |of| of.port.clone()),
+            ("GID", Left, |of| of.gid.clone()),
+            ("state", Left, |of| of.state.to_owned()),
+            ("queue pair", Left, |of| format!("{:#x}", of.queue_pair)),
+            ("there", Left, |of| format!("{:#x}", of.remote_queue_pair)),
+            ("rails", Right, |of| of.rails.to_string()),
+            ("requests", Right, |of| of.requests.to_string()),
+            ("in flight", Right, |of| of.in_flight.to_string()),
+            ("waiting", Right, |of| of.waiting.to_string()),
+            ("waits", Right, |of| of.waits_begun.to_string()),
+            ("held back", Right, |of| of.held_back.to_string()),
+            ("hellos", Right, |of| of.asked.to_string()),
+            ("timeout", Right, |of| known(of.acknowledgement_timeout_nanoseconds, |of| duration(of.cast_signed()))),
+            ("retries", Right, |of| format!("<= {}", of.retries_at_most)),
+            ("age", Right, |of| format!("{:.1} s", of.age_seconds)),
         ];
-        let rows = self.peers.iter().map(|of| {
-            let timeout = of.acknowledgement_timeout_nanoseconds;
-            vec![
-                of.rank.clone(),
-                of.port.clone(),
-                of.gid.clone(),
-                of.state.to_owned(),
-                format!("{:#x}", of.queue_pair),
-                format!("{:#x}", of.remote_queue_pair),
-                of.rails.to_string(),
-                of.requests.to_string(),
-                of.in_flight.to_string(),
-                of.waiting.to_string(),
-                of.waits_begun.to_string(),
-                of.held_back.to_string(),
-                of.asked.to_string(),
-                timeout.map_or_else(String::new, |timeout| duration(timeout.cast_signed())),
-                format!("<= {}", of.retries_at_most),
-                format!("{:.1} s", of.age_seconds),
-            ]
-        });
-        writeln!(f, "\n{}", table(&names, &[6, 7, 8, 9, 10, 11, 12, 13, 14, 15], rows))?;
+        writeln!(f, "\n{}", table_of(&columns, &self.peers))?;
         let count = |port: &Port, name: &str| port.counts.get(name).copied().unwrap_or(0);
         let ways = self.ports.iter().flat_map(|port| WAYS.iter().map(move |way| (port, way)));
         let rows = ways.filter(|(port, way)| count(port, way.1) > 0).map(|(port, (what, number, size))| {
-            let size = size.map_or_else(String::new, |size| bytes(count(port, size)));
+            let size = known(*size, |size| bytes(count(port, size)));
             vec![port.name.clone(), (*what).to_owned(), count(port, number).to_string(), size]
         });
         writeln!(f, "\n{}", table(&["port", "what", "count", "bytes"], &[2, 3], rows))?;

@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use comfy_table::CellAlignment::{Left, Right};
 use ibex_messages::{IncidentKind, Job, Message, Protocol, Reason, WaitKind};
 use serde::Serialize;
 
 use super::calls::{self, Called};
-use super::text::{bytes, duration, name, table, word};
+use super::text::{Column, bytes, duration, known, name, table_of, word};
 use super::unknown::Unknown;
 
-/// The receipt.
 #[derive(Serialize)]
 pub(super) struct Receipt {
     job: String,
@@ -47,7 +47,7 @@ struct Alike {
 }
 
 /// Events of a rank that belong to no message.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Rest {
     rank: String,
     host: String,
@@ -126,13 +126,8 @@ fn ranks(job: &Job) -> Vec<Rest> {
         host: of.host.clone(),
         connections: job.connections.iter().filter(|of| of.rank == place).count(),
         failed_connections: job.connections.iter().filter(|of| of.rank == place && of.failed.is_some()).count(),
-        receiver_not_ready: 0,
-        registration_misses: 0,
-        registered_bytes: 0,
-        registration_evictions: 0,
-        queued: 0,
-        waits: BTreeMap::new(),
         clock_error_nanoseconds: of.clock_error,
+        ..Rest::default()
     };
     let mut ranks: Vec<Rest> = (0..).zip(&job.ranks).map(new).collect();
     for of in &job.incidents {
@@ -157,80 +152,47 @@ fn ranks(job: &Job) -> Vec<Rest> {
     ranks
 }
 
+fn waited(waits: &BTreeMap<WaitKind, i64>, kind: WaitKind) -> String {
+    known(waits.get(&kind).copied(), duration)
+}
+
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let span = self.span_nanoseconds.map_or_else(|| "an unknown time".to_owned(), duration);
         writeln!(f, "Job {}: {} messages among {} ranks in {span}\n", self.job, self.messages, self.ranks.len())?;
-        let names = [
-            "from",
-            "to",
-            "up to",
-            "messages",
-            "bytes",
-            "protocol",
-            "because",
-            "port",
-            "GID",
-            "queue pair",
-            "rails",
-            "late sender",
-            "late receiver",
-            "no progress",
-            "late wait",
+        let columns: [Column<Alike>; 15] = [
+            ("from", Left, |of| of.sender.clone()),
+            ("to", Left, |of| of.receiver.clone()),
+            ("up to", Right, |of| bytes(of.up_to_bytes)),
+            ("messages", Right, |of| of.messages.to_string()),
+            ("bytes", Right, |of| bytes(of.bytes)),
+            ("protocol", Left, |of| known(of.protocol, |protocol| word(&protocol))),
+            ("because", Left, |of| known(of.reason, |reason| word(&reason))),
+            ("port", Left, |of| of.adapter.clone().unwrap_or_default()),
+            ("GID", Left, |of| of.gid.clone().unwrap_or_default()),
+            ("queue pair", Left, |of| known(of.queue_pair, |number| format!("{number:#x}"))),
+            ("rails", Right, |of| if of.rails == 0 { String::new() } else { of.rails.to_string() }),
+            ("late sender", Right, |of| waited(&of.waits, WaitKind::LateSender)),
+            ("late receiver", Right, |of| waited(&of.waits, WaitKind::LateReceiver)),
+            ("no progress", Right, |of| waited(&of.waits, WaitKind::NoProgress)),
+            ("late wait", Right, |of| waited(&of.waits, WaitKind::LateWait)),
         ];
-        let rows = self.pairs.iter().map(|pair| {
-            let wait = |kind| pair.waits.get(&kind).copied().map_or_else(String::new, duration);
-            vec![
-                pair.sender.clone(),
-                pair.receiver.clone(),
-                bytes(pair.up_to_bytes),
-                pair.messages.to_string(),
-                bytes(pair.bytes),
-                pair.protocol.as_ref().map(word).unwrap_or_default(),
-                pair.reason.as_ref().map(word).unwrap_or_default(),
-                pair.adapter.clone().unwrap_or_default(),
-                pair.gid.clone().unwrap_or_default(),
-                pair.queue_pair.map_or_else(String::new, |number| format!("{number:#x}")),
-                if pair.rails == 0 { String::new() } else { pair.rails.to_string() },
-                wait(WaitKind::LateSender),
-                wait(WaitKind::LateReceiver),
-                wait(WaitKind::NoProgress),
-                wait(WaitKind::LateWait),
-            ]
-        });
-        writeln!(f, "{}\n", table(&names, &[2, 3, 4, 10, 11, 12, 13, 14], rows))?;
-        let names = [
-            "rank",
-            "host",
-            "connections",
-            "failed",
-            "connecting",
-            "queued",
-            "in queues",
-            "receiver not ready",
-            "registrations",
-            "registered",
-            "evictions",
-            "clock error",
+        writeln!(f, "{}\n", table_of(&columns, &self.pairs))?;
+        let columns: [Column<Rest>; 12] = [
+            ("rank", Left, |of| of.rank.clone()),
+            ("host", Left, |of| of.host.clone()),
+            ("connections", Right, |of| of.connections.to_string()),
+            ("failed", Right, |of| of.failed_connections.to_string()),
+            ("connecting", Right, |of| waited(&of.waits, WaitKind::Connection)),
+            ("queued", Right, |of| of.queued.to_string()),
+            ("in queues", Right, |of| waited(&of.waits, WaitKind::Queue)),
+            ("receiver not ready", Right, |of| of.receiver_not_ready.to_string()),
+            ("registrations", Right, |of| of.registration_misses.to_string()),
+            ("registered", Right, |of| bytes(of.registered_bytes)),
+            ("evictions", Right, |of| of.registration_evictions.to_string()),
+            ("clock error", Right, |of| of.clock_error_nanoseconds.map_or_else(|| "not known".to_owned(), duration)),
         ];
-        let rows = self.ranks.iter().map(|rank| {
-            let wait = |kind| rank.waits.get(&kind).copied().map_or_else(String::new, duration);
-            vec![
-                rank.rank.clone(),
-                rank.host.clone(),
-                rank.connections.to_string(),
-                rank.failed_connections.to_string(),
-                wait(WaitKind::Connection),
-                rank.queued.to_string(),
-                wait(WaitKind::Queue),
-                rank.receiver_not_ready.to_string(),
-                rank.registration_misses.to_string(),
-                bytes(rank.registered_bytes),
-                rank.registration_evictions.to_string(),
-                rank.clock_error_nanoseconds.map_or_else(|| "not known".to_owned(), duration),
-            ]
-        });
-        writeln!(f, "{}", table(&names, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11], rows))?;
+        writeln!(f, "{}", table_of(&columns, &self.ranks))?;
         if !self.calls.is_empty() {
             writeln!(f, "\n{}", calls::shown(&self.calls))?;
         }

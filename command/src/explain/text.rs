@@ -30,6 +30,22 @@ pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item 
     table
 }
 
+/// A column of a table of `T`: its name, its alignment, and the text of a row.
+pub(super) type Column<T> = (&'static str, CellAlignment, fn(&T) -> String);
+
+/// A table with a row for each of `all`.
+pub(super) fn table_of<T>(columns: &[Column<T>], all: &[T]) -> Table {
+    let names: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();
+    let is_right = |place: &usize| columns[*place].1 == CellAlignment::Right;
+    let numbers: Vec<usize> = (0..columns.len()).filter(is_right).collect();
+    table(&names, &numbers, all.iter().map(|of| columns.iter().map(|(_, _, text)| text(of)).collect()))
+}
+
+/// The text of a value, if there is one.
+pub(super) fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(String::new, text)
+}
+
 /// Nanoseconds in the unit that fits.
 pub(super) fn duration(nanoseconds: i64) -> String {
     let magnitude = nanoseconds.unsigned_abs();
