@@ -51,10 +51,6 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the job, and prints what was recorded. The exit status is the job's.
-///
-/// # Errors
-/// The folder has a trace already, the recorder is not installed, the command cannot be started, or nothing was
-/// recorded.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
@@ -213,19 +209,15 @@ fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str
             made.push(OsString::from_vec([PRELOAD.as_bytes(), of_all.unwrap_or_default()].concat()));
             continue;
         }
-        let (bytes, sought) = (word.as_bytes(), PRELOAD.as_bytes());
-        let begins =
-            |at: usize| bytes[at..].starts_with(sought) && !bytes[..at].last().copied().is_some_and(is_of_a_name);
-        let mut new = Vec::with_capacity(bytes.len());
-        for (at, letter) in bytes.iter().enumerate() {
-            if at >= sought.len() && begins(at - sought.len()) {
-                new.extend_from_slice(recorder.as_os_str().as_bytes());
-                new.extend((!letter.is_ascii_whitespace()).then_some(b':'));
-            }
+        let mut new = Vec::with_capacity(word.len());
+        for (at, letter) in word.as_bytes().iter().enumerate() {
             new.push(*letter);
-        }
-        if bytes.len() >= sought.len() && begins(bytes.len() - sought.len()) {
-            new.extend_from_slice(recorder.as_os_str().as_bytes());
+            let (until, rest) = word.as_bytes().split_at(at + 1);
+            let before = until.strip_suffix(PRELOAD.as_bytes());
+            if before.is_some_and(|before| !before.last().copied().is_some_and(is_of_a_name)) {
+                new.extend_from_slice(recorder.as_os_str().as_bytes());
+                new.extend(rest.first().filter(|next| !next.is_ascii_whitespace()).map(|_| b':'));
+            }
         }
         made.push(OsString::from_vec(new));
     }
@@ -283,8 +275,7 @@ fn code(status: ExitStatus) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Summary of a trace.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Recorded {
     folder: PathBuf,
     /// The job's exit code; `None`: it ended by a signal.
@@ -301,8 +292,7 @@ struct Recorded {
     faults: Vec<String>,
 }
 
-/// A file of a rank.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct File {
     path: PathBuf,
     world: u32,
@@ -328,13 +318,8 @@ impl Recorded {
         let mut recorded = Recorded {
             folder: folder.to_owned(),
             status: status.code(),
-            files: Vec::new(),
-            missing: 0,
-            bytes: 0,
-            events: 0,
-            lost: 0,
-            types: BTreeMap::new(),
             faults: traces.unreadable().iter().map(ToString::to_string).collect(),
+            ..Recorded::default()
         };
         let mut worlds: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         for reader in traces.readers() {
@@ -516,17 +501,7 @@ mod tests {
 
     #[test]
     fn the_summary_has_what_was_recorded_and_what_is_missing() {
-        let file = |rank| File {
-            path: "f".into(),
-            world: 0,
-            rank: Some(rank),
-            host: "n1".into(),
-            pid: 5,
-            bytes: 0,
-            events: 5,
-            lost: 0,
-            finished: true,
-        };
+        let file = |rank| File { rank: Some(rank), host: "n1".into(), ..File::default() };
         let mut recorded = Recorded {
             folder: "/run1".into(),
             status: Some(0),
