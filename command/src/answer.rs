@@ -18,24 +18,16 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 }
 
-/// Prints a result.
-///
-/// # Errors
-/// Standard output cannot be written to.
 pub(crate) fn print<T: Serialize + Display>(form: &Form, found: &T) -> Result<()> {
     print_on(form, found).map(|_| ())
 }
 
 /// Prints a result; `false` if the reader has closed the pipe, so that the caller stops.
-///
-/// # Errors
-/// As [`print`].
 pub(crate) fn print_on<T: Serialize + Display>(form: &Form, found: &T) -> Result<bool> {
     let text = if form.json { serde_json::to_string_pretty(found)? + "\n" } else { found.to_string() };
     let mut out = io::stdout().lock();

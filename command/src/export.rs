@@ -46,9 +46,6 @@ fn of_name(name: &str) -> Format {
 }
 
 /// Writes the export, and prints a summary.
-///
-/// # Errors
-/// The trace cannot be read or has nothing in it, or the export cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.trace)?;
     ensure!(!job.ranks.is_empty(), "the trace {} has no process", arguments.trace.display());
@@ -57,12 +54,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the job of a trace.
 fn read(trace: &Path) -> Result<Job> {
     Ok(Job::read(&Folder::open(trace)?))
 }
 
-/// Summary of the export.
 #[derive(Serialize)]
 struct Written {
     output: PathBuf,

@@ -48,7 +48,6 @@ struct Shown {
     #[serde(skip)]
     is_summary: bool,
     processes: Vec<Process>,
-    /// Number of omitted entries.
     omitted: usize,
     entries: Vec<Line>,
     /// Unreadable files in the folders.
@@ -91,9 +90,6 @@ struct Line {
 }
 
 /// Reads the files and prints their last entries.
-///
-/// # Errors
-/// A named file is no flight recorder's file, or is damaged; or there is no file.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = [PathBuf::from(FOLDER)];
     let named = if arguments.files.is_empty() { &folder[..] } else { &arguments.files };

@@ -21,9 +21,6 @@ pub(crate) struct Arguments {
 }
 
 /// Collects the facts, and prints them.
-///
-/// # Errors
-/// A parameter is not permitted.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     answer::print(&arguments.form, &Facts::here(&parameters))?;

@@ -62,9 +62,6 @@ pub(crate) struct Installed {
 
 impl Installed {
     /// With this command.
-    ///
-    /// # Errors
-    /// The command cannot find its own path.
     pub(crate) fn here() -> Result<Self> {
         let program = env::current_exe().and_then(fs::canonicalize);
         let program = program.context("this command cannot find its own path")?;

@@ -24,9 +24,6 @@ const SHELLS: [(Shell, &str); 3] = [
 ];
 
 /// Writes them.
-///
-/// # Errors
-/// The folder cannot be written to.
 pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Result<()> {
     let manual = made(&arguments.folder.join("man/man1"))?;
     clap_mangen::generate_to(command.clone(), &manual)

@@ -37,10 +37,6 @@ pub(crate) struct Parameters {
     pub(crate) tunables: Tunables,
 }
 
-/// The parameters of a job.
-///
-/// # Errors
-/// A parameter that ibex does not have, or a value that it does not permit.
 pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     let mut texts = of_file(&fs::read_to_string(file()).unwrap_or_default());
     // A variable need not be valid text.

@@ -75,9 +75,6 @@ impl fmt::Display for Written {
 }
 
 /// Writes the page.
-///
-/// # Errors
-/// The trace cannot be read, or the page cannot be written.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.folder)?;
     let page = arguments.output.clone().unwrap_or_else(|| arguments.folder.join("view.html"));

@@ -87,7 +87,6 @@ pub(crate) struct Change {
 /// What a step changes: at most the messages and the bytes of a queue.
 pub(crate) type Changes = ArrayVec<Change, 2>;
 
-/// The counters of a job.
 pub(crate) struct Counters {
     ranks: Vec<[u64; COUNTERS.len()]>,
     ports: Vec<[u64; COUNTERS.len()]>,
@@ -98,7 +97,6 @@ impl Counters {
         Counters { ranks: vec![[0; _]; job.ranks.len()], ports: vec![[0; _]; job.ports.len()] }
     }
 
-    /// What this step changes.
     pub(crate) fn step(&mut self, job: &Job, step: &Step) -> Changes {
         let mut changes = Changes::new();
         match step.item {

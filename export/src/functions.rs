@@ -23,7 +23,6 @@ pub(crate) enum Role {
     Other,
 }
 
-/// The role of the function of this name.
 pub(crate) fn role(name: &str) -> Role {
     let name = name.strip_prefix("MPI_").unwrap_or(name);
     match name {

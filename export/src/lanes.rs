@@ -46,7 +46,6 @@ pub(crate) struct Lane {
     pub(crate) number: u32,
 }
 
-/// The lanes of a job.
 pub(crate) struct Lanes {
     most: u32,
     all: Vec<Lane>,

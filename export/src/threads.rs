@@ -8,7 +8,6 @@ use ibex_messages::{Job, Rank};
 
 use crate::life::Item;
 
-/// A thread of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thread {
     /// A place in the job's ranks.
@@ -46,12 +45,10 @@ impl Threads {
         &self.all
     }
 
-    /// The first thread of a rank.
     pub(crate) fn first_of(&self, rank: u32) -> u32 {
         self.first[rank as usize]
     }
 
-    /// The threads of a rank.
     pub(crate) fn of_rank(&self, rank: u32) -> std::ops::Range<u32> {
         let end = self.first.get(rank as usize + 1).copied().unwrap_or(self.all.len() as u32);
         self.first_of(rank)..end

@@ -52,9 +52,6 @@ fn zigzag(value: i64) -> u64 {
 }
 
 /// Writes the columns as an element of the page, for the script to find by its name.
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write(name: &str, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::new(6));
     packed.write_all(&(columns.len() as u32).to_le_bytes())?;

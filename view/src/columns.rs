@@ -15,9 +15,6 @@ use std::io::{self, Write};
 pub(crate) const CHUNK: usize = 32768;
 
 /// Writes the summaries of all messages, as blocks `messages-0`, `messages-1`, ..
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn Write) -> io::Result<()> {
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let mut columns: [Column; 15] = Default::default();
@@ -53,9 +50,6 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
 }
 
 /// Writes all times of messages, as blocks `life-0`, `life-1`, ..
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
         let mut columns: [Column; 20] = Default::default();

@@ -54,7 +54,6 @@ impl Lanes {
         lanes
     }
 
-    /// First lane of a rank.
     pub(crate) fn of_rank(&self, rank: u32) -> u32 {
         self.first.get(rank as usize).copied().unwrap_or_default()
     }

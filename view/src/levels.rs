@@ -48,9 +48,6 @@ pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
 }
 
 /// Writes the bands of a level as a block `level-NUMBER`: a column for each plane, by lane and bin.
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write(
     number: usize,
     level: &Level,

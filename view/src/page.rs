@@ -44,10 +44,6 @@ const SCRIPTS: [(&str, &str); 23] = [
     ("main.js", include_str!("page/main.js")),
 ];
 
-/// Writes the page.
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let lanes = Lanes::of(job);
     let mut rows = rows::rows(job, &lanes);

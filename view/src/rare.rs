@@ -9,9 +9,6 @@ use ibex_messages::{Connection, Job, Time};
 use std::io::{self, Write};
 
 /// Writes the blocks `incidents` and `connections`.
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn write(job: &Job, lanes: &Lanes, start: Time, out: &mut dyn Write) -> io::Result<()> {
     block::write("incidents", &incidents(job, lanes, start), out)?;
     block::write("connections", &connections(job, lanes, start), out)

@@ -16,7 +16,6 @@ const SDR: u32 = 2000;
 /// A port of less than this share of another's rate is slow beside it.
 const SLOW: u32 = 4;
 
-/// Checks the adapters.
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !adapters.complaint.is_empty() {

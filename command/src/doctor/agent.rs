@@ -23,9 +23,6 @@ const POLLS: usize = 64;
 
 /// Answers requests until the input ends. `patience` bounds the time for a connection; counters and clocks are watched
 /// for at least `watch`.
-///
-/// # Errors
-/// The output cannot be written, or a request is not understood.
 pub(super) fn serve(parameters: &Parameters, patience: Duration, watch: Duration) -> Result<()> {
     let facts = Facts::here(parameters);
     let watching = watch::begin(&facts);

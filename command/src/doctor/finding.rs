@@ -7,7 +7,6 @@ use crate::answer::rows;
 use serde::Serialize;
 use std::fmt;
 
-/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
@@ -62,12 +61,10 @@ pub(crate) struct Connection {
     pub(crate) failure: Option<String>,
 }
 
-/// All findings.
 #[derive(Serialize)]
 pub(crate) struct Findings {
     #[serde(rename = "findings")]
     pub(crate) all: Vec<Finding>,
-    /// The examined hosts.
     pub(crate) hosts: usize,
     /// Whether no host was named.
     #[serde(skip)]

@@ -14,7 +14,6 @@ const SLOW: u32 = 4;
 /// Bit of a partition key: a full member.
 const FULL: u16 = 0x8000;
 
-/// Compares the hosts.
 pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
     let Some((first, others)) = hosts.split_first() else { return Vec::new() };
     let mut findings = Vec::new();

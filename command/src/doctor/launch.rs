@@ -27,7 +27,6 @@ const SLURM: &str = "SLURM_JOB_ID";
 const OTHERS: [&str; 3] = ["PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"];
 
 impl Launch {
-    /// The launcher to use.
     pub(super) fn chosen(self) -> Launch {
         self.chosen_where(|name| env::var_os(name).is_some(), &|program| which(program).is_ok())
     }

@@ -34,7 +34,6 @@ const COUNT: u32 = 64;
 /// s.
 const ACK_TIMEOUT: u64 = 15;
 
-/// The job number of all hosts.
 const JOB: u32 = 1;
 
 /// Time for an address to answer over TCP.
@@ -113,7 +112,6 @@ struct Underway {
     link: Link,
 }
 
-/// The ports of this host.
 pub(super) struct Ports {
     open: Vec<Open>,
     known: Known,
@@ -296,7 +294,6 @@ impl Underway {
 }
 
 impl Open {
-    /// Handles a completion.
     fn take(&mut self, event: &Completion) {
         match *event {
             Completion::Message { len, immediate, qp_num, .. } => {

@@ -66,9 +66,6 @@ pub(crate) struct Arguments {
 }
 
 /// Examines, checks, and prints the findings.
-///
-/// # Errors
-/// A parameter is not permitted.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     let time = |seconds| Duration::try_from_secs_f64(seconds).context("a time cannot be negative");

@@ -14,7 +14,6 @@ struct Both<'a> {
     links: [Option<&'a Link>; 2],
 }
 
-/// All connections of a meeting.
 fn connections<'a>(hosts: &'a [Host], met: &'a Met) -> Vec<Both<'a>> {
     let pair = [&hosts[met.hosts.0], &hosts[met.hosts.1]];
     let other = |link: &Link| met.links.1.iter().find(|other| other.index == link.remote);

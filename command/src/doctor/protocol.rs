@@ -86,9 +86,6 @@ pub(super) enum Reached {
 }
 
 /// The line of a request or answer.
-///
-/// # Errors
-/// It cannot be written as JSON.
 pub(super) fn line(said: &impl Serialize) -> Result<String> {
     Ok(format!("{MARK}{}\n", serde_json::to_string(said)?))
 }
@@ -99,7 +96,6 @@ pub(super) fn read<T: DeserializeOwned>(line: &str) -> Option<Result<T>> {
     Some(serde_json::from_str(text.trim_end()).with_context(|| format!("{text:?} is not understood")))
 }
 
-/// Bytes as hexadecimal digits.
 pub(super) fn digits(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |digits, byte| digits + &format!("{byte:02x}"))
 }

@@ -38,10 +38,6 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// The launcher is missing.
     pub(super) fn start(name: &str, launch: Launch, script: &str) -> Result<Self, Finding> {
         // ssh would take it for an option.
         if name.is_empty() || name.starts_with('-') {
@@ -76,9 +72,6 @@ impl Remote {
     }
 
     /// Sends a request, and waits for the answer.
-    ///
-    /// # Errors
-    /// The agent has ended, its answer is not understood, or it does not answer in time.
     pub(super) fn ask(&mut self, ask: &Ask, within: Duration) -> Result<Answer, Finding> {
         let line = protocol::line(ask).unwrap_or_default();
         // A failed write shows as a missing answer.
@@ -87,9 +80,6 @@ impl Remote {
     }
 
     /// Waits for an answer.
-    ///
-    /// # Errors
-    /// As [`Self::ask`].
     pub(super) fn hear(&mut self, within: Duration) -> Result<Answer, Finding> {
         let why = match self.answers.recv_timeout(within) {
             Ok(Ok(answer)) => return Ok(answer),

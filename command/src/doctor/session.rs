@@ -20,7 +20,6 @@ use std::time::Duration;
 /// Length of the published address of a host without ports: a header.
 const NONE: usize = 16;
 
-/// A visited host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     pub(super) facts: Facts,
@@ -36,7 +35,6 @@ pub(super) struct Met {
     pub(super) links: (Vec<Link>, Vec<Link>),
 }
 
-/// The result of a visit.
 #[derive(Default)]
 pub(super) struct Visit {
     pub(super) hosts: Vec<Host>,
@@ -64,7 +62,6 @@ struct Guest {
     lost: Option<Finding>,
 }
 
-/// Visits them.
 pub(super) fn visit(plan: &Plan<'_>) -> Visit {
     let patience = Duration::try_from_secs_f64(plan.patience).unwrap_or(Duration::from_secs(20));
     let words = words(plan);

@@ -28,7 +28,6 @@ struct Reading {
     at: Instant,
 }
 
-/// A clock that is watched.
 struct Clock {
     device: String,
     ticks_per_second: u64,

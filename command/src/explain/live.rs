@@ -58,10 +58,6 @@ impl Live {
         began(self.pid).as_ref() == Some(&self.began)
     }
 
-    /// Its counts.
-    ///
-    /// # Errors
-    /// Its file has been removed, or is damaged.
     pub(super) fn counted(&self) -> Result<Flight> {
         let path = self.flight.as_ref().context("the process has no flight recorder's file")?;
         Ok(Flight::read(path)?)
@@ -69,9 +65,6 @@ impl Live {
 }
 
 /// The job recorded so far in this folder.
-///
-/// # Errors
-/// No file of the folder can be read.
 pub(super) fn recorded(trace: &Path) -> Result<Job> {
     let folder = Folder::open(trace)?;
     let mut job = Job::read(&folder);
@@ -142,9 +135,6 @@ fn others(folder: &Path) -> String {
 }
 
 /// Seconds between two receipts.
-///
-/// # Errors
-/// The number is out of range.
 pub(super) fn pause(seconds: f64) -> Result<std::time::Duration> {
     ensure!((0.1..=3600.0).contains(&seconds), "--every {seconds} is not between 0.1 and 3600 seconds");
     Ok(std::time::Duration::from_secs_f64(seconds))

@@ -58,9 +58,6 @@ pub(crate) struct Arguments {
 }
 
 /// Reads, and prints.
-///
-/// # Errors
-/// The folder has no trace, there is no such message, or there is no data about the process.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(pid) = arguments.live {
         return watch(arguments, pid);

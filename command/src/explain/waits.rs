@@ -17,7 +17,6 @@ use super::unknown::Unknown;
 const LONGEST: usize = 5;
 const TOLD: usize = 20;
 
-/// All waits.
 #[derive(Serialize)]
 pub(super) struct Waits {
     span_nanoseconds: Option<i64>,
@@ -26,7 +25,6 @@ pub(super) struct Waits {
     unknown: Unknown,
 }
 
-/// All waits of a kind.
 #[derive(Serialize)]
 struct Alike {
     kind: WaitKind,
@@ -120,7 +118,6 @@ impl Waits {
     }
 }
 
-/// Explanation of a kind.
 fn meaning(kind: WaitKind) -> &'static str {
     match kind {
         WaitKind::LateSender => "the receiver waits in MPI; the sender has not called its send",

@@ -17,7 +17,6 @@ use std::fs;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
-/// All adapters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Adapters {
     /// The parameters that differ from their defaults.

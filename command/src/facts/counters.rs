@@ -11,7 +11,6 @@ use std::path::Path;
 /// Values by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// All counters of the port with this folder.
 pub(crate) fn read(port: &Path) -> Counters {
     let folders = ["counters", "hw_counters"].map(|folder| fs::read_dir(port.join(folder)));
     let files = folders.into_iter().flatten().flatten().flatten();

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 
-/// The facts of a host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -19,7 +18,6 @@ pub(crate) struct Host {
     pub(crate) open_files: Option<u64>,
 }
 
-/// Examines this host.
 pub(crate) fn look() -> Host {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
     Host {

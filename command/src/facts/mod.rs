@@ -14,7 +14,6 @@ use crate::parameters::Parameters;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// All facts of a host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
     /// The version of the command that collected them.

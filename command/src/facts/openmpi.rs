@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 use which::which;
 
-/// The facts of an Open MPI.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct OpenMpi {
     pub(crate) mpirun: PathBuf,

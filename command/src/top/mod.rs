@@ -48,9 +48,6 @@ pub(crate) struct Arguments {
 }
 
 /// Shows the processes until the user quits, or prints them once.
-///
-/// # Errors
-/// The interval is out of range, or standard output is no terminal.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { form, pid_or_job, peers, once, interval, folder } = arguments;
     ensure!((0.01..=3600.0).contains(interval), "--interval {interval} is not between 0.01 and 3600 seconds");

@@ -43,9 +43,6 @@ enum Asked {
 }
 
 /// Samples and draws until the user quits.
-///
-/// # Errors
-/// Standard output is no terminal, or it cannot be written to.
 pub(super) fn show(look: impl Fn() -> Look, pause: Duration, mut by_peer: bool) -> Result<()> {
     ensure!(io::stdout().is_terminal(), "standard output is no terminal: use --once, or --json");
     let _screen = Screen::enter().context("the terminal cannot be used")?;

@@ -71,7 +71,6 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     archive.finish(|definitions| define(job, &threads, &walk, (last, strings), definitions))
 }
 
-/// Writes the events.
 struct Writer<'a> {
     job: &'a Job,
     threads: &'a Threads,

@@ -39,7 +39,6 @@ pub(crate) struct Archive {
 pub(crate) struct Communication {
     /// The other process's rank in the communicator.
     pub(crate) peer: u32,
-    /// The communicator's number.
     pub(crate) communicator: u32,
     /// The tag. The format has no negative ones: they are written in two's complement.
     pub(crate) tag: i32,
@@ -98,9 +97,6 @@ impl Archive {
     }
 
     /// Says who made the archive, and what of.
-    ///
-    /// # Errors
-    /// The library refuses.
     pub(crate) fn describe(&mut self, creator: &str, description: &str) -> Result<()> {
         let raw = self.raw()?;
         let (creator, description) = (text(creator)?, text(description)?);
@@ -122,9 +118,6 @@ impl Archive {
     }
 
     /// Begins the next location. They are numbered from 0.
-    ///
-    /// # Errors
-    /// The library refuses, for example because no more files can be opened.
     pub(crate) fn location(&mut self) -> Result<u32> {
         let number = self.writers.len();
         // SAFETY: R1; the writer is closed by `close`, and no other has this number.
@@ -136,9 +129,6 @@ impl Archive {
     }
 
     /// A region begins at a location.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32, attributes: &[(u32, Value)]) -> Result<()> {
         let list = self.attributes(attributes)?;
         // SAFETY: R2, R3.
@@ -147,9 +137,6 @@ impl Archive {
     }
 
     /// The region that began last ends.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
@@ -157,9 +144,6 @@ impl Archive {
     }
 
     /// Events of a location are recorded from now on, or are not.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn measurement(&mut self, location: u32, time: u64, is_on: bool) -> Result<()> {
         const ON: u8 = 1;
         const OFF: u8 = 2;
@@ -170,9 +154,6 @@ impl Archive {
     }
 
     /// A send begins.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn isend(
         &mut self,
         location: u32,
@@ -189,9 +170,6 @@ impl Archive {
     }
 
     /// A send is done.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) };
@@ -199,9 +177,6 @@ impl Archive {
     }
 
     /// A receive begins.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) };
@@ -209,9 +184,6 @@ impl Archive {
     }
 
     /// A receive is done.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn irecv(
         &mut self,
         location: u32,
@@ -228,9 +200,6 @@ impl Archive {
     }
 
     /// A metric of one member has a new value.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<()> {
         let (writer, none, kind) = (self.writer(location), ptr::null_mut(), TYPE_UINT64);
         // SAFETY: R2; one type and one value, as said, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
@@ -239,9 +208,6 @@ impl Archive {
     }
 
     /// Writes the rest of all events, then the definitions, and ends the archive.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the definitions fail.
     pub(crate) fn finish(mut self, define: impl FnOnce(&mut Definitions<'_>) -> Result<()>) -> Result<()> {
         let counts = self.close_events()?;
         self.write_local_definitions(counts.len())?;
