@@ -77,7 +77,7 @@ fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
         let payload = header.unpack(bytes.get(HEADER + header.summary as usize..).unwrap_or_default())?;
         let places = index::decode(&payload)?;
         if header.kind == INDEX && places.len() == header.number as usize {
-            Ok((places, header.number))
+            Ok(places)
         } else {
             let found = format!("block {} of kind {} with {}", header.number, header.kind, places.len());
             Err(Fault { expected: "an index of all blocks before it".to_owned(), found })
@@ -87,7 +87,7 @@ fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
         let number = Header::decode(&bytes).map_or(0, |header| header.number);
         damaged(storage, Part::Block(number), offset, fault)
     };
-    read().map(|(places, _)| Some(places)).map_err(damaged)
+    read().map(Some).map_err(damaged)
 }
 
 /// A fault at an offset; [`settle`] fills in what can be read.
