@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Clock, ClockSample, Head, MOST_SOURCES, Options, Writer};
+use ibex_trace::{Head, MOST_SOURCES, Options, Writer};
 
 use crate::calls;
 use crate::catalogue::{self, EventType};
-use crate::clock::{self, Reading};
+use crate::clock;
 use crate::intervals::Found;
 use crate::listening::Listening;
 use crate::meeting;
@@ -223,7 +223,9 @@ impl Recording {
             // A new source has raised events already: early samples make their times more exact.
             if is_due || sources.len() > known {
                 *sampled = Some(Instant::now());
-                sources.iter().enumerate().filter_map(sample).for_each(|sample| writer.clock(sample));
+                let samples =
+                    sources.iter().enumerate().filter_map(|(source, is_host)| clock::sample(source, *is_host));
+                samples.for_each(|sample| writer.clock(sample));
                 for (event_type, (all, told)) in self.listening.lost().zip(lost).enumerate() {
                     writer.lost(event_type as u8, all - *told);
                     *told = all;
@@ -306,18 +308,10 @@ fn chosen_types() -> Vec<EventType> {
 fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
         let Ok(source) = mpi::source(known.len() as c_int) else { return };
-        let is_host = source.name.starts_with("host:") && source.ticks_per_second == 1_000_000_000;
+        let is_host = clock::is_host(&source);
         if writer.add_source(source).is_err() {
             return;
         }
         known.push(is_host);
     }
-}
-
-/// Returns the time of a source's clock, between two readings of the host's.
-fn sample((source, is_host): (usize, &bool)) -> Option<ClockSample> {
-    let Reading { shown, around: (before, after) } = clock::narrowest(|| mpi::source_now(source as c_int))?;
-    // If it is the same clock, its rate is known, and the reading itself is exact.
-    let (before, after) = if *is_host && (before..=after).contains(&shown) { (shown, shown) } else { (before, after) };
-    Some(ClockSample { clock: Clock::Source(source as u8), shown: u64::try_from(shown).ok()?, before, after })
 }

@@ -91,7 +91,7 @@ impl Writer {
             let mut rest = waiting;
             while let Some(first) = rest.first() {
                 let (event_type, source) = (usize::from(first.event_type()), first.source());
-                let time = self.clocks.time(source, first.ticks().cast_signed()).unwrap_or(0);
+                let time = self.clocks.time(source, first.ticks()).unwrap_or(0);
                 let values = self.layouts[event_type].values(rest);
                 self.batch.push(LoggedEvent { time, event_type, source, values });
                 rest = &rest[first.records()..];

@@ -137,14 +137,15 @@ struct Interval {
 
 impl Relation {
     /// The relation of a clock with this rate; with a rate of 0 there are no times.
-    pub(crate) fn new(ticks_per_second: u64) -> Relation {
+    #[must_use]
+    pub fn new(ticks_per_second: u64) -> Relation {
         let ticks_per_second = ticks_per_second as f64;
         let end = End { nanoseconds_per_tick: 1e9 / ticks_per_second, drift: DRIFT };
         Relation { ticks_per_second, points: Vec::new(), ends: (end, end) }
     }
 
-    /// Adds a sample, unless it goes back on either clock. Call [`Relation::settle`] after the last one.
-    pub(crate) fn add(&mut self, sample: ClockSample) {
+    /// Adds a sample, unless it goes back on either clock. Times beyond the samples go by the nominal rate.
+    pub fn add(&mut self, sample: ClockSample) {
         let time = sample.before.midpoint(sample.after);
         let is_later = self.points.last().is_none_or(|last| last.ticks < sample.shown && last.time < time);
         if !is_later || self.ticks_per_second <= 0.0 {
@@ -152,6 +153,11 @@ impl Relation {
         }
         let new = Point { ticks: sample.shown, time, error: sample.after.abs_diff(time) as i64, jump: 0 };
         self.points.push(new);
+    }
+
+    /// Forgets all but the latest samples.
+    pub fn keep(&mut self, latest: usize) {
+        self.points.drain(..self.points.len().saturating_sub(latest));
     }
 
     /// Removes slow samples that their neighbours predict better.
@@ -188,7 +194,7 @@ impl Relation {
         error < point.error && (told - away).abs() <= point.error.saturating_add(error) as f64
     }
 
-    /// After the last sample: removes slow samples, and finds jumps and the continuation at both ends.
+    /// After the last sample: removes slow samples, and finds jumps and the measured rate beyond both ends.
     pub(crate) fn settle(&mut self) {
         self.leave_out();
         for place in 0..self.points.len().saturating_sub(1) {
@@ -369,6 +375,16 @@ mod tests {
         let relation = settled(1_000_000, &samples);
         let times = [0, 1000, 2000, 3000, 5000].map(|ticks| relation.time(ticks).expect("sampled"));
         assert_eq!(times, [3_999_500, 5_000_000, 6_000_500, 7_001_000, 9_002_000]);
+    }
+
+    #[test]
+    fn a_time_among_the_latest_samples_does_not_depend_on_the_others() {
+        // The clock is said to count nanoseconds, and counts 1 % fewer.
+        let mut relation = Relation::new(1_000_000_000);
+        (1..5).for_each(|n| relation.add(sample(n * 990_000, n as i64 * 1_000_000, n as i64 * 1_000_000)));
+        relation.keep(3);
+        assert_eq!([1_980_000, 2_475_000].map(|ticks| relation.time(ticks)), [Some(2_000_000), Some(2_500_000)]);
+        assert_eq!(relation.time(1_485_000), Some(1_505_000), "by the nominal rate");
     }
 
     #[test]
