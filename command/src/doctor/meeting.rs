@@ -6,7 +6,7 @@
 //! other side's last messages are acknowledged. Grade: setup. One thread, and one for each port tested over TCP. Tests:
 //! `hw-tests/tests/device/command.rs`.
 
-use super::protocol::{self, Link, Published, Reached};
+use super::protocol::{Link, Published, Reached};
 use ibex::connect::host;
 use ibex::interfaces;
 use ibex::peer::PeerName;
@@ -123,7 +123,7 @@ pub(super) struct Ports {
 impl Ports {
     /// Opens the ports that a job would use; returns what they publish, and why others could not be opened. `patience`
     /// bounds the time for a connection.
-    pub(super) fn open(host: u32, tunables: &Tunables, patience: Duration) -> (Self, String, Vec<String>) {
+    pub(super) fn open(host: u32, tunables: &Tunables, patience: Duration) -> (Self, Vec<u8>, Vec<String>) {
         let given = patience.as_secs().max(1);
         let tunables = Tunables {
             connect_timeout: tunables.connect_timeout.min(given),
@@ -153,7 +153,7 @@ impl Ports {
         let entries: Vec<_> = open.iter().map(|open| open.port.entry()).collect();
         known.hosts().me = host;
         let ports = Ports { open, known, host, tunables, met: Vec::new() };
-        (ports, protocol::digits(&address::encode_ports(&entries)), failures)
+        (ports, address::encode_ports(&entries), failures)
     }
 
     /// Stores what all hosts publish; returns the hosts whose data is not understood, with the reason.
@@ -266,12 +266,11 @@ impl Ports {
 }
 
 /// The published entries of a host; empty if it could not open its ports.
-fn entries(digits: &str) -> Result<Vec<PortEntry>, String> {
-    if digits.is_empty() {
+fn entries(published: &[u8]) -> Result<Vec<PortEntry>, String> {
+    if published.is_empty() {
         return Ok(Vec::new());
     }
-    let bytes = protocol::bytes(digits).ok_or("its published address is not hexadecimal")?;
-    address::decode_ports(&bytes).map_err(|error| error.to_string())
+    address::decode_ports(published).map_err(|error| error.to_string())
 }
 
 /// The addresses of a port that do not answer, with the reasons; empty if one answers.

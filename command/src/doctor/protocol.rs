@@ -29,8 +29,8 @@ pub(super) enum Ask {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Published {
     pub(super) name: String,
-    /// The bytes of the modex, in hexadecimal digits.
-    pub(super) ports: String,
+    /// The bytes of the modex.
+    pub(super) ports: Vec<u8>,
 }
 
 /// An answer of an agent, in the same order.
@@ -39,7 +39,7 @@ pub(super) enum Answer {
     /// At the beginning, without a request.
     Here(Box<Facts>),
     Opened {
-        ports: String,
+        ports: Vec<u8>,
         /// Why others could not be opened.
         failures: Vec<String>,
     },
@@ -96,17 +96,6 @@ pub(super) fn read<T: DeserializeOwned>(line: &str) -> Option<Result<T>> {
     Some(serde_json::from_str(text.trim_end()).with_context(|| format!("{text:?} is not understood")))
 }
 
-pub(super) fn digits(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |digits, byte| digits + &format!("{byte:02x}"))
-}
-
-/// The bytes of hexadecimal digits; none if there are other characters.
-pub(super) fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,11 +107,5 @@ mod tests {
         assert!(matches!(heard, Ask::Meet { host: 3, .. }));
         assert!(read::<Ask>("Welcome to node1\n").is_none());
         assert!(read::<Ask>("ibex-doctor: {\"Sing\":1}\n").expect("ours").is_err());
-    }
-
-    #[test]
-    fn bytes_survive_as_digits() {
-        assert_eq!(bytes(&digits(&[0, 0xab, 255])).expect("digits"), [0, 0xab, 255]);
-        assert!(bytes("abc").is_none() && bytes("zz").is_none() && bytes("\u{e9}").is_none());
     }
 }

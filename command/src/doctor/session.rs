@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Length of the published address of a host without ports: a header.
-const NONE: usize = 16;
+const NONE: usize = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
@@ -128,7 +128,7 @@ fn greet(name: &str, launch: Launch, script: &str, patience: Duration) -> Result
     match remote.hear(patience)? {
         Answer::Here(mut facts) => {
             name.clone_into(&mut facts.host.name);
-            let published = Published { name: name.to_owned(), ports: String::new() };
+            let published = Published { name: name.to_owned(), ports: Vec::new() };
             Ok(Guest { remote, facts: *facts, published, lost: None })
         }
         _ => Err(launch.failure(name, "", "its ibex has another version: its first answer is not understood")),
