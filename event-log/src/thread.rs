@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts and stops the threads of this tool, and takes locks even if another thread has panicked while it held them.
 //!
-//! Called by `session`, `recording` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any.
+//! Called by `listening` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any.
 //! Tests: those of the callers.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
