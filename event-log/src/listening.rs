@@ -16,7 +16,7 @@ use crate::rings::Rings;
 use crate::target::{Target, on_dropped, on_event};
 use crate::thread::{self, Stop, lock};
 
-/// Time that the writing thread sleeps between two passes. The log of a killed process lacks no more than this.
+/// Time that the writing thread sleeps between two passes. The text of a killed process lacks no more than this.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Number of events or records of a pass after which the next pass follows at once.

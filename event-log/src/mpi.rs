@@ -3,7 +3,7 @@
 //! system calls that std lacks.
 //!
 //! build.rs makes the bindings; mpi.c has the parts of the headers that only a C compiler can read. Called by the other
-//! files. Grade: [`Instance`]'s functions are hot, the rest is setup. Threads: any, after [`initialize`]. Tests: those
+//! files. Grade: [`read_event`] is hot, the rest is setup. Threads: any, after [`initialize`]. Tests: those
 //! of the callers.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -86,10 +86,14 @@ pub(crate) fn is_spawned() -> bool {
 }
 
 pub(crate) fn type_count() -> c_int {
+    count(sys::MPI_T_event_get_num)
+}
+
+/// Returns the number that this call writes; 0 if it fails.
+fn count(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> c_int {
     let mut count = 0;
-    // SAFETY: the pointer is to a local.
-    let code = unsafe { sys::MPI_T_event_get_num(&raw mut count) };
-    if check(code).is_ok() { count } else { 0 }
+    // SAFETY: the callers name calls that write one number; the pointer is to a local.
+    if succeeded(unsafe { call(&raw mut count) }) { count } else { 0 }
 }
 
 /// Returns the description of a type.
@@ -153,10 +157,7 @@ fn item(items: sys::MPI_T_enum, index: c_int) -> Option<String> {
 }
 
 pub(crate) fn source_count() -> c_int {
-    let mut count = 0;
-    // SAFETY: the pointer is to a local.
-    let code = unsafe { sys::MPI_T_source_get_num(&raw mut count) };
-    if check(code).is_ok() { count } else { 0 }
+    count(sys::MPI_T_source_get_num)
 }
 
 /// Returns the description of a source.
@@ -229,37 +230,20 @@ impl Registration {
     }
 }
 
-/// An event, within its callback.
-pub(crate) struct Instance(MPI_T_event_instance);
-
-impl Instance {
-    /// # Safety
-    /// L2: the instance is the argument of the callback that is running.
-    #[inline]
-    pub(crate) unsafe fn new(instance: MPI_T_event_instance) -> Instance {
-        Instance(instance)
+/// Returns source and timestamp of an event, and copies its elements, to their displacements.
+///
+/// # Safety
+/// L2: the instance is the argument of the callback that is running, and its type's elements end within `data`.
+#[inline]
+pub(crate) unsafe fn read_event(instance: MPI_T_event_instance, data: &mut [u64]) -> (c_int, i64) {
+    let (mut source, mut ticks) = (0, 0);
+    // SAFETY: L2; the pointers are to locals, which stay 0 if a call fails, and to `data`, which has room.
+    unsafe {
+        sys::MPI_T_event_get_source(instance, &raw mut source);
+        sys::MPI_T_event_get_timestamp(instance, &raw mut ticks);
+        sys::MPI_T_event_copy(instance, data.as_mut_ptr().cast());
     }
-
-    /// Returns source and timestamp.
-    #[inline]
-    pub(crate) fn stamp(&self) -> (c_int, i64) {
-        let (mut source, mut ticks) = (0, 0);
-        // SAFETY: L2; the pointers are to locals, which stay 0 if the call fails.
-        unsafe { sys::MPI_T_event_get_source(self.0, &raw mut source) };
-        // SAFETY: L2; the pointer is to a local, which stays 0 if the call fails.
-        unsafe { sys::MPI_T_event_get_timestamp(self.0, &raw mut ticks) };
-        (source, ticks)
-    }
-
-    /// Copies all elements, to their displacements.
-    ///
-    /// # Safety
-    /// The type's elements end within `data`.
-    #[inline]
-    pub(crate) unsafe fn copy(&self, data: &mut [u64]) {
-        // SAFETY: L2; the caller says that the elements end within `data`.
-        unsafe { sys::MPI_T_event_copy(self.0, data.as_mut_ptr().cast()) };
-    }
+    (source, ticks)
 }
 
 /// Returns the monotonic clock in nanoseconds, which all processes of a host share.

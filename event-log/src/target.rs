@@ -12,7 +12,7 @@ use ibex_trace::{Layout, MOST_ELEMENTS, MOST_SOURCES, Room};
 
 use crate::catalogue::{EventType, Place, WORDS};
 use crate::exchange::HIDDEN;
-use crate::mpi::{self, Instance};
+use crate::mpi;
 use crate::rings::{Ring, Rings};
 
 /// Layout of a type's events, and their losses. Argument of the type's callbacks (L1).
@@ -72,12 +72,9 @@ pub(crate) unsafe extern "C" fn on_event(
 ) {
     // SAFETY: L1: a target that is never freed.
     let target = unsafe { &*user.cast::<Target>() };
-    // SAFETY: L2: the instance is this callback's.
-    let event = unsafe { Instance::new(instance) };
-    let (source, ticks) = event.stamp();
     let mut data = [0; WORDS];
-    // SAFETY: only types whose data fit have a registration.
-    unsafe { event.copy(&mut data) };
+    // SAFETY: L2: the instance is this callback's, and only types whose data fit have a registration.
+    let (source, ticks) = unsafe { mpi::read_event(instance, &mut data) };
     if !target.context.is_some_and(|context| HIDDEN.hides(context.value(&data))) {
         target.put(source, ticks, |element| target.places[element].value(&data));
     }
