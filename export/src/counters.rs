@@ -7,7 +7,7 @@
 use arrayvec::ArrayVec;
 use ibex_messages::{IncidentKind, Job, Message};
 
-use crate::life::{Item, Moment};
+use crate::life::{Item, Moment, left};
 use crate::walk::Step;
 
 /// What is counted.
@@ -39,7 +39,7 @@ const COUNTERS: [(Counter, &str, &str); 6] = [
     (
         Counter::BytesInFlight,
         "bytes in flight",
-        "the bytes of sends that have begun and that the adapter has not completed",
+        "the bytes of sends that have been announced or have begun, and have not ended",
     ),
     (Counter::QueuedRequests, "requests that wait for a queue", "requests that cannot be posted now"),
 ];
@@ -108,10 +108,10 @@ impl Counters {
                     Moment::Completed if side.activated.is_some() => {
                         changes.push(self.add(Counter::SendsActive, Owner::Rank(message.sender), -1));
                     }
-                    Moment::Begun => {
+                    moment if Some(moment) == left(side) => {
                         changes.extend(message.port.map(|port| self.flight(port, bytes(message))));
                     }
-                    Moment::Ended if side.begun.is_some() => {
+                    Moment::Ended if left(side).is_some() => {
                         changes.extend(message.port.map(|port| self.flight(port, -bytes(message))));
                     }
                     _ => {}

@@ -29,6 +29,7 @@ pub(crate) enum Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Moment {
     Activated,
+    Announced,
     Begun,
     Ended,
     Completed,
@@ -45,6 +46,7 @@ pub(crate) enum Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     SendWaits,
+    SendAnnounced,
     SendGoes,
     SendEnds,
     SendDone,
@@ -63,8 +65,13 @@ pub(crate) enum Phase {
 }
 
 /// All phases in the order of their numbers: name in formats, and meaning.
-const PHASES: [(Phase, &str, &str); 16] = [
-    (Phase::SendWaits, "send waits", "from the call of the send until the first bytes leave"),
+const PHASES: [(Phase, &str, &str); 17] = [
+    (Phase::SendWaits, "send waits", "from the call of the send until the first bytes or a rendezvous request leave"),
+    (
+        Phase::SendAnnounced,
+        "send announced",
+        "from the departure of the rendezvous request until the first bytes leave, or the receiver has read them",
+    ),
     (Phase::SendGoes, "send goes", "from the departure of the first bytes until the adapter has the last"),
     (Phase::SendEnds, "send ends", "the adapter has the bytes, the request is not complete yet"),
     (Phase::SendDone, "send done", "the request is complete, the caller has not been notified"),
@@ -129,6 +136,7 @@ pub(crate) fn phase(job: &Job, item: Item, life: &Life, position: usize) -> Opti
     let moment = life[position].0;
     Some(match item {
         Item::Send(_) => match moment {
+            Moment::Announced => Phase::SendAnnounced,
             Moment::Begun => Phase::SendGoes,
             Moment::Ended => Phase::SendEnds,
             Moment::Completed | Moment::Notified => Phase::SendDone,
@@ -166,11 +174,17 @@ fn before_match(so_far: &[(Moment, i64)]) -> Phase {
 fn of_send(side: &SendSide) -> Life {
     in_order([
         (Moment::Activated, side.activated),
+        (Moment::Announced, side.announced),
         (Moment::Begun, side.begun),
         (Moment::Ended, side.ended),
         (Moment::Completed, side.completed),
         (Moment::Notified, side.notified),
     ])
+}
+
+/// The moment at which a message leaves: its rendezvous request, or its first bytes.
+pub(crate) fn left(side: &SendSide) -> Option<Moment> {
+    side.announced.map(|_| Moment::Announced).or(side.begun.map(|_| Moment::Begun))
 }
 
 /// The receive and the message come in either order; from the match on there is one.
@@ -233,7 +247,9 @@ mod tests {
             let is_expected = message.receive.is_some_and(|side| side.posted.is_some());
             let first = names(&job, Item::Receive(place as u32))[0];
             assert_eq!(first, if is_expected { "receive waits" } else { "message waits" });
-            let send = ["send waits", "send goes", "send ends", "send done"];
+            let is_announced = message.send.is_some_and(|side| side.announced.is_some());
+            let mut send = vec!["send waits", "send announced", "send goes", "send ends", "send done"];
+            send.retain(|phase| is_announced || *phase != "send announced");
             assert_eq!(names(&job, Item::Send(place as u32)), send);
         }
     }
@@ -243,9 +259,10 @@ mod tests {
         let mut job = Job::synthetic(2, 1, 3);
         let side = job.messages[0].send.as_mut().expect("made");
         side.ended = Some(Time::new(5));
+        let is_announced = side.announced.is_some();
         let life = life(&job, Item::Send(0));
         assert!(life.is_sorted_by_key(|(_, time)| *time));
-        assert_eq!(life.len(), 5);
+        assert_eq!(life.len(), 5 + usize::from(is_announced));
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     assert_eq!(records["MPI_ISEND_COMPLETE"].0, 5000);
     assert_eq!(records["MPI_IRECV_REQUEST"].0, 5000);
     assert_eq!(records["ENTER"].0, records["LEAVE"].0);
-    // Four phases of a send; of a receive as many as it has moments, less one.
+    // Of each side as many phases as it has moments, less one.
     let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
     let phases = job.messages.iter().map(moments).sum::<usize>();
     assert_eq!(records["ENTER"].0, phases + job.calls.len(), "and a call for each side");

@@ -256,9 +256,11 @@ pub struct SendSide {
     pub thread: u32,
     /// The call begins.
     pub activated: Option<Time>,
-    /// The first bytes leave.
+    /// The rendezvous request leaves; `None`: there is none.
+    pub announced: Option<Time>,
+    /// The first bytes leave. Of a message that the receiver reads the sender knows only `ended`, which is this, too.
     pub begun: Option<Time>,
-    /// The adapter has the last bytes.
+    /// The adapter has the last bytes; of a message that the receiver reads, its answer is there.
     pub ended: Option<Time>,
     /// The request is complete.
     pub completed: Option<Time>,
@@ -440,25 +442,33 @@ impl Job {
     }
 }
 
+impl SendSide {
+    /// Time at which the receiver could first hear of the message: its rendezvous request leaves, or its first bytes.
+    #[must_use]
+    pub fn left(&self) -> Option<Time> {
+        self.announced.or(self.begun)
+    }
+}
+
 impl Message {
     /// Returns all known times of the message.
     pub fn moments(&self) -> impl Iterator<Item = Time> + '_ {
-        let send = self.send.iter().flat_map(|s| [s.activated, s.begun, s.ended, s.completed, s.notified]);
+        let send = self.send.iter().flat_map(|s| [s.activated, s.announced, s.begun, s.ended, s.completed, s.notified]);
         let receive = self.receive.iter().flat_map(|r| {
             [r.arrived, r.unexpected, r.activated, r.posted, r.matched, r.begun, r.ended, r.completed, r.notified]
         });
         send.chain(receive).flatten()
     }
 
-    /// Nanoseconds from the departure of the first bytes to the arrival, with the error of both clocks. `None` also for
-    /// a rendezvous whose bytes leave after the request has arrived, because no event tells when the request left.
+    /// Nanoseconds from the departure of the first bytes, or of the rendezvous request, to the arrival, with the error
+    /// of both clocks. `None` also for a rendezvous whose request's departure is unknown.
     #[must_use]
     pub fn delay(&self) -> Option<i64> {
-        let delay = self.receive?.arrived?.since(self.send?.begun?);
+        let (arrived, send) = (self.receive?.arrived?, self.send?);
         match self.protocol {
-            Some(Protocol::Fragments | Protocol::Loopback) => None,
-            None if delay < 0 => None,
-            _ => Some(delay),
+            Some(Protocol::Loopback) => None,
+            Some(Protocol::Fragments) => Some(arrived.since(send.announced?)),
+            protocol => Some(arrived.since(send.left()?)).filter(|delay| *delay >= 0 || protocol.is_some()),
         }
     }
 }

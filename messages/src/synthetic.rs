@@ -118,14 +118,17 @@ fn message(number: u64, ranks: u64, now: i64, numbers: &mut Numbers) -> Message 
     let is_expected = posted < arrived;
     let matched = posted.max(arrived) + 40;
     let time = |nanoseconds| Some(Time::new(nanoseconds));
+    // The receiver's answer tells the sender of a read.
+    let answered = (protocol == Protocol::Read).then_some(matched + took + 600);
     let send = SendSide {
         request: 2 * number + 2,
         thread: 0,
         activated: time(now - 80),
-        begun: time(now),
-        ended: time(if protocol == Protocol::Read { matched + took + 600 } else { now + 60 }),
-        completed: time(if protocol == Protocol::Read { matched + took + 650 } else { now + 90 }),
-        notified: time(if protocol == Protocol::Read { matched + took + 900 } else { now + 120 }),
+        announced: answered.and(time(now)),
+        begun: time(answered.unwrap_or(now)),
+        ended: time(answered.unwrap_or(now + 60)),
+        completed: time(answered.map_or(now + 90, |answered| answered + 50)),
+        notified: time(answered.map_or(now + 120, |answered| answered + 300)),
         call: None,
     };
     let receive = ReceiveSide {

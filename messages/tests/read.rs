@@ -117,6 +117,66 @@ fn the_life_of_a_message_is_that_of_its_events() {
 }
 
 #[test]
+fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is_the_adapter_s() {
+    const READ: i64 = 2;
+    const COPIES: i64 = 3;
+    const SHARED: i64 = 4;
+    // Announced to be read, and then sent as copies all the same; the last is told by the adapter, too.
+    let told: [(&[i64], bool); 5] =
+        [(&[READ], false), (&[READ, COPIES], false), (&[COPIES], false), (&[SHARED], false), (&[READ], true)];
+    for (protocols, is_stamped) in told {
+        let mut processes = vec![Process::default(), Process::default()];
+        (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+        let (to, from) = (envelope(1, 5, 1 << 20), envelope(0, 5, 1 << 20));
+        let id = processes[0].rendezvous((100, 900), &to, protocols);
+        if is_stamped {
+            processes[0].raise("xfer_end", 850, &[id, id, 0, 1 << 20, 1 << 20, 0, 0, 5, 0, 1]);
+        }
+        let message = processes[1].arrive(140, &from, None);
+        processes[1].take(500, &from, (message, &from));
+        let job = simulated::read("rendezvous", &processes, &whole(2));
+        let message = &job.messages[0];
+        let send = message.send.expect("known");
+        let (begun, ended) = if is_stamped { (850, 850) } else { (902, 903) };
+        assert_eq!(
+            [send.activated, send.announced, send.begun, send.ended, send.completed].map(time),
+            [100, 101, begun, ended, 904].map(Some),
+            "{protocols:?}"
+        );
+        assert_eq!((message.delay(), job.faults.len()), (Some(39), 0));
+    }
+}
+
+#[test]
+fn a_message_that_is_announced_before_there_is_a_connection_goes_by_the_one_that_is_made() {
+    let mut process = Process::default();
+    process.world(0, 2);
+    let id = process.rendezvous((100, 900), &envelope(1, 5, 1 << 20), &[]);
+    process.raise("comm_req_protocol", 101, &[id, 0, 1 << 20, 0, 2, 0, 0, 0, 1]);
+    process.raise("connection_begin", 110, &[1, 0]);
+    process.raise("connection_established", 200, &[1, 0, 77, 78]);
+    process.events.sort_by_key(|event| event.2);
+    let job = simulated::read("connected-later", &[process, Process::default()], &whole(2));
+    assert_eq!((job.messages[0].port, job.messages[0].queue_pair), (Some(0), Some(77)));
+}
+
+#[test]
+fn what_is_sent_at_once_is_not_announced_nor_is_a_read_of_which_an_older_trace_tells_at_its_end() {
+    for protocol in [0, 1, 2, 4, 5] {
+        let mut processes = vec![Process::default(), Process::default()];
+        (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+        let id = processes[0].rendezvous((100, 110), &envelope(1, 5, 64), &[]);
+        processes[0].raise("comm_req_protocol", 113, &[id, 0, 64, 0, protocol, 0, 0, 99, 1]);
+        processes[0].events.sort_by_key(|event| event.2);
+        processes[1].arrive(140, &envelope(0, 5, 64), None);
+        let job = simulated::read("at-once", &processes, &whole(2));
+        let send = job.messages[0].send.expect("known");
+        assert_eq!((send.announced.map(|_| ()), time(send.begun)), (None, Some(112)));
+        assert_eq!(job.messages[0].delay(), (protocol != 5).then_some(28));
+    }
+}
+
+#[test]
 fn an_operation_whose_adapter_is_behind_the_host_is_one_and_a_read_of_a_message_is_none() {
     let mut process = Process::default();
     process.world(0, 1);

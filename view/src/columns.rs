@@ -52,28 +52,31 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
 /// Writes all times of messages, as blocks `life-0`, `life-1`, ..
 pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let mut columns: [Column; 20] = Default::default();
+        let mut columns: [Column; 21] = Default::default();
         for row in chunk {
             let message = &job.messages[row.place];
             let distances = distances(message, row);
             columns.iter_mut().zip(distances).for_each(|(column, distance)| column.push_distance(distance));
-            columns[14].push(message.send.map_or(0, |side| side.request));
-            columns[15].push(message.receive.map_or(0, |side| side.request));
-            columns[16].push(message.receive.map_or(0, |side| side.message));
-            columns[17].push_place(message.port);
-            columns[18].push_place(message.queue_pair);
-            columns[19].push(u64::from(message.rails));
+            columns[15].push(message.send.map_or(0, |side| side.request));
+            columns[16].push(message.receive.map_or(0, |side| side.request));
+            columns[17].push(message.receive.map_or(0, |side| side.message));
+            columns[18].push_place(message.port);
+            columns[19].push_place(message.queue_pair);
+            columns[20].push(u64::from(message.rails));
         }
         block::write(&format!("life-{number}"), &columns, out)?;
     }
     Ok(())
 }
 
+/// Number of times of the sender's side.
+const SENT: usize = 6;
+
 /// Each time as its distance from the previous known one of its side; the first from the side's end of the arrow.
-fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
+fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
     let send = message.send.unwrap_or_default();
     let receive = message.receive.unwrap_or_default();
-    let of_sender = [send.activated, send.begun, send.ended, send.completed, send.notified];
+    let of_sender = [send.activated, send.announced, send.begun, send.ended, send.completed, send.notified];
     let of_receiver = [
         receive.arrived,
         receive.unexpected,
@@ -85,10 +88,10 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 14] {
         receive.completed,
         receive.notified,
     ];
-    let mut all = [None; 14];
+    let mut all = [None; 15];
     let mut before = row.from;
     for (place, moment) in of_sender.into_iter().chain(of_receiver).enumerate() {
-        if place == 5 {
+        if place == SENT {
             before = row.to;
         }
         all[place] = moment.map(|moment| moment.since(std::mem::replace(&mut before, moment)));
@@ -117,7 +120,7 @@ mod tests {
             let from = first + reading::signed(rest[1][place]);
             let to = from + reading::signed(rest[2][place]);
             let message = &job.messages[row.place];
-            assert_eq!(Some(Time::new(from)), message.send.unwrap().begun);
+            assert_eq!(Some(Time::new(from)), message.send.unwrap().left());
             assert_eq!(Some(Time::new(to)), message.receive.unwrap().arrived);
             assert_eq!(rest[9][place], message.bytes);
         }
@@ -127,15 +130,16 @@ mod tests {
     fn each_time_of_a_message_is_found_again_and_unknown_times_stay_unknown() {
         let mut job = Job::synthetic(4, 500, 6);
         job.messages[7].receive = None;
-        job.messages[8].send.as_mut().unwrap().begun = None;
+        let send = job.messages[8].send.as_mut().unwrap();
+        (send.announced, send.begun) = (None, None);
         let rows = rows(&job, &Lanes::of(&job));
         let columns = reading::columns(&text(|out| write_lives(&job, &rows, out)), "life-0");
         for (place, row) in rows.iter().enumerate() {
             let message = &job.messages[row.place];
             let mut at = row.from.nanoseconds();
             let mut found = Vec::new();
-            for (number, column) in columns[..14].iter().enumerate() {
-                at = if number == 5 { row.to.nanoseconds() } else { at };
+            for (number, column) in columns[..15].iter().enumerate() {
+                at = if number == SENT { row.to.nanoseconds() } else { at };
                 if column[place] > 0 {
                     at += reading::signed(column[place] - 1);
                     found.push(Time::new(at));

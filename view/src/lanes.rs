@@ -83,7 +83,7 @@ fn lives(job: &Job) -> Vec<Vec<Life>> {
     };
     for message in &job.messages {
         if let Some(side) = message.send {
-            let times = [side.activated, side.begun, side.ended, side.completed, side.notified];
+            let times = [side.activated, side.left(), side.ended, side.completed, side.notified];
             grow(message.sender, side.thread, &times);
         }
         if let Some(side) = message.receive {

@@ -37,7 +37,7 @@ pub(crate) fn rows(job: &Job, lanes: &Lanes) -> Vec<Row> {
 
 fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<Row> {
     let (first, last) = message.moments().min().zip(message.moments().max())?;
-    let sent = message.send.and_then(|side| side.begun.or(side.activated).or(side.ended).or(side.completed));
+    let sent = message.send.and_then(|side| side.left().or(side.activated).or(side.ended).or(side.completed));
     let came = message.receive.and_then(|side| side.arrived.or(side.matched).or(side.ended).or(side.completed));
     let begun = message.send.and_then(|side| side.activated).or(sent).or(came);
     let received = message.receive.and_then(|side| side.completed.or(side.ended).or(side.matched));

@@ -31,7 +31,7 @@ impl Waits {
 
     /// The longest wait for the message at this index, if any.
     pub(crate) fn longest(&self, place: usize, message: &Message) -> Option<Wait> {
-        let sending = message.send.and_then(|side| side.activated.zip(side.begun.or(side.ended)));
+        let sending = message.send.and_then(|side| side.activated.zip(side.left().or(side.ended)));
         let within = |kind| {
             let (from, to) = sending?;
             overlap(self.of_pairs.get(&(message.sender, message.receiver, kind))?, from, to)
@@ -66,7 +66,7 @@ mod tests {
         let message = &mut job.messages[0];
         message.receive = None;
         let send = message.send.as_mut().unwrap();
-        (send.activated, send.begun) = (Some(Time::new(1000)), Some(Time::new(9000)));
+        (send.activated, send.announced, send.begun) = (Some(Time::new(1000)), None, Some(Time::new(9000)));
         send.notified = send.completed;
         job
     }

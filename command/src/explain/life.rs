@@ -109,9 +109,9 @@ impl Life {
     }
 }
 
-/// Time of the call of the send; if that is unknown, of its first bytes.
+/// Time of the call of the send; if that is unknown, of its first bytes or rendezvous request.
 fn begin(message: &Message) -> Option<Time> {
-    message.send.and_then(|send| send.activated.or(send.begun))
+    message.send.and_then(|send| send.activated.or(send.left()))
 }
 
 fn moments(job: &Job, message: &Message) -> Vec<Moment> {
@@ -119,8 +119,14 @@ fn moments(job: &Job, message: &Message) -> Vec<Moment> {
     let mut add = |rank, what, time: Option<Time>| all.extend(time.map(|time| (time, rank, what)));
     if let Some(side) = message.send {
         add(message.sender, "the send is called", side.activated);
-        add(message.sender, "the first bytes leave", side.begun);
-        add(message.sender, "the adapter has the last bytes", side.ended);
+        add(message.sender, "the rendezvous request leaves", side.announced);
+        if message.protocol == Some(Protocol::Read) && side.announced.is_some() {
+            // The sender sees nothing of a read but the answer: its begin is its end.
+            add(message.sender, "the receiver's answer comes: it has read all", side.ended.or(side.begun));
+        } else {
+            add(message.sender, "the first bytes leave", side.begun);
+            add(message.sender, "the adapter has the last bytes", side.ended);
+        }
         add(message.sender, "the send is complete", side.completed);
         add(message.sender, "its caller is notified", side.notified);
     }
@@ -186,6 +192,18 @@ impl fmt::Display for Life {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_is_told_by_its_request_and_its_answer_and_another_send_by_its_bytes() {
+        let job = Job::synthetic(2, 40, 3);
+        for message in &job.messages {
+            let told: Vec<_> = moments(&job, message).iter().map(|of| of.what).collect();
+            let has = |what: &str| told.iter().any(|told| told.starts_with(what));
+            let is_read = message.protocol == Some(Protocol::Read);
+            assert_eq!(["the rendezvous request", "the receiver's answer"].map(has), [is_read; 2]);
+            assert_eq!(["the first bytes leave", "the adapter has"].map(has), [!is_read; 2]);
+        }
+    }
 
     #[test]
     fn a_message_is_named_by_rank_and_number() {

@@ -80,6 +80,7 @@ fn numbered<'v>(text: &mut String, kind: u32, name: &str, values: impl Iterator<
 fn colour(phase: Phase) -> (u8, u8, u8) {
     match phase {
         Phase::SendWaits => (255, 193, 37),
+        Phase::SendAnnounced => (245, 160, 60),
         Phase::SendGoes => (30, 110, 200),
         Phase::SendEnds => (110, 170, 230),
         Phase::SendDone | Phase::ReceiveDone => (170, 170, 170),

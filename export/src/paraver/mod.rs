@@ -12,10 +12,10 @@
 //! the lanes; types and values of events in the `.pcf` have 31 bits; each line of the `.row` is one name.
 //!
 //! A task is a rank, its first threads are its own, the others its lanes. The states of its own threads are the calls of MPI
-//! (`calls.rs`), those of lanes the phases. A communication lasts from the call of the send
-//! to the completion of the receive (logical), from the first bytes' leaving to the arrival (physical); only messages of
-//! which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of lanes, and
-//! once more for each halving of the lanes where they are too many.
+//! (`calls.rs`), those of lanes the phases. A communication lasts from the call of the send to the completion of the
+//! receive (logical), from the departure of the first bytes or of the rendezvous request to the arrival (physical); only
+//! messages of which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of
+//! lanes, and once more for each halving of the lanes where they are too many.
 //! Threads: one. Memory: the states and events of calls, otherwise a line. `labels.rs` has the `.pcf`. Tests: tests/paraver.rs.
 
 mod beside;
@@ -266,7 +266,7 @@ impl Records<'_> {
         let Some(received) = receive.completed.or(receive.notified) else { return Ok(()) };
         let since = |moment: Option<Time>| moment.map(|time| walk::since(self.first, time));
         // What clocks of two hosts make of it: nothing is received before it is sent.
-        let left = since(send.begun).unwrap_or(time).max(time);
+        let left = since(send.left()).unwrap_or(time).max(time);
         let arrived = since(receive.arrived).unwrap_or(left).max(left);
         let done = since(Some(received)).unwrap_or(arrived).max(arrived);
         let to = self.object(self.threads.find(message.receiver, receive.thread));

@@ -31,7 +31,8 @@ pub(super) const EVENTS: [(u32, &str); 12] = [
 ];
 pub(super) const XFER_CONTINUE: u32 = 17;
 
-/// Type and value of what happens to a message, and which that is; `None` of what is no message.
+/// Type and value of what happens to a message, and which that is; `None` of what is no message, or no event of
+/// PERUSE's.
 pub(super) fn event(job: &Job, item: Item, moment: Moment) -> Option<(u32, u32, u32)> {
     let (kind, place) = match item {
         Item::Send(place) => (OF_SEND, place),
@@ -49,7 +50,7 @@ pub(super) fn event(job: &Job, item: Item, moment: Moment) -> Option<(u32, u32, 
         Moment::Unexpected => 10,
         Moment::Matched if is_unexpected(job, place) => 2,
         Moment::Matched => 12,
-        Moment::Failed | Moment::Happened => return None,
+        Moment::Announced | Moment::Failed | Moment::Happened => return None,
     };
     Some((kind, value, place))
 }

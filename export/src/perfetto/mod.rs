@@ -23,7 +23,7 @@ use prost::Message as _;
 use crate::counters::{Change, Counter, Counters, Owner};
 use crate::file;
 use crate::lanes::Lane;
-use crate::life::{Item, Moment, Phase};
+use crate::life::{Item, Moment, Phase, left};
 use crate::names;
 use crate::regions::{Edge, Region, Regions};
 use crate::threads::{Threads, rank_name, thread_name};
@@ -274,12 +274,13 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A flow begins with the first bytes' leaving, and ends with the arrival, where both sides are known.
+    /// A flow begins with the departure of the first bytes or of the rendezvous request, and ends with the arrival, where
+    /// both sides are known.
     fn flows(&self, step: &Step) -> (Vec<u64>, Vec<u64>) {
         let (Item::Send(place) | Item::Receive(place)) = step.item else { return (Vec::new(), Vec::new()) };
         let message = &self.job.messages[place as usize];
         match (step.item, &message.send, &message.receive) {
-            (Item::Send(_), Some(send), Some(_)) => (flow(place, step, send.begun.map(|_| Moment::Begun)), Vec::new()),
+            (Item::Send(_), Some(send), Some(_)) => (flow(place, step, left(send)), Vec::new()),
             (Item::Receive(_), Some(_), Some(receive)) => {
                 (Vec::new(), flow(place, step, receive.arrived.map(|_| Moment::Arrived)))
             }

@@ -78,6 +78,7 @@ static MESSAGES: &[Column] = &[
     number!("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
     number!("send_call", |job, row| of_send(job, row, |side| maybe(side.call))),
     sent!("send_activated", activated),
+    sent!("send_announced", announced),
     sent!("send_begun", begun),
     sent!("send_ended", ended),
     sent!("send_completed", completed),

@@ -18,7 +18,9 @@ assert table.bytes.sum() == bytes_, table.bytes.sum()
 assert int(table.delay_ns.sum()) == delays, table.delay_ns.sum()
 assert str(table.send_begun.dtype) == "datetime64[ns, UTC]", table.send_begun.dtype
 seen = table.dropna(subset=["send_begun"])
-assert ((seen.receive_arrived - seen.send_begun).astype("int64") == seen.delay_ns).all()
+left = seen.send_announced.fillna(seen.send_begun)
+assert ((seen.receive_arrived - left).astype("int64") == seen.delay_ns).all()
+assert (table.send_announced.notna() == (table.protocol == "read")).all()
 assert table.protocol.isna().sum() == 1 and table.send_begun.isna().sum() == 1
 assert set(table.protocol.dropna()) == {"inline", "copied", "read"}
 ranks = pandas.read_parquet(folder / "ranks.parquet")

@@ -14,7 +14,7 @@ with open(sys.argv[1], "rb") as file:
 
 EVENT = definitions.TrackEvent
 names, annotations, texts, tracks = {}, {}, {}, {}
-open_slices = collections.defaultdict(list)
+open_slices, protocol_of = collections.defaultdict(list), {}
 begun = ended = last = total = 0
 flows, ended_flows, counters, begun_of = {}, {}, collections.Counter(), collections.Counter()
 for packet in trace.packet:
@@ -41,6 +41,7 @@ for packet in trace.packet:
         values = {annotations[each.name_iid]: each for each in event.debug_annotations}
         if names[event.name_iid] == "send":
             total += values["bytes"].int_value
+            protocol_of[event.track_uuid] = values["protocol"].string_value_iid
             assert texts[values["protocol"].string_value_iid] in {"inline", "copied", "read"}
             assert texts[values["reason"].string_value_iid] == "size"
         elif names[event.name_iid] == "search posted queue":
@@ -49,7 +50,8 @@ for packet in trace.packet:
         elif names[event.name_iid] == "not recorded":
             assert tracks[event.track_uuid].process.pid == 4
         for flow in event.flow_ids:
-            assert names[event.name_iid] == "send goes"
+            is_announced = texts[protocol_of[event.track_uuid]] == "read"
+            assert names[event.name_iid] == ("send announced" if is_announced else "send goes")
             flows[flow] = packet.timestamp
         for flow in event.terminating_flow_ids:
             ended_flows[flow] = packet.timestamp

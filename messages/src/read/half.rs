@@ -26,6 +26,18 @@ pub(crate) struct Route {
     pub(crate) rails: u32,
 }
 
+impl Route {
+    /// Whether it may be that of a rendezvous: by shared memory any message has the same, and without bytes the reason
+    /// tells.
+    pub(crate) fn is_rendezvous(&self) -> bool {
+        match self.protocol {
+            Some(Protocol::Read | Protocol::Fragments | Protocol::SharedMemory) => true,
+            Some(Protocol::Inline) => matches!(self.reason, Some(Reason::HeldBack | Reason::Synchronous)),
+            _ => false,
+        }
+    }
+}
+
 /// A sender's half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
@@ -83,7 +95,7 @@ impl Sent {
     /// A moment not later than the bytes' leaving, and another for the order of sends.
     pub(crate) fn first(&self) -> Option<crate::Time> {
         let side = &self.side;
-        side.activated.or(side.begun).or(side.ended).or(side.completed).or(side.notified)
+        side.activated.or(side.left()).or(side.ended).or(side.completed).or(side.notified)
     }
 }
 

@@ -5,7 +5,7 @@
 //! equal ones (`align.rs`). Unpaired halves become messages with one side. Path: pending, once per message. Threads:
 //! one. Tests: tests/.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{Job, Message};
 use crate::read::align::{End, How, align, align_between};
@@ -76,6 +76,7 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
     for (place, process) in places.iter().zip(&processes) {
         gaps[*place as usize] = Some(process.gaps);
     }
+    let queue_pairs = queue_pairs(job);
     job.messages.reserve_exact(sends.len().max(arrivals.len()));
     let mut doubts: BTreeMap<(u32, u32), Doubt> = BTreeMap::new();
     let mut pairs = Vec::new();
@@ -104,7 +105,7 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
             doubt.arrivals += (others.len() - pairs.len()) as u64;
             doubt.likely += if how == How::Likely { pairs.len() as u64 } else { 0 };
         }
-        put(job, &processes, key, (ones, others), &pairs);
+        put(job, (&processes, &queue_pairs), key, (ones, others), &pairs);
     }
     drop((sends, arrivals));
     for process in &mut processes {
@@ -146,7 +147,13 @@ fn tolerance(job: &Job, key: Key) -> i64 {
 }
 
 /// Makes the messages of a key: pairs, and what stays alone, in the order of both.
-fn put(job: &mut Job, processes: &[Process], key: Key, (ones, others): (&[Half], &[Half]), pairs: &[(u32, u32)]) {
+fn put(
+    job: &mut Job,
+    (processes, queue_pairs): (&[Process], &QueuePairs),
+    key: Key,
+    (ones, others): (&[Half], &[Half]),
+    pairs: &[(u32, u32)],
+) {
     let sent = |at: usize| &processes[ones[at].process as usize].sends[ones[at].at as usize];
     let received = |at: usize| &processes[others[at].process as usize].received[others[at].at as usize];
     let mut partner = vec![u32::MAX; ones.len()];
@@ -160,18 +167,39 @@ fn put(job: &mut Job, processes: &[Process], key: Key, (ones, others): (&[Half],
     let ports = first_port(key.sender + 1) - first;
     for (at, partner) in partner.iter().enumerate() {
         let received = (*partner != u32::MAX).then(|| received(*partner as usize));
-        let message = message(key, Some(sent(at)), received, (first, ports));
+        let message = message(key, Some(sent(at)), received, ((first, ports), queue_pairs));
         job.messages.push(message);
     }
     for at in (0..others.len()).filter(|at| !has_partner[*at]) {
-        job.messages.push(message(key, None, Some(received(at)), (first, ports)));
+        job.messages.push(message(key, None, Some(received(at)), ((first, ports), queue_pairs)));
     }
 }
 
-fn message(key: Key, sent: Option<&Sent>, received: Option<&Received>, (first, ports): (u32, u32)) -> Message {
+/// The first queue pair of a rank to another, by the port's index in the job.
+type QueuePairs = HashMap<(u32, u32, u32), u32>;
+
+fn queue_pairs(job: &Job) -> QueuePairs {
+    let mut queue_pairs = QueuePairs::new();
+    for of in job.connections.iter().filter(|of| of.queue_pair != 0) {
+        if let Some(port) = of.port {
+            queue_pairs.entry((of.rank, of.peer, port)).or_insert(of.queue_pair);
+        }
+    }
+    queue_pairs
+}
+
+fn message(
+    key: Key,
+    sent: Option<&Sent>,
+    received: Option<&Received>,
+    ((first, ports), queue_pairs): ((u32, u32), &QueuePairs),
+) -> Message {
     let envelope = sent.map(|sent| sent.envelope).or(received.map(|received| received.envelope));
     let (tag, bytes) = envelope.map_or((0, 0), |envelope| (envelope.tag, envelope.bytes));
     let route = sent.map(|sent| sent.route).unwrap_or_default();
+    let port = route.port.filter(|port| *port < ports).map(|port| first + port);
+    // A message that was announced before there was a connection went by the one that was made then.
+    let connected = || queue_pairs.get(&(key.sender, key.receiver, port?)).copied();
     Message {
         sender: key.sender,
         receiver: key.receiver,
@@ -180,8 +208,8 @@ fn message(key: Key, sent: Option<&Sent>, received: Option<&Received>, (first, p
         bytes,
         protocol: route.protocol.or(received.and_then(|received| received.protocol)),
         reason: route.reason.or(received.and_then(|received| received.reason)),
-        port: route.port.filter(|port| *port < ports).map(|port| first + port),
-        queue_pair: Some(route.queue_pair).filter(|number| *number != 0),
+        port,
+        queue_pair: Some(route.queue_pair).filter(|number| *number != 0).or_else(connected),
         rails: route.rails,
         send: sent.map(|sent| sent.side),
         receive: received.map(|received| received.side),

@@ -173,14 +173,18 @@ impl Matching {
         }
     }
 
-    /// Handles the protocol of a request.
-    pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, thread: u32) {
+    /// Handles the protocol of a request. It is told of a rendezvous when the request leaves.
+    pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let (message, bytes) = (seen.value(protocol::MESSAGE), seen.value(protocol::BYTES));
         let route = route(seen);
         match self.numbered(seen.value(protocol::ID), message != 0, thread) {
             Request::Send(at) => {
                 let sent = &mut self.sends[at as usize];
                 sent.route = route;
+                if sent.side.begun.is_none() && route.is_rendezvous() {
+                    // A second protocol is that of the copies for which the receiver has asked.
+                    sent.side.announced = sent.side.announced.or(time);
+                }
                 if sent.envelope.is_known() {
                     sent.envelope.bytes = bytes;
                 }

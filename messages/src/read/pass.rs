@@ -137,7 +137,7 @@ impl Pass {
             }
             Kind::SearchBegin(queue) => self.searches.begin(queue, seen, time, thread),
             Kind::SearchEnd(queue) => self.searches.end(queue, seen, time, thread),
-            Kind::Protocol => self.matching.see_protocol(seen, thread),
+            Kind::Protocol => self.matching.see_protocol(seen, time, thread),
             Kind::Created => self.process.groups.create(seen, time),
             Kind::Freed => self.process.groups.free(seen, time),
             Kind::Transfer(transfer) => {
@@ -322,7 +322,7 @@ impl Pass {
         (process.sends, process.received) = (sends, received);
         let is_empty = process.sends.is_empty() && process.received.is_empty();
         process.is_below_another = is_empty && self.transfers.below_another;
-        self.transfers.time(&mut process.received);
+        self.transfers.time(&mut process.sends, &mut process.received);
         if is_empty && !process.is_below_another && !has(Step::Activate) && !has(Step::Arrived) {
             process.faults.push(format!("{name} was recorded without message events."));
         }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arrival times of messages and their fragments, from transfer events, which the adapter stamps if it can.
+//! Arrival times of messages and their fragments, and of the answers that end sends, from transfer events, which the
+//! adapter stamps if it can.
 //!
 //! Matching events have the host's clock, and name a message by the same number as its transfer events. With another
 //! PML the message of a transfer is unknown. Called by `pass.rs`. Path: pending, once per event. Threads: one. Tests:
 //! at the end of the file.
 
-use crate::read::half::{Continued, Received};
+use crate::read::half::{Continued, Received, Sent};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Transfer, transfer};
 use crate::time::Time;
@@ -13,7 +14,7 @@ use crate::time::Time;
 /// The context of a transfer below another PML.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A message that this process received.
+/// A message that this process received, or sent.
 #[derive(Clone, Copy, Default)]
 struct Came {
     arrived: Option<Time>,
@@ -45,7 +46,7 @@ impl Transfers {
         match kind {
             _ if seen.unsigned(transfer::CONTEXT) == UNKNOWN => self.below_another = true,
             Transfer::Arrived => self.came(message).arrived = time,
-            Transfer::End if is_received => self.came(message).ended = time,
+            Transfer::End if is_received || is_by_adapter => self.came(message).ended = time,
             Transfer::End => {}
             Transfer::Continue => {
                 let request = seen.value(transfer::REQUEST);
@@ -65,8 +66,14 @@ impl Transfers {
         &mut self.came[*place as usize - 1]
     }
 
-    /// Corrects the arrival times of messages, and the times of their last bytes if these came after the match.
-    pub(crate) fn time(mut self, received: &mut [Received]) {
+    /// Corrects the arrival times of messages, and the times of their last bytes if these came after the match; and the
+    /// ends of sends that a completion reported, with the begin if it came with the end.
+    pub(crate) fn time(mut self, sends: &mut [Sent], received: &mut [Received]) {
+        for Sent { side, .. } in sends {
+            let Some(place) = self.places.of(side.request).checked_sub(1) else { continue };
+            side.ended = self.came[place as usize].ended.or(side.ended);
+            side.begun = side.begun.min(side.ended.or(side.begun));
+        }
         for Received { side, .. } in received {
             let Some(place) = self.places.of(side.message).checked_sub(1) else { continue };
             let Came { arrived, ended } = self.came[place as usize];
@@ -103,7 +110,7 @@ mod tests {
             let ended = (ended > 0).then(|| Time::new(ended));
             *transfers.came(message) = Came { arrived: Some(Time::new(arrived)), ended };
         }
-        transfers.time(&mut all);
+        transfers.time(&mut [], &mut all);
         let times = all.map(|known| [known.side.arrived, known.side.ended].map(|time| time.map(Time::nanoseconds)));
         assert_eq!(times, [[Some(40), Some(88)], [Some(45), Some(63)], [Some(46), None], [Some(80), Some(83)]]);
     }

@@ -126,6 +126,22 @@ impl Process {
         id
     }
 
+    /// A rendezvous, whose request leaves after `time` and has its answer after `answered`. Its protocols: the first is
+    /// told when the request leaves, the other when its receiver has asked for copies.
+    pub(crate) fn rendezvous(&mut self, (time, answered): (i64, i64), of: &Envelope, protocols: &[i64]) -> i64 {
+        let id = self.name();
+        self.of("comm_req_activate", time, id, of, 0);
+        for (protocol, at) in protocols.iter().zip([time, answered]) {
+            self.raise("comm_req_protocol", at + 1, &[id, 0, of.bytes, of.context, *protocol, 0, 0, 99, 1]);
+        }
+        for (step, name) in
+            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
+        {
+            self.of(name, answered + step, id, of, 0);
+        }
+        id
+    }
+
     /// A receive for which nothing is there.
     pub(crate) fn post(&mut self, time: i64, of: &Envelope) -> i64 {
         let id = self.name();
@@ -314,8 +330,8 @@ fn write_of(
             *value = number.cast_unsigned();
         }
         records.clear();
-        // A fragment has the adapter's stamp.
-        let source = u8::from(*name == "xfer_continue");
+        // A fragment and an end have the adapter's stamp.
+        let source = u8::from(matches!(*name, "xfer_continue" | "xfer_end"));
         records.extend_from_slice(layouts[number].pack(source, time.cast_unsigned(), &values).records());
         writer.write(*thread, &records).expect("written");
     }

@@ -2,8 +2,9 @@
 
 const details = element("details");
 const MOMENT_MEANS = {
-  activated: "the call begins", begun: "the first bytes leave", ended: "the adapter has the last bytes", completed: "the request is complete",
-  notified: "the caller is notified", arrived: "arrives", unexpected: "unexpected: queued", requested: "the receive's call begins",
+  activated: "the call begins", announced: "the rendezvous request leaves", begun: "the first bytes leave",
+  ended: "the adapter has the last bytes", completed: "the request is complete", notified: "the caller is notified",
+  arrived: "arrives", unexpected: "unexpected: queued", requested: "the receive's call begins",
   posted: "the receive is posted", matched: "matched", put: "the first bytes are in place", filled: "the last bytes are in place",
   received: "the request is complete", told: "the caller is notified",
 };
@@ -61,9 +62,9 @@ function facts(place, life) {
 
 /// The delay with its error, which is that of both clocks.
 function delayWords(place, life) {
-  if (life.begun === undefined || life.arrived === undefined) return "unknown";
+  if (leftOf(life) === undefined || life.arrived === undefined) return "unknown";
   const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
-  const delay = duration(life.arrived - life.begun);
+  const delay = duration(life.arrived - leftOf(life));
   if (ends[0] === ends[1]) return "none: within one process";
   if (ends.some((rank) => rank.clock_error === null)) return `${delay} (clocks not compared)`;
   return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
@@ -77,8 +78,8 @@ function lifePicture(place, life) {
   const paint = (kind) => (kind === "transfer" ? `var(--${state.colour}-${schemes[state.colour].of(place)})` : `var(--phase-${kind})`);
   const bars = (phases, y) => phases.map(([kind, begin, end, words]) => `<rect x="${x(begin)}" y="${y}" height="18" width="${Math.max(x(end) - x(begin), 1)}"
     fill="${kind === "wait" ? "url(#hatched)" : paint(kind)}"><title>${words}: ${duration(end - begin)}</title></rect>`).join("");
-  const arrow = life.begun !== undefined && life.arrived !== undefined
-    ? `<line x1="${x(life.begun)}" y1="30" x2="${x(life.arrived)}" y2="54" stroke="var(--text)" stroke-width="1.5" marker-end="url(#tip-of-arrow)"/>` : "";
+  const arrow = leftOf(life) !== undefined && life.arrived !== undefined
+    ? `<line x1="${x(leftOf(life))}" y1="30" x2="${x(life.arrived)}" y2="54" stroke="var(--text)" stroke-width="1.5" marker-end="url(#tip-of-arrow)"/>` : "";
   const kinds = new Set([...sendPhases(life), ...receivePhases(life)].filter(([, begin, end]) => end > begin).map(([kind]) => kind));
   const legend = [...kinds].map((kind) => `<span><i class="swatch ${kind === "wait" ? "hatched" : ""}" style="${
     kind === "wait" ? "" : `background:${paint(kind)}`}"></i>${PHASES[kind]}</span>`);
@@ -94,12 +95,15 @@ function lifePicture(place, life) {
 
 /// The times of a side in order: since the message's first, and since the previous one.
 function times(life, names, title) {
-  const known = names.filter((name) => life[name] !== undefined).sort((one, other) => life[one] - life[other]);
+  // The sender sees nothing of a read but the answer: its begin is its end.
+  const isAnswered = messages.protocol[life.place] === READ && life.announced !== undefined;
+  const means = { ...MOMENT_MEANS, ...(isAnswered && { ended: "the receiver's answer comes: it has read all" }) };
+  const known = names.filter((name) => life[name] !== undefined && !(isAnswered && name === "begun")).sort((one, other) => life[one] - life[other]);
   if (known.length === 0) return `<h3>${title}</h3><p>No trace of this side.</p>`;
   const start = messages.first[life.place];
   const lines = known.map((name, at) => {
     const since = at === 0 ? "" : `+${duration(life[name] - life[known[at - 1]])}`;
-    return `<tr><td>${duration(life[name] - start)}</td><td>${MOMENT_MEANS[name]}</td><td>${since}</td></tr>`;
+    return `<tr><td>${duration(life[name] - start)}</td><td>${means[name]}</td><td>${since}</td></tr>`;
   });
   return `<h3>${title}</h3><table class="times">${lines.join("")}</table>`;
 }

@@ -1,12 +1,13 @@
 // All times of a message, and its port and queue pair. Read chunk by chunk when the view comes near enough.
 
 const MOMENTS = [
-  "activated", "begun", "ended", "completed", "notified",
+  "activated", "announced", "begun", "ended", "completed", "notified",
   "arrived", "unexpected", "requested", "posted", "matched", "put", "filled", "received", "told",
 ];
-const SENT = 5;
-/// Rendezvous protocols.
+const SENT = 6;
+/// Rendezvous protocols, and that by which the receiver reads.
 const ANNOUNCED = new Set([2, 3, 4]);
+const READ = 2;
 const chunks = new Map();
 
 /// The chunk's columns, or a promise of them.
@@ -45,19 +46,23 @@ function lifeIn(chunk, place) {
   const known = (column) => (chunk[column][row] > 0 ? chunk[column][row] : undefined);
   const placed = (column) => (chunk[column][row] > 0 ? chunk[column][row] - 1 : undefined);
   return Object.assign(life, {
-    request: known(14), receiveRequest: known(15), number: known(16), port: placed(17), queuePair: placed(18), rails: known(19),
+    request: known(15), receiveRequest: known(16), number: known(17), port: placed(18), queuePair: placed(19), rails: known(20),
   });
 }
 
+/// When a message leaves: its rendezvous request, or its first bytes.
+const leftOf = (life) => life.announced ?? life.begun;
+
 /// The phases of a side, each `[kind, from, to, what]`, in order.
 function sendPhases(life) {
-  const end = life.ended ?? life.completed;
-  // A rendezvous waits for its receive before its bytes leave.
-  const isAnnounced = ANNOUNCED.has(messages.protocol[life.place]) && life.matched > life.begun && life.matched < end;
-  const going = isAnnounced ? life.matched : life.begun;
+  const [left, end] = [leftOf(life), life.ended ?? life.completed];
+  // A rendezvous waits for its receive. When a read begins its sender does not see: with the match at the earliest.
+  const isSeen = life.announced !== undefined && life.begun < end;
+  const isRead = ANNOUNCED.has(messages.protocol[life.place]) && life.matched < end && !isSeen;
+  const going = isRead ? Math.max(life.matched, left) : life.begun;
   return joined([
-    ["prepare", life.activated, life.begun ?? end, "until the first bytes leave"],
-    ["wait", life.begun, isAnnounced ? going : undefined, "rendezvous: waits for the receive"],
+    ["prepare", life.activated, left ?? end, "until the first bytes, or the rendezvous request, leave"],
+    ["wait", left, going > left ? going : undefined, "rendezvous: waits for the receive"],
     ["transfer", going, end, "the bytes leave"],
     ["finish", life.ended, life.completed, "until the request is complete"],
     ["untold", life.completed, life.notified, "until the caller asks"],
