@@ -2,7 +2,8 @@
 //
 // Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; the steps have the
 // numbers that the events of the same request and message have (ibex_comm_*), and between them all bytes of it, each once. With the
-// argument `stamped` what a completion has brought is on the source of a port, of which events come in order. 2 ranks.
+// argument `stamped` what a completion has brought is on the source of a port, of which events come in order. A message that the receiver
+// reads begins and ends for its sender with the receiver's answer. 2 ranks.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -30,6 +31,7 @@ union element {
 static struct side {
     uint64_t request, message, named_request, named_message, moved;
     int begun, ended, arrived, order_is_wrong;
+    MPI_Count begun_at, ended_at;
     bool begins_by_port, ends_by_port, has_arrived_by_port;
 } sides[SIDES][MESSAGES];
 static bool is_of_port[256];
@@ -39,6 +41,9 @@ enum { READS = 4096 };
 static struct operation under_way[READS];
 static int reads_under_way, reads_done;
 static struct { uint64_t request, bytes; } was_read[MESSAGES];
+
+// Whether the receiver of the message with this tag reads it.
+static bool is_read(int tag) { return lengths[tag % LENGTHS] >= LONG; }
 
 // A step that a port's source tells has come by a port; it was dealt with by a thread, whose source is the host's.
 static void check_by(bool is_by_port, uint32_t port, uint32_t thread) {
@@ -112,7 +117,11 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         break;
     }
     check_by(is_by_port, element.transfer.port, element.transfer.thread);
-    check_true("a post of a send is of no completion", is_received || kind != BEGIN || element.transfer.port == UINT32_MAX);
+    bool is_answered = !is_received && is_read(tag);
+    if (!is_received && kind == BEGIN)
+        check_int("a send that is read begins by a completion, and any other by a post", is_answered, element.transfer.port != UINT32_MAX);
+    if (is_answered)
+        check_true("its begin has no bytes, and nothing is between that and its end", kind == BEGIN ? element.transfer.bytes == 0 : kind == END);
     check_int("sender", is_received ? 1 - check.rank : check.rank, element.transfer.source);
     check_int("process of the other", 1 - check.rank, element.transfer.peer);
     check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.transfer.total);
@@ -126,9 +135,9 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     check_true("no piece of a read is longer", !is_received || element.transfer.bytes <= READ_SIZE);
     side->moved += element.transfer.bytes;
     if (kind == BEGIN)
-        side->begins_by_port = is_by_port;
+        side->begins_by_port = is_by_port, side->begun_at = time;
     if (kind == END)
-        side->ends_by_port = is_by_port;
+        side->ends_by_port = is_by_port, side->ended_at = time;
 }
 
 static int kinds[NAMES] = {REQUEST_BEGIN, REQUEST_END, MESSAGE, BEGIN, CONTINUE, END, ARRIVED, READ_STARTED, READ_COMPLETE};
@@ -159,6 +168,10 @@ static void exchange(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int tag = 0; tag < MESSAGES; tag++)
         MPI_OK(MPI_Isend(out, lengths[tag % LENGTHS], MPI_BYTE, other, tag, comm, &requests[MESSAGES + tag]));
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    check_int("flush", MPI_SUCCESS, ibex_events_flush());
+    for (int tag = 1; tag < MESSAGES; tag += 2)
+        check_int("begins before there is a receive", !is_read(tag), sides[SENT][tag].begun);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int tag = 1; tag < MESSAGES; tag += 2)
         MPI_OK(MPI_Irecv(in[tag], LONGEST, MPI_BYTE, other, tag, comm, &requests[tag]));
@@ -202,16 +215,16 @@ int main(int argc, char **argv) {
     check_end_case();
     check_case("what a completion has brought is told by the adapter's clock, and what is posted by the host's");
     for (int tag = 0; tag < MESSAGES && is_stamped; tag++) {
-        const struct side *received = &sides[RECEIVED][tag];
-        int length = lengths[tag % LENGTHS];
-        bool is_expected = tag % 2 == 0, is_read = length == LONGEST, is_short = length < 4096;
+        const struct side *received = &sides[RECEIVED][tag], *sent = &sides[SENT][tag];
+        bool is_expected = tag % 2 == 0;
         check_true("an arrival is on its port's source", received->has_arrived_by_port);
         // One that was unexpected is put into the buffer by the call that posts its receive; one that is read, by a read's completion.
-        if (is_expected || is_read)
+        if (is_expected || is_read(tag))
             check_true("so is the end of what it brings, or a read", received->ends_by_port);
-        check_true("the begin of a send is the host's", !sides[SENT][tag].begins_by_port);
-        if (is_read || is_short)
-            check_int("the begin of a receive, with its bytes", is_expected && is_short, received->begins_by_port);
+        check_int("the begin of a receive, with its bytes", is_expected && !is_read(tag), received->begins_by_port);
+        check_int("the begin of a send is the host's, unless an answer tells it", is_read(tag), sent->begins_by_port);
+        if (is_read(tag))
+            check_true("which tells its end, too", sent->ends_by_port && sent->begun_at == sent->ended_at);
     }
     check_end_case();
     for (int i = 0; i < NAMES; i++)

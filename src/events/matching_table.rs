@@ -50,7 +50,7 @@ elements! {
         protocol: U32 "How its bytes go. 0: inside the work request; 1: copied to a buffer of ibex, sent, and copied from one; 2: announced, and read by the receiver; 3: announced, and sent in copied pieces; 4: by the memory that the processes of a host share; 5: copied within this process. A receiver cannot tell 0 from 1 and goes by the length.";
         reason: U32 "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host.";
         port: U32 "The index of the port among those of this process, from 0; of several the first. 4294967295: none, or it is not known.";
-        queue_pair: U32 "The number of this side's queue pair on that port. 0: none, or it is not known.";
+        queue_pair: U32 "The number of this side's queue pair on that port. 0: none, or it is not known: there may be no connection yet.";
         rails: U32 "By how many ports it goes. Of a send that the receiver reads: by how many it was announced; the receiver's event has by how many it is read.";
     }
 }
@@ -67,8 +67,8 @@ names! {
     comm_req_match_unex, level 2: "A receive matches an unexpected message.";
     comm_req_insert_in_posted_q, level 2: "A receive enters the posted receive queue.";
     comm_req_remove_from_posted_q, level 2: "A receive leaves the posted receive queue: its message has arrived, or it is cancelled.";
-    comm_req_xfer_begin, level 2: "The first bytes of a message are about to be sent, or to be copied to the user's buffer.";
-    comm_req_xfer_end, level 2: "The adapter has the last bytes of a message, or they are in place.";
+    comm_req_xfer_begin, level 2: "The first bytes of a message are about to be sent, or to be copied to the user's buffer. A message that the receiver reads begins for its sender with its end.";
+    comm_req_xfer_end, level 2: "The adapter has the last bytes of a message, or they are in place; or the receiver's answer says that it has read them.";
     comm_req_complete, level 2: "A request is complete: the next wait or test succeeds.";
     comm_req_notify, level 2: "A wait or test reports the completion of a request, or a blocking call is about to return.";
     comm_msg_arrived, level 2: "A message has arrived: all of it, or its rendezvous request. It has no sequence number: the messages of a sender arrive in the order in which they were sent, by its connection, and no header says more. One that came before this process had made its communicator is told when that is made, with that time: the events of a source never go back in time.";
@@ -82,7 +82,7 @@ names! {
     comm_req_xfer_continue, level 3: "A fragment of a message, neither the first nor the last, is sent or in place; a read of it, not the last, has completed.";
     comm_req_cancel, level 2: "A receive is cancelled: `MPI_Cancel` has come before its message.";
     comm_req_free, level 2: "MPI frees a request: in the wait or test that reports its completion, or in `MPI_Request_free`. If it is not complete its other events follow. A blocking call has no request of MPI's, and no such event.";
-    comm_req_protocol, level 2: "The protocol of a message is known: for a send before its transfer ends, for a receive after the match. PERUSE has no such event. A second one follows if the ports that were to read have failed, and copies are sent instead.";
+    comm_req_protocol, level 2: "The protocol of a message is known: for a send before its transfer ends, and if it is announced, just before its rendezvous request leaves; for a receive after the match. PERUSE has no such event. A second one follows if a message that was to be read is sent as copies: the receiver has asked for them, or the ports that were to read have failed.";
 }
 
 /// Returns the row of the matching type at this position.

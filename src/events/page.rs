@@ -21,6 +21,20 @@ pub fn markdown() -> String {
          Even if it is the adapter's, the host stamps the event if the adapter does not stamp completions, or if ibex read the\n\
          timestamp so late that the adapter's clock may have wrapped since; the event's source tells which clock it was.\n\
          The displacement is the offset of an element in the event's data, in bytes.\n\n\
+         ## Which clock\n\n\
+         An adapter reports only what completes. So a step that is a post, or that the processor does, has the host's time:\n\n\
+         | event | at | clock | because |\n|---|---|---|---|\n\
+         | `xfer_begin`, `xfer_continue`, `xfer_end` | the sender of copied bytes | the host's | each is a post; the end of a whole message that had to wait for room has the adapter's |\n\
+         | `xfer_begin`, `xfer_end` | the sender of a message that the receiver reads | the adapter's, the same for both | the receiver's answer is a completion; the adapter reports neither begin nor end of a read of this process's memory |\n\
+         | `xfer_begin`, `xfer_continue`, `xfer_end` | the receiver of bytes for which a receive was posted | the adapter's | the arrival of each fragment is a completion |\n\
+         | `xfer_begin`, `xfer_end` | the receiver of a whole message that was unexpected | the host's | the call that posts the receive copies it; `msg_arrived` has the adapter's time |\n\
+         | `xfer_begin` | the receiver that reads | the host's | it is the post of the first read |\n\
+         | `xfer_continue`, `xfer_end` | the receiver that reads | the adapter's | each read has a completion |\n\
+         | all three | both, within a process or a host | the host's | the processor copies |\n\
+         | `msg_arrived` | the receiver | the adapter's | its arrival is a completion, unless there was no communicator yet |\n\
+         | `put_complete`, `get_complete`, `atomic_complete` | the initiator | the adapter's | each operation has a completion |\n\
+         | those of `comm_` | both | the host's | matching is the processor's work |\n\
+         | all others | | the host's | they are calls, posts, or notices of the adapter that have no timestamp |\n\n\
          This page is made from the table in src/events/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
     for (index, row) in TABLE.iter().enumerate() {

@@ -154,11 +154,11 @@ table_with_transfers! {
     // PML a message is what that PML hands to the transport, its headers included.
     {
         XferBegin = xfer_begin: stamp Adapter, level 2,
-            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. The adapter's clock stamps a first fragment that a completion brought and that found its receive; the host's clock stamps all others.";
+            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. A message that the receiver reads begins for its sender with its end, when the receiver's answer comes: its rendezvous request is no part of the transfer.";
         XferContinue = xfer_continue: stamp Adapter, level 3,
-            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. The adapter's clock stamps one that has arrived, the host's all others.";
+            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived.";
         XferEnd = xfer_end: stamp Adapter, level 2,
-            "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read.";
+            "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read, or for its sender the receiver's answer says so.";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
         "A message has arrived in this process: all of it, or its rendezvous request. The event does not say whether a receive is posted. The xfer events show the transfer of the message as well. If the message came before this process had made its communicator, the event follows when that is made, by the host's clock and with no port."

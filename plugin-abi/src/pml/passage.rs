@@ -14,7 +14,7 @@ use engine::messenger::matching::Envelope;
 use super::arrived::{Arrived, Body};
 use super::communicator::Communicator;
 use super::instance::{Pml, Rail, State, pml};
-use super::request::{Mode, Request, Role, Transfer};
+use super::request::{Mode, Request, Role};
 use super::{peer, rails};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
@@ -105,23 +105,16 @@ fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 
-/// Passage of a message that this process announced and its receiver has read; `None` if it was sent by other means.
-pub(crate) fn was_read(pml: &Pml, request: &Request, transfer: &Transfer) -> Option<Passage> {
-    let Transfer::Announced { registered: Some(_), others, .. } = transfer else { return None };
-    Some(by(pml, request.link, (Protocol::Read, Reason::Size), 1 + others.len()))
-}
-
 /// Protocol and reason of an announced message that its receiver cannot read.
 const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
     (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
 }
 
-/// Passage of a message that is announced; `None` if it can be read, because the receiver decides then.
-pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason)) -> Option<Passage> {
-    if link.as_local().is_some() {
-        return Some(SHARED_MEMORY);
-    }
-    (memory.address == 0).then(|| by(pml, link, unreadable(memory.length, why), 1))
+/// Passage of a message that is announced by this link, with the keys of `rails` ports if it can be read. The receiver
+/// may want copies of it all the same ([`wanted`]).
+pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason), rails: usize) -> Passage {
+    let is_readable = memory.address != 0;
+    by(pml, link, if is_readable { (Protocol::Read, Reason::Size) } else { unreadable(memory.length, why) }, rails)
 }
 
 /// Number of a reason in a header: it takes the place of the key of memory that cannot be read, or is not to be.

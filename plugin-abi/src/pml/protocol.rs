@@ -156,14 +156,10 @@ unsafe fn announce(
         Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
         None => Vec::new(),
     };
-    let link = r.link;
-    if memory.address != 0 {
-        // SAFETY: P1: not finished; P3. The receiver may read the message from here on.
-        unsafe { watch::begins_by(r, Bytes::None.posted(), |_| passage::announced(pml, link, (memory, why))) };
-    } else {
-        // SAFETY: P1: not finished; P3. The message is sent as copies.
-        unsafe { watch::goes(r, |_| passage::announced(pml, link, (memory, why))) };
-    }
+    let (link, rails) = (r.link, 1 + others.len());
+    // No transfer begins here: copies begin with the first, and a read is known only from the receiver's answer.
+    // SAFETY: P1: not finished; P3.
+    unsafe { watch::goes(r, |_| Some(passage::announced(pml, link, (memory, why), rails))) };
     match registered {
         Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());

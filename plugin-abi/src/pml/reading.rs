@@ -255,8 +255,10 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let moved = Bytes::Of { offset: 0, length: r.extent.length as u64 }.completed();
     // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
     unsafe {
-        // Raises nothing for a message that was sent whole: its events were raised then.
-        watch::ends_by(r, moved, |r| passage::was_read(pml, r, &transfer));
+        // The adapter does not report when others read this process's memory: the answer is the first sign of it. Raises
+        // nothing for a message that was sent whole: its events were raised then.
+        watch::begins(r, Bytes::None.completed());
+        watch::ends(r, moved);
         striped::put_back(pml, r.link, transfer);
         flight::note(r, &Step::Answered { number: sender, wants_copies: false });
         finish(state, request);

@@ -2,13 +2,14 @@
 //! Tests of the PML in a box: one process simulates several, over a fabric in memory, without Open MPI and a device.
 //!
 //! `world` simulates the processes, `model` states what MPI permits, and `histories` checks random histories against
-//! it. This file tests each protocol alone. All of it runs under Miri: built for Open MPI 4.1, it calls no C. Data with
-//! gaps, requests that MPI holds, buffered sends and shared memory need Open MPI and are not tested here; nor are tools
-//! and several threads.
+//! it. This file tests each protocol alone, `told` what a tool is told of sends. All of it runs under Miri: built for
+//! Open MPI 4.1, it calls no C. Data with gaps, requests that MPI holds, buffered sends and shared memory need Open MPI
+//! and are not tested here; nor are the other events of tools and several threads.
 
 mod histories;
 mod model;
 mod operation;
+mod told;
 mod world;
 
 use super::request::Mode;

@@ -556,6 +556,17 @@ impl Listeners {
         }
     }
 
+    /// A table of these listeners, for a communicator that no tool knows.
+    #[cfg(test)]
+    pub(crate) fn of_test(all: impl Iterator<Item = (Event, Listener)>) -> std::rc::Rc<Self> {
+        let table = std::rc::Rc::new(Listeners::new());
+        for (event, listener) in all {
+            // SAFETY: N1: nobody else has it yet.
+            unsafe { table.add(event, listener) };
+        }
+        table
+    }
+
     /// Returns the table of a communicator, if it has one.
     ///
     /// # Safety

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use engine::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
@@ -25,6 +25,7 @@ use super::super::{peer, progress, receive, send};
 use super::operation::{Bytes, EMPTY, GUARD, Operation};
 use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
+use crate::runtime::listeners::Listeners;
 use crate::runtime::poller::{self, Btl};
 use engine::messenger::link::Link;
 
@@ -54,8 +55,10 @@ pub(super) struct World {
     pub(super) fabric: Fabric,
     processes: Vec<Process>,
     datatype: NonNull<sys::ompi_datatype_t>,
-    /// Whether the next request is that of a watched call; alternates.
+    /// Whether the next request is that of a watched call; alternates, unless `listened` is set.
     is_watched: Cell<bool>,
+    /// Communicator with a listener.
+    listened: Cell<Option<NonNull<sys::ompi_communicator_t>>>,
 }
 
 pub(super) struct Found {
@@ -96,7 +99,7 @@ impl World {
         (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 1);
         let datatype = NonNull::from(Box::leak(datatype));
         let processes = (0..shape.processes).map(|rank| process(&fabric, rank, shape)).collect();
-        World { fabric, processes, datatype, is_watched: Cell::new(false) }
+        World { fabric, processes, datatype, is_watched: Cell::new(false), listened: Cell::new(None) }
     }
 
     /// Makes the test act as process `at` from now on.
@@ -111,13 +114,28 @@ impl World {
         self.processes[at].communicators[comm].as_ptr()
     }
 
+    /// Gives a communicator of process `at` these listeners, until [`Self::listen_no_more`].
+    pub(super) fn listen(&self, at: usize, comm: usize, listeners: *const Listeners) {
+        let comm = self.processes[at].communicators[comm];
+        self.listened.set(Some(comm));
+        // SAFETY: `communicator` leaked it, and the test has one thread.
+        unsafe { (*comm.as_ptr()).c_peruse_handles = listeners.cast_mut().cast() };
+    }
+
+    pub(super) fn listen_no_more(&self) {
+        if let Some(comm) = self.listened.take() {
+            // SAFETY: as in `listen`.
+            unsafe { (*comm.as_ptr()).c_peruse_handles = null_mut() };
+        }
+    }
+
     fn data(&self, bytes: &Bytes, count: usize) -> Data {
         Data { buffer: bytes.start().cast(), count, datatype: self.datatype.as_ptr() }
     }
 
     fn owner(&self) -> Owner {
         let is_watched = self.is_watched.replace(!self.is_watched.get());
-        if is_watched { Owner::WatchedCall } else { Owner::Call }
+        if is_watched || self.listened.get().is_some() { Owner::WatchedCall } else { Owner::Call }
     }
 
     /// Starts a send. `None`: it is finished already.

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a tool is told of sends: when their transfers begin and end, and by which protocols they go.
+//!
+//! Listens to the communicator of the sending process alone: the events of a message that arrives name a datatype of
+//! Open MPI's. Threads: the test's.
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use super::*;
+use crate::runtime::listeners::{Event, Listener, Listeners, Protocol, ProtocolSpec, Reason, Spec};
+
+/// An event of a request, and of [`Event::Protocol`] what it says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Told {
+    Of(Event),
+    Goes(Protocol, Reason),
+}
+
+use Event::{Activate, Complete, XferBegin, XferContinue, XferEnd};
+use Told::{Goes, Of};
+
+const HEARD: [Event; 6] = [Activate, Event::Protocol, XferBegin, XferContinue, XferEnd, Complete];
+
+/// Each event with the number of its request.
+type All = RefCell<Vec<(isize, Told)>>;
+
+/// A listener to one communicator of a process. All sends are watched meanwhile.
+struct Listening<'world> {
+    world: &'world World,
+    all: Rc<All>,
+    /// Lives as long as the communicator refers to it.
+    _table: Rc<Listeners>,
+}
+
+unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, all: *mut c_void) -> c_int {
+    let event = HEARD[handle as usize - 1];
+    let told = if event == Event::Protocol {
+        // SAFETY: N3: a `ProtocolSpec`.
+        let passage = unsafe { (*spec.cast::<ProtocolSpec>()).passage };
+        Goes(passage.protocol, passage.reason)
+    } else {
+        Of(event)
+    };
+    // SAFETY: `Listening::to` gave this address; it is alive as long as the listener is.
+    unsafe { &*all.cast::<All>() }.borrow_mut().push((id, told));
+    0
+}
+
+impl<'world> Listening<'world> {
+    fn to(world: &'world World, at: usize) -> Self {
+        let all = Rc::<All>::default();
+        let param = Rc::as_ptr(&all).cast_mut().cast();
+        let listeners = (1..).zip(HEARD).map(|(handle, event)| {
+            let listener = Listener { handle, function: note, alone: note, param };
+            (event, listener)
+        });
+        let table = Listeners::of_test(listeners);
+        world.listen(at, 0, Rc::as_ptr(&table));
+        Listening { world, all, _table: table }
+    }
+
+    /// What was told since the last call.
+    fn told(&self) -> Vec<Told> {
+        self.all.take().into_iter().map(|(_, told)| told).collect()
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.world.listen_no_more();
+    }
+}
+
+const LONG: usize = 6 * READ as usize;
+
+/// Sends a long message, which process `refusing` cannot register. Returns what is told of it before it has a receive,
+/// and then.
+fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
+    let world = World::new(TWO);
+    let listening = Listening::to(&world, 0);
+    if let Some(refusing) = refusing {
+        world.fabric.refuse_memory(refusing, true);
+    }
+    let bytes = content(3, LONG);
+    let send = world.send(0, (1, 0, 7), Mode::Standard, &bytes).expect("it is announced");
+    world.settle();
+    let before = listening.told();
+    let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, LONG);
+    world.settle();
+    assert!(send.is_finished());
+    check(&receive, (0, 7), &bytes);
+    [before, listening.told()]
+}
+
+#[test]
+fn a_send_that_is_read_begins_and_ends_with_the_answer_and_its_announcement_tells_the_protocol() {
+    let [before, then] = long(None);
+    assert_eq!(before, [Of(Activate), Goes(Protocol::Read, Reason::Size)]);
+    assert_eq!(then, [Of(XferBegin), Of(XferEnd), Of(Complete)]);
+}
+
+#[test]
+fn a_send_that_goes_as_copies_begins_with_the_first_and_where_it_was_to_be_read_has_a_second_protocol() {
+    let goes = Goes(Protocol::Pieces, Reason::NotRegistered);
+    for (refusing, announced, answered) in [(0, goes, None), (1, Goes(Protocol::Read, Reason::Size), Some(goes))] {
+        let [before, mut then] = long(Some(refusing));
+        assert_eq!(before, [Of(Activate), announced]);
+        let events = then.len();
+        then.dedup();
+        let copied = [Of(XferBegin), Of(XferContinue), Of(XferEnd), Of(Complete)];
+        assert_eq!(then, answered.into_iter().chain(copied).collect::<Vec<_>>());
+        assert!(events > then.len(), "one fragment after the other");
+    }
+}
+
+#[test]
+fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
+    let world = World::new(Shape { unexpected_memory: 600, ..TWO });
+    let listening = Listening::to(&world, 0);
+    let length = |message: usize| LENGTHS[message % 8];
+    let mut sends = Vec::new();
+    for message in 0..24 {
+        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, &content(message, length(message))));
+        world.settle();
+    }
+    for message in 0..24 {
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, length(message));
+        world.settle();
+        check(&receive, (0, 1), &content(message, length(message)));
+    }
+    assert!(sends.iter().all(Operation::is_finished));
+    let all = listening.all.take();
+    let of = |id| all.iter().filter(move |(of, _)| *of == id).map(|(_, told)| *told).collect::<Vec<_>>();
+    let announced = |protocol| all.iter().filter(move |(_, told)| *told == Goes(protocol, Reason::HeldBack));
+    assert!(announced(Protocol::Inline).count() > 0 && announced(Protocol::Pieces).count() > 0, "{all:?}");
+    for (id, told) in announced(Protocol::Inline).chain(announced(Protocol::Pieces)) {
+        assert_eq!(of(*id), [Of(Activate), *told, Of(XferBegin), Of(XferEnd), Of(Complete)]);
+    }
+}
