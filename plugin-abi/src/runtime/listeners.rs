@@ -561,8 +561,7 @@ impl Listeners {
     pub(crate) fn of_test(all: impl Iterator<Item = (Event, Listener)>) -> std::rc::Rc<Self> {
         let table = std::rc::Rc::new(Listeners::new());
         for (event, listener) in all {
-            // SAFETY: N1: nobody else has it yet.
-            unsafe { table.add(event, listener) };
+            table.add(event, listener);
         }
         table
     }
