@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Shared by the benchmarks of this folder: checked MPI calls, memory, and quantiles of measured values. Header only, so
-// that each program is compiled by itself: mpicc -O2 -o NAME NAME.c
+// Shared by the benchmarks of this folder: checked MPI calls, memory, quantiles of measured values, and options. Header
+// only, so that each program is compiled by itself: mpicc -O2 -o NAME NAME.c
 #ifndef IBEX_BENCH_H
 #define IBEX_BENCH_H
 
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,29 @@ static inline double quantile(const double *sorted, int count, double at) {
     double place = at * (count - 1);
     int below = (int)place, above = below + 1 < count ? below + 1 : below;
     return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+}
+
+// Reads numbers from `least` to `most`, with K or M for 1024 or 1048576, and commas between them; false when they are none,
+// or more than there is room for.
+static inline bool parse_numbers(const char *text, long least, long most, int *list, int room, int *count) {
+    for (*count = 0; *count < room; text++) {
+        char *end;
+        long number = strtol(text, &end, 10), unit = *end == 'K' ? 1L << 10 : *end == 'M' ? 1L << 20 : 1;
+        if (end == text || number < 0 || number > most / unit || number * unit < least)
+            return false;
+        list[(*count)++] = (int)(number * unit);
+        text = unit > 1 ? end + 1 : end;
+        if (*text != ',')
+            return *text == '\0';
+    }
+    return false;
+}
+
+// Reads the time of a row, up to an hour; false when it is none.
+static inline bool parse_seconds(const char *text, double *seconds) {
+    char *end;
+    *seconds = strtod(text, &end);
+    return *seconds > 0 && *seconds <= 3600 && !*end;
 }
 
 #endif

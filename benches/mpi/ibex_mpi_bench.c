@@ -6,7 +6,7 @@
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
 // interquartile range in the same unit, `seconds` how long they took in all. First moments are not what goes on: caches,
 // windows and clocks are still filling. So a row of FIRST_SECONDS is doubled until that changes its median by less than
-// SETTLED, LONGEST times as long at the most (bench/src/growth.rs is the same rule). A bandwidth or rate run is timed on
+// SETTLED, LONGEST times as long at the most (bench/src/run/without_mpi.rs has the same rule). A bandwidth or rate run is timed on
 // rank 0 from a barrier to its last completion. A latency run is as long as its typical (median) iteration, as in
 // perftest, where a mean would be ruled by the few iterations during which the processor was taken away.
 //
@@ -24,11 +24,11 @@
 // Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
 #include "bench.h"
 #include <getopt.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
     MAX_SIZES = 64,
+    MOST_BYTES = 1 << 30,
     MAX_SAMPLES = 50, // of a row that is not doubled; each is shorter than the turn of another process
     LEAST_SAMPLES = 5,
     LONGEST = 16, // times the first length of a row, a power of two
@@ -46,6 +46,7 @@ enum {
 enum { GIVEN, ONE };
 
 static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
+static const char usual_sizes[] = "0,1,8,64,512,4K,16K,64K,256K,1M,4M";
 
 static const struct test {
     const char *name, *metric, *unit;
@@ -73,7 +74,7 @@ static struct {
     bool selected[TEST_COUNT];
     double seconds_per_row; // 0: until the median has settled
     int window;
-} options;
+} options = {.window = 64};
 
 struct row {
     const struct test *test;
@@ -356,48 +357,14 @@ static void usage(FILE *to) {
         fprintf(to, "%s%s", i ? "," : "", tests[i].name);
     fprintf(to,
             " (default: all)\n"
-            "  --sizes LIST           bytes, with K or M for 1024 or 1048576; A-B means the powers of two between\n"
-            "                         (default: 0-4M). Bandwidth and one-sided tests leave 0 out, message_rate\n"
-            "                         leaves out sizes above %d\n"
+            "  --sizes LIST           bytes, with K or M for 1024 or 1048576 (default: %s). Bandwidth and\n"
+            "                         one-sided tests leave 0 out, message_rate leaves out sizes above %d\n"
             "  --seconds-per-row S    time for the samples of one row, above 0 (default: 0.1, and twice as long\n"
             "                         until that changes the median by less than 5 %%); slow rows take longer, as\n"
             "                         each has at least %d samples\n"
             "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
             "  --help\n",
-            RATE_MOST_BYTES, LEAST_SAMPLES);
-}
-
-// Reads a size such as 64K; false when it is none or above 1 GiB.
-static bool parse_size(const char **text, long *bytes) {
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    *bytes = strtol(*text, &end, 10);
-    long unit = *end == 'K' ? 1L << 10 : *end == 'M' ? 1L << 20 : 1;
-    *text = unit > 1 ? end + 1 : end;
-    if (*bytes > (1L << 30) / unit)
-        return false;
-    *bytes *= unit;
-    return true;
-}
-
-static bool parse_sizes(const char *text) {
-    options.size_count = 0;
-    for (;; text++) {
-        long first, last;
-        if (!parse_size(&text, &first))
-            return false;
-        last = first;
-        if (*text == '-' && (text++, !parse_size(&text, &last)))
-            return false;
-        for (long bytes = first; bytes <= last; bytes = bytes ? bytes * 2 : 1) {
-            if (options.size_count == MAX_SIZES)
-                return false;
-            options.sizes[options.size_count++] = (int)bytes;
-        }
-        if (*text != ',')
-            return *text == '\0' && options.size_count > 0;
-    }
+            usual_sizes, RATE_MOST_BYTES, LEAST_SAMPLES);
 }
 
 static bool parse_tests(char *text) {
@@ -413,6 +380,11 @@ static bool parse_tests(char *text) {
     return true;
 }
 
+static bool parse_window(const char *text) {
+    int count;
+    return parse_numbers(text, 2, 1024, &options.window, 1, &count) && options.window % 2 == 0;
+}
+
 // Gives -1 to go on, else the exit status. Only rank 0 speaks.
 static int parse_options(int argc, char **argv) {
     static const struct option known[] = {{"tests", required_argument, NULL, 't'},
@@ -421,38 +393,27 @@ static int parse_options(int argc, char **argv) {
                                           {"window", required_argument, NULL, 'w'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    int option, index = 0;
-    bool good = true;
-    options.seconds_per_row = 0;
-    options.window = 64;
+    int option;
+    bool good = parse_numbers(usual_sizes, 0, MOST_BYTES, options.sizes, MAX_SIZES, &options.size_count);
     memset(options.selected, 1, sizeof options.selected);
-    parse_sizes("0-4M");
     opterr = rank == 0;
-    while (good && (option = getopt_long(argc, argv, "", known, &index)) != -1) {
+    while (good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'h') {
             if (rank == 0)
                 usage(stdout);
             return 0;
         }
-        char *end = NULL;
         if (option == 't')
             good = parse_tests(optarg);
         else if (option == 's')
-            good = parse_sizes(optarg);
+            good = parse_numbers(optarg, 0, MOST_BYTES, options.sizes, MAX_SIZES, &options.size_count);
         else if (option == 'r')
-            good = (options.seconds_per_row = strtod(optarg, &end)) > 0 && options.seconds_per_row <= 3600 && !*end;
-        else if (option == 'w')
-            good = (options.window = (int)strtol(optarg, &end, 10)) >= 2 && options.window <= 1024 &&
-                   options.window % 2 == 0 && !*end;
+            good = parse_seconds(optarg, &options.seconds_per_row);
         else
-            good = false;
-        if (!good && option != '?' && rank == 0)
-            fprintf(stderr, "ibex_mpi_bench: bad value for --%s\n", known[index].name);
+            good = option == 'w' && parse_window(optarg);
     }
     if (good && optind == argc)
         return -1;
-    if (good && rank == 0)
-        fprintf(stderr, "ibex_mpi_bench: unexpected argument %s\n", argv[optind]);
     if (rank == 0)
         usage(stderr);
     return USAGE_EXIT;

@@ -90,11 +90,6 @@ void counted_recv(void) { receive_one(); }
 void counted_isend(void) { isend_one(); }
 void counted_irecv(void) { ireceive_one(); }
 
-static void uncounted_send(void) { send_one(); }
-static void uncounted_receive(void) { receive_one(); }
-static void uncounted_isend(void) { isend_one(); }
-static void uncounted_ireceive(void) { ireceive_one(); }
-
 static void messages(long count, void (*send)(void), void (*receive)(void)) {
     for (long i = 0; i < count; i++)
         if (rank == 0) {
@@ -129,10 +124,10 @@ int main(int argc, char **argv) {
     bytes = (int)size;
     open_turns();
     if (nonblocking) {
-        messages(MESSAGES_BEFORE, uncounted_isend, uncounted_ireceive);
+        messages(MESSAGES_BEFORE, isend_one, ireceive_one);
         messages(count, counted_isend, counted_irecv);
     } else {
-        messages(MESSAGES_BEFORE, uncounted_send, uncounted_receive);
+        messages(MESSAGES_BEFORE, send_one, receive_one);
         messages(count, counted_send, counted_recv);
     }
     close(turns);

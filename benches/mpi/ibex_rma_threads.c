@@ -16,7 +16,6 @@
 #include "bench.h"
 #include <getopt.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -200,21 +199,6 @@ static void usage(FILE *to) {
             MOST_THREADS, MOST_BYTES, LEAST_SAMPLES);
 }
 
-// Numbers from 1 to `most`; false when they are none, or too many.
-static bool parse_list(const char *text, long most, int *list, int *count) {
-    for (*count = 0; *count < MAX_LIST; text++) {
-        char *end;
-        long number = strtol(text, &end, 10);
-        if (end == text || number < 1 || number > most)
-            return false;
-        list[(*count)++] = (int)number;
-        text = end;
-        if (*text != ',')
-            return *text == '\0';
-    }
-    return false;
-}
-
 // Gives -1 to go on, else the exit status. Only rank 0 speaks.
 static int parse_options(int argc, char **argv) {
     static const struct option known[] = {{"threads", required_argument, NULL, 't'},
@@ -226,20 +210,17 @@ static int parse_options(int argc, char **argv) {
     bool good = true;
     opterr = rank == 0;
     while (good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        char *end = NULL;
         if (option == 'h') {
             if (rank == 0)
                 usage(stdout);
             return 0;
         }
         if (option == 't')
-            good = parse_list(optarg, MOST_THREADS, options.threads, &options.thread_count);
+            good = parse_numbers(optarg, 1, MOST_THREADS, options.threads, MAX_LIST, &options.thread_count);
         else if (option == 's')
-            good = parse_list(optarg, MOST_BYTES, options.sizes, &options.size_count);
-        else if (option == 'r')
-            good = (options.seconds_per_row = strtod(optarg, &end)) > 0 && options.seconds_per_row <= 3600 && !*end;
+            good = parse_numbers(optarg, 1, MOST_BYTES, options.sizes, MAX_LIST, &options.size_count);
         else
-            good = false;
+            good = option == 'r' && parse_seconds(optarg, &options.seconds_per_row);
     }
     if (good && optind == argc)
         return -1;
