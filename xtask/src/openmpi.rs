@@ -2,25 +2,20 @@
 //! Chooses the Open MPI to build for, with a reason for each other candidate.
 //!
 //! A folder that the user names comes first, then the variables of modules environments, then `PATH`. Each candidate is
-//! identified ([`identify`]), because an `mpicc` may be MPICH's. The headers that a component needs are checked
-//! ([`headers`]) before anything is compiled. The build scripts of `ffi` and `plugin-abi` get the result in two
-//! variables: `MPICC`, and `IBEX_OPENMPI_SOURCE` for a source tree.
+//! identified, because an `mpicc` may be MPICH's. The build scripts of `ffi` and `plugin-abi` get the result
+//! in two variables: `MPICC`, and `IBEX_OPENMPI_SOURCE` for a source tree. That of `ffi` says which headers are missing.
 //!
 //! Called by [`crate::install`]. Grade: setup. Tests: openmpi/tests.rs.
 
 use crate::environment::{Environment, is_program};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-mod headers;
-mod identify;
 #[cfg(test)]
 pub(crate) mod tests;
-
-use identify::Answer;
 
 /// What names an Open MPI, and the `mpicc` that it means.
 #[derive(Debug)]
@@ -31,23 +26,18 @@ struct Candidate {
     is_demanded: bool,
 }
 
-/// An Open MPI to build for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenMpi {
-    /// Its compiler wrapper.
     pub(crate) mpicc: PathBuf,
     /// `4.1.4`
     pub(crate) release: String,
-    /// The folder it was installed under.
     pub(crate) prefix: PathBuf,
     /// Its library `libopen-pal.so`, links followed, where that was found.
     pub(crate) library: Option<PathBuf>,
-    /// What named it.
     by: String,
     /// Whether the build scripts find it without being told.
     is_found_by_scripts: bool,
     source: Option<PathBuf>,
-    answer: Answer,
 }
 
 /// The Open MPI that was chosen, and what became of the others.
@@ -59,25 +49,16 @@ pub(crate) struct Choice {
 }
 
 impl OpenMpi {
-    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`.
-    ///
-    /// # Errors
-    /// What the user names is no Open MPI, or there is none at all. The message says what is there instead.
+    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`. An error says what is there instead.
     pub(crate) fn choose(named: Option<&Path>, environment: &Environment) -> Result<Choice> {
         let candidates = candidates(named, environment)?;
         let mut chosen: Option<Self> = None;
         let mut others = Vec::new();
         for candidate in candidates {
-            match (identify::identify(&candidate.mpicc, environment), &chosen) {
-                (Ok(answer), None) => chosen = Some(Self::new(&candidate, answer, environment)),
-                (Ok(answer), Some(taken)) if answer.prefix == taken.prefix => {}
-                (Ok(answer), Some(taken)) => others.push(format!(
-                    "Open MPI {} in {} ({}) is not taken, as {} comes first",
-                    answer.release,
-                    answer.prefix.display(),
-                    candidate.by,
-                    taken.by
-                )),
+            match (identify(&candidate, environment), &chosen) {
+                (Ok(openmpi), None) => chosen = Some(openmpi),
+                (Ok(other), Some(taken)) if other.prefix == taken.prefix => {}
+                (Ok(other), Some(taken)) => others.push(format!("{other} is not taken, as {} comes first", taken.by)),
                 (Err(other), None) if candidate.is_demanded => {
                     bail!(
                         "{} names {}, and {other}; ibex is a component of Open MPI",
@@ -100,33 +81,13 @@ impl OpenMpi {
         }
     }
 
-    fn new(candidate: &Candidate, answer: Answer, environment: &Environment) -> Self {
-        let is_found_by_scripts = environment.variable("MPICC").map(Path::new) == Some(&candidate.mpicc)
-            || (environment.variable("MPICC").is_none()
-                && environment.program("mpicc").as_deref() == Some(&candidate.mpicc));
-        let library = answer.libraries.iter().find_map(|folder| fs::canonicalize(folder.join("libopen-pal.so")).ok());
-        Self {
-            mpicc: candidate.mpicc.clone(),
-            release: answer.release.clone(),
-            prefix: answer.prefix.clone(),
-            library,
-            by: candidate.by.clone(),
-            is_found_by_scripts,
-            source: None,
-            answer,
-        }
+    /// The same with a source tree for headers that the installation lacks.
+    pub(crate) fn with_source(self, source: Option<&Path>) -> Result<Self> {
+        let absolute =
+            |source: &Path| fs::canonicalize(source).with_context(|| format!("--openmpi-source {}", source.display()));
+        Ok(Self { source: source.map(absolute).transpose()?, ..self })
     }
 
-    /// Makes sure that the headers of a component are there: in the installation, or in a source tree of the same release.
-    ///
-    /// # Errors
-    /// Some are missing; the message says which, and what to do.
-    pub(crate) fn with_source(mut self, source: Option<&Path>) -> Result<Self> {
-        self.source = headers::checked(&self.release, &self.answer.includes, source)?;
-        Ok(self)
-    }
-
-    /// What the build scripts have to be told.
     pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
         let mpicc = (!self.is_found_by_scripts).then(|| ("MPICC", self.mpicc.clone().into_os_string()));
         let source = self.source.clone().map(|source| ("IBEX_OPENMPI_SOURCE", source.into_os_string()));
@@ -145,13 +106,11 @@ impl fmt::Display for OpenMpi {
     }
 }
 
-/// A line for each sentence.
 fn said_of(others: &[String]) -> String {
     let lines: Vec<String> = others.iter().map(|other| format!("\n    {other}")).collect();
     lines.concat()
 }
 
-/// What names an Open MPI, in order.
 fn candidates(named: Option<&Path>, environment: &Environment) -> Result<Vec<Candidate>> {
     let mut candidates = Vec::new();
     if let Some(named) = named {
@@ -179,4 +138,71 @@ fn candidates(named: Option<&Path>, environment: &Environment) -> Result<Vec<Can
 fn mpicc_of(prefix: &Path) -> Option<PathBuf> {
     let prefix = std::path::absolute(prefix).ok()?;
     [prefix.join("bin/mpicc"), prefix.join("mpicc"), prefix].into_iter().find(|file| is_program(file))
+}
+
+/// Asks a compiler wrapper; if it is not Open MPI's, the error says whose it is, as the end of a sentence.
+fn identify(candidate: &Candidate, environment: &Environment) -> Result<OpenMpi, String> {
+    let Candidate { by, mpicc, .. } = candidate;
+    let said = told(mpicc, "--showme:version", environment);
+    let Some(release) = release(&said) else { return Err(whose(mpicc, environment)) };
+    let libraries = told(mpicc, "--showme:libdirs", environment);
+    let mut libraries = libraries.split_whitespace().map(|folder| Path::new(folder).join("libopen-pal.so"));
+    let is_found_by_scripts = match environment.variable("MPICC") {
+        Some(named) => Path::new(named) == mpicc,
+        None => environment.program("mpicc").as_ref() == Some(mpicc),
+    };
+    Ok(OpenMpi {
+        mpicc: mpicc.clone(),
+        release,
+        prefix: prefix(mpicc, environment),
+        library: libraries.find_map(|library| fs::canonicalize(library).ok()),
+        by: by.clone(),
+        is_found_by_scripts,
+        source: None,
+    })
+}
+
+/// `4.1.4` of `mpicc: Open MPI 4.1.4rc1 (Language: C)`.
+fn release(said: &str) -> Option<String> {
+    let version = said.split("Open MPI ").nth(1)?.trim_start_matches('v');
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    (end > 0).then(|| version[..end].to_owned())
+}
+
+/// The prefix as the `ompi_info` beside it has it; the folder above it where there is none.
+fn prefix(mpicc: &Path, environment: &Environment) -> PathBuf {
+    let info = mpicc.with_file_name("ompi_info");
+    let told = said_by(&info, &["--parsable", "--path", "prefix"], environment);
+    let told = told.lines().find_map(|line| line.strip_prefix("path:prefix:")).map(PathBuf::from);
+    told.unwrap_or_else(|| mpicc.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf())
+}
+
+/// Whose wrapper it is, that is not Open MPI's.
+fn whose(mpicc: &Path, environment: &Environment) -> String {
+    let said = told(mpicc, "-v", environment) + &told(mpicc, "-show", environment);
+    let known = [
+        ("Intel(R) MPI", "Intel MPI's"),
+        ("MVAPICH", "MVAPICH's"),
+        ("mvapich", "MVAPICH's"),
+        ("MPICH", "MPICH's"),
+        ("-lmpich", "MPICH's"),
+        ("-lmpi_cray", "Cray MPICH's"),
+        ("Open MPI", "an Open MPI's that does not say its release"),
+    ];
+    match known.iter().find(|(mark, _)| said.contains(mark)) {
+        Some((_, whose)) => format!("it is {whose} compiler wrapper"),
+        None => format!("it does not say that it is Open MPI's ({:?})", said.lines().next().unwrap_or("nothing")),
+    }
+}
+
+fn told(mpicc: &Path, option: &str, environment: &Environment) -> String {
+    said_by(mpicc, &[option], environment)
+}
+
+/// What a program prints; nothing where it cannot be started, as a program that is missing says nothing either.
+fn said_by(program: &Path, options: &[&str], environment: &Environment) -> String {
+    let Ok(output) = environment.command(program).args(options).stdin(std::process::Stdio::null()).output() else {
+        return String::new();
+    };
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The folders of one checkout.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
@@ -46,9 +45,6 @@ impl Workspace {
 
     /// The same checkout, to build for an Open MPI. The first that is built for has cargo's target folder, and each further
     /// one a folder in it, so that going back and forth compiles nothing again.
-    ///
-    /// # Errors
-    /// The target folder cannot be written to.
     pub(crate) fn for_openmpi(&self, openmpi: &OpenMpi) -> Result<Self> {
         let stamp = self.shared.join("ibex/openmpi");
         let this = format!("{} {}\n", openmpi.release, openmpi.prefix.display());
@@ -75,7 +71,6 @@ impl Workspace {
         command
     }
 
-    /// The compiler wrapper of the Open MPI of this workspace.
     pub(crate) fn mpicc(&self) -> PathBuf {
         self.openmpi.as_ref().map_or_else(|| "mpicc".into(), |openmpi| openmpi.mpicc.clone())
     }
@@ -85,12 +80,10 @@ impl Workspace {
         &self.shared
     }
 
-    /// The top folder of the checkout.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Cargo's target folder.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
@@ -116,22 +109,18 @@ impl Workspace {
         self.target.join("ibex/lib/openmpi")
     }
 
-    /// Where compiled MPI programs go.
     pub(crate) fn programs(&self) -> PathBuf {
         self.target.join("ibex/mpi")
     }
 
-    /// The component that chooses among libraries.
     pub(crate) fn chooser(&self) -> PathBuf {
         self.shared.join("ibex/lib/ibex-chooser.so")
     }
 
-    /// Where the bench leaves its reports.
     pub(crate) fn reports(&self) -> PathBuf {
         self.target.join("bench")
     }
 
-    /// The C headers tools compile against.
     pub(crate) fn headers(&self) -> PathBuf {
         self.root.join("plugin-abi/include")
     }
@@ -175,7 +164,7 @@ mod tests {
         let workspace = Workspace::here().in_target(&target);
         let openmpi = |name: &str, release: &str| {
             let prefix = folder.path().join(name);
-            open_mpi(&prefix, release, true);
+            open_mpi(&prefix, release);
             OpenMpi::choose(Some(&prefix), &Environment::default()).unwrap().openmpi
         };
         let (first, second) = (openmpi("a", "4.1.6"), openmpi("b", "5.0.7"));
