@@ -5,7 +5,7 @@
 //! what is missing. Elsewhere it checks each requirement itself, continues if all are met, and otherwise lists the
 //! packages to install, or descriptions if it does not know the package manager.
 //!
-//! [`requirements`] has the list, [`manager`] the package managers, [`system`] checks. Grade: setup. Tests:
+//! [`requirements`] has the list, [`system`] checks. Grade: setup. Tests:
 //! setup/tests.rs.
 
 use crate::command::{run, shown, step};
@@ -14,15 +14,13 @@ use anyhow::{Result, bail};
 use hw_tests::device::SOFT_ROCE;
 use std::process::ExitCode;
 
-mod manager;
 mod requirements;
 mod system;
 #[cfg(test)]
 mod tests;
 
-use manager::Manager;
 pub(crate) use requirements::Need;
-use requirements::{REQUIREMENTS, Requirement};
+use requirements::{Manager, REQUIREMENTS, Requirement};
 use system::System;
 pub(crate) use system::is_root;
 
@@ -37,7 +35,6 @@ pub(crate) struct Arguments {
     device: String,
 }
 
-/// `cargo xtask setup`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let environment = Environment::here();
     let system = System::of(&environment);
@@ -54,17 +51,11 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Makes sure that everything is installed that is needed to build, for `device` if one is named, and for `more`.
-///
-/// # Errors
-/// When something is missing and cannot be installed; the message says what to install.
 pub(crate) fn ensure(environment: &Environment, device: Option<&str>, more: &[Need]) -> Result<()> {
     ensure_all(environment, needed(device, more))
 }
 
 /// Makes sure that everything is installed that is needed to make a root file system.
-///
-/// # Errors
-/// Those of [`ensure`].
 pub(crate) fn ensure_for_root() -> Result<()> {
     ensure_all(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
@@ -95,26 +86,21 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
 
 /// What each missing thing is called on this system, and what it is for.
 fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
-    let name = |thing: &Requirement| manager.and_then(|manager| thing.package(manager)).unwrap_or("-");
-    let width = missing.iter().map(|thing| name(thing).len()).max().unwrap_or(0);
-    let mut text = match manager {
-        Some(manager) => format!("{} packages are missing, by their names in {}:\n", missing.len(), manager.name()),
-        None => format!("{} things are missing:\n", missing.len()),
+    let count = missing.len();
+    let Some(manager) = manager else {
+        let line = |thing: &&Requirement| format!("    {} (Debian calls the package {})\n", thing.why, thing.name);
+        return format!("{count} things are missing:\n{}", missing.iter().map(line).collect::<String>());
     };
-    for thing in missing {
-        let line = match manager.map(|manager| thing.package(manager)) {
-            None => format!("    {} (Debian calls the package {})\n", thing.why, thing.name),
-            Some(Some(package)) => format!("    {package:width$}  {}\n", thing.why),
-            Some(None) => {
-                format!(
-                    "    {:width$}  {} (no package of it is known there; Debian's is {})\n",
-                    "-", thing.why, thing.name
-                )
-            }
-        };
-        text += &line;
-    }
-    text
+    let name = |thing: &Requirement| thing.package(manager).unwrap_or("-");
+    let width = missing.iter().map(|thing| name(thing).len()).max().unwrap_or(0);
+    let line = |thing: &&Requirement| match name(thing) {
+        "-" => {
+            format!("    {:width$}  {} (no package of it is known there; Debian's is {})\n", "-", thing.why, thing.name)
+        }
+        package => format!("    {package:width$}  {}\n", thing.why),
+    };
+    let lines: String = missing.iter().map(line).collect();
+    format!("{count} packages are missing, by their names in {}:\n{lines}", manager.name())
 }
 
 /// The command that installs what has a name there; several things may be in one package.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The list of requirements: purpose, check, and package names of each.
+//! The list of requirements: purpose, check, and package names of each; and the package managers.
 //!
 //! The names for apt are tested at each change, the others are not: so a requirement counts as met when its check
 //! succeeds, whatever package it came from.
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
-
-use super::manager::Manager;
 
 /// What a thing is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +44,6 @@ pub(super) enum Proof {
     Python(&'static str),
 }
 
-/// A thing that is needed.
 #[derive(Debug)]
 pub(super) struct Requirement {
     /// Debian's package, by which it is called here.
@@ -186,3 +183,54 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         .proof(Program(&["mmdebstrap"]))
         .elsewhere("mmdebstrap - mmdebstrap - -"),
 ];
+
+/// A package manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manager {
+    /// Debian, Ubuntu: the only one that is queried and installs packages.
+    Apt,
+    /// Fedora, RHEL and derivatives.
+    Dnf,
+    /// openSUSE, SLES.
+    Zypper,
+    /// Arch.
+    Pacman,
+    /// Spack, on any system.
+    Spack,
+    /// Conda, on any system.
+    Conda,
+}
+
+/// In the order of the search: a system's own, then those that users add.
+pub(super) const MANAGERS: [(Manager, &[&str]); 6] = [
+    (Manager::Apt, &["dpkg-query", "apt-get"]),
+    (Manager::Dnf, &["dnf"]),
+    (Manager::Zypper, &["zypper"]),
+    (Manager::Pacman, &["pacman"]),
+    (Manager::Spack, &["spack"]),
+    (Manager::Conda, &["conda"]),
+];
+
+impl Manager {
+    pub(super) fn install(self) -> &'static str {
+        match self {
+            Manager::Apt => "apt-get update && apt-get install --no-install-recommends",
+            Manager::Dnf => "dnf install",
+            Manager::Zypper => "zypper install",
+            Manager::Pacman => "pacman -S --needed",
+            Manager::Spack => "spack install",
+            Manager::Conda => "conda install --channel conda-forge",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Manager::Apt => "Debian",
+            Manager::Dnf => "dnf",
+            Manager::Zypper => "zypper",
+            Manager::Pacman => "pacman",
+            Manager::Spack => "Spack",
+            Manager::Conda => "conda-forge",
+        }
+    }
+}

@@ -3,8 +3,7 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
-use super::manager::{MANAGERS, Manager};
-use super::requirements::{Proof, Requirement};
+use super::requirements::{MANAGERS, Manager, Proof, Requirement};
 use crate::environment::Environment;
 use std::collections::HashSet;
 use std::io::Write;
@@ -28,7 +27,6 @@ impl<'a> System<'a> {
         Self { environment, manager: if in_conda { Some(Manager::Conda) } else { first() } }
     }
 
-    /// Which of these things are not there.
     pub(super) fn missing(&self, needed: Vec<&'static Requirement>) -> std::io::Result<Vec<&'static Requirement>> {
         if self.manager != Some(Manager::Apt) {
             return Ok(needed.into_iter().filter(|thing| !self.has(&thing.proof)).collect());
@@ -55,7 +53,6 @@ impl<'a> System<'a> {
         Ok(parse_installed(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// Whether a thing is there.
     pub(super) fn has(&self, proof: &Proof) -> bool {
         match proof {
             Proof::Program(names) => names.iter().any(|name| self.environment.program(name).is_some()),
@@ -145,12 +142,10 @@ fn entries(folder: impl AsRef<Path>) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(folder).into_iter().flatten().flatten()
 }
 
-/// Packages that dpkg calls installed.
 pub(super) fn parse_installed(listing: &str) -> HashSet<String> {
     listing.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect()
 }
 
-/// Whether this process is root's.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
