@@ -44,13 +44,15 @@ impl Profile {
     }
 }
 
-/// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release and returns where the first is; beside it is
-/// the folder with the component links.
-///
-/// # Errors
-/// When the build fails.
-pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
-    let library = library_alone(workspace)?;
+/// Cargo builds what is the same for every Open MPI.
+fn build_shared(workspace: &Workspace, words: &[&str]) -> Result<()> {
+    let mut build = cargo(workspace.root());
+    run(build.args(["build", "--target-dir"]).arg(workspace.shared_target()).args(words))
+}
+
+/// Builds `libibex.so`, `libibex-log.so` and the command `ibex` in release.
+pub(crate) fn library(workspace: &Workspace) -> Result<()> {
+    library_alone(workspace)?;
     step("Building the logger and the command ibex (release)");
     let mut build = workspace.cargo_build();
     build.args(["--release", "--package", "ibex-event-log"]);
@@ -59,22 +61,16 @@ pub(crate) fn library(workspace: &Workspace) -> Result<PathBuf> {
         run(build.args(command))?;
     } else {
         run(&mut build)?;
-        // The command is the same for every Open MPI.
-        let mut build = cargo(workspace.root());
-        run(build.args(["build", "--release", "--target-dir"]).arg(workspace.shared_target()).args(command))?;
+        build_shared(workspace, &["--release", command[0], command[1]])?;
     }
-    put_down_logger(workspace, Profile::Release, &library)?;
-    Ok(library)
+    put_down_logger(workspace, Profile::Release)
 }
 
 /// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
 ///
 /// It is always built by itself: beside others its dependencies would have the features that those ask for, and it
 /// would be built anew whenever a bench follows an installation.
-///
-/// # Errors
-/// When the build fails.
-pub(crate) fn library_alone(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
     put_down(workspace, Profile::Release)
@@ -84,16 +80,12 @@ pub(crate) fn library_alone(workspace: &Workspace) -> Result<PathBuf> {
 /// the same crates, and compiles them again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Packages {
-    /// The workspace.
     All,
     /// Those that a device test runs, and that may be built for another Open MPI.
     OfDeviceTests,
 }
 
 /// Builds packages with all their tests in one run of cargo, in the profile for development.
-///
-/// # Errors
-/// When the build fails.
 pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> {
     step("Building ibex and its tests (dev)");
     let mut build = workspace.cargo_build();
@@ -107,27 +99,21 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
     }
     build.args(["--lib", "--bins", "--tests"]);
     let messages = output(build.args(["--message-format", "json-render-diagnostics"]))?;
-    let library = put_down(workspace, Profile::Dev)?;
-    put_down_logger(workspace, Profile::Dev, &library)?;
+    put_down(workspace, Profile::Dev)?;
+    put_down_logger(workspace, Profile::Dev)?;
     Ok(Tests::of_messages(&messages, &workspace.target().join(Profile::Dev.folder())))
 }
 
 /// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
 /// other.
-///
-/// # Errors
-/// When the build fails.
 pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so without events (release)");
     let without = workspace.without_events();
     run(without.cargo_build().args(["--release", "--package", "ibex-plugin-abi", "--no-default-features"]))?;
-    put_down(&without, Profile::Release).map(drop)
+    put_down(&without, Profile::Release)
 }
 
 /// The command `ibex` that was built with the library; writes its manual pages and completions ([`Workspace::share`]).
-///
-/// # Errors
-/// When it was not built, or the pages cannot be written.
 pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     let command = workspace.shared_target().join(profile.folder()).join("ibex");
     if workspace.share().exists() {
@@ -139,20 +125,13 @@ pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf
 
 /// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share
 /// one build. Writes the manual pages of its command beside those of `ibex` ([`command`]), which is to be built before.
-///
-/// # Errors
-/// When the build fails, or the pages cannot be written.
 pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
-    let mut build = cargo(workspace.root());
-    run(build.args(["build", "--package", "softhca", "--target-dir"]).arg(workspace.shared_target()))?;
+    build_shared(workspace, &["--package", "softhca"])?;
     emulated_adapter_pages(workspace)
 }
 
 /// Writes the manual pages of the emulated adapter's command, which is built already.
-///
-/// # Errors
-/// When they cannot be written.
 pub(crate) fn emulated_adapter_pages(workspace: &Workspace) -> Result<()> {
     run(Command::new(softhca(workspace)).arg("pages").arg(workspace.share()))
 }
@@ -162,20 +141,17 @@ pub(crate) fn softhca(workspace: &Workspace) -> PathBuf {
     workspace.shared_target().join(Profile::Dev.folder()).join("softhca")
 }
 
-/// Copies the library that cargo built to where it is used from, with its component links, and returns where that is.
-fn put_down(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
-    let library = workspace.library();
+/// Copies the library that cargo built to where it is used from, with its component links.
+fn put_down(workspace: &Workspace, profile: Profile) -> Result<()> {
     fs::create_dir_all(workspace.components())?;
-    replace_file(&library, &built(workspace, profile, "libibex.so")?)?;
-    for name in COMPONENTS {
-        replace_link(&Link { path: workspace.components().join(name), target: "../libibex.so".into() })?;
-    }
-    Ok(library)
+    replace_file(&workspace.library(), &built(workspace, profile, "libibex.so")?)?;
+    let link = |name: &&str| Link { path: workspace.components().join(name), target: "../libibex.so".into() };
+    COMPONENTS.iter().map(link).try_for_each(|link| replace_link(&link))
 }
 
 /// Puts the logger beside the library, where it looks for it.
-fn put_down_logger(workspace: &Workspace, profile: Profile, library: &Path) -> Result<()> {
-    replace_file(&logger(library), &built(workspace, profile, "libibex_log.so")?)
+fn put_down_logger(workspace: &Workspace, profile: Profile) -> Result<()> {
+    replace_file(&logger(&workspace.library()), &built(workspace, profile, "libibex_log.so")?)
 }
 
 fn built(workspace: &Workspace, profile: Profile, name: &str) -> Result<Vec<u8>> {
@@ -188,33 +164,19 @@ pub(crate) fn logger(library: &Path) -> PathBuf {
     library.with_file_name("libibex-log.so")
 }
 
-/// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources, and returns
-/// the programs.
-///
-/// # Errors
-/// When the folder holds no program, or one does not compile without a warning.
-pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+/// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources.
+pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<()> {
     compiled(workspace, folder, "", &Compiler { program: workspace.mpicc(), options: &[], library: "-lm" })
 }
 
 /// The same of tools to preload, which are libraries: `NAME.so`.
-///
-/// # Errors
-/// Those of [`programs`].
-pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
-    compiled(
-        workspace,
-        folder,
-        "so",
-        &Compiler { program: workspace.mpicc(), options: &["-shared", "-fPIC"], library: "-lm" },
-    )
+pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<()> {
+    let compiler = Compiler { program: workspace.mpicc(), options: &["-shared", "-fPIC"], library: "-lm" };
+    compiled(workspace, folder, "so", &compiler)
 }
 
 /// The same of programs that use libibverbs, and no MPI.
-///
-/// # Errors
-/// Those of [`programs`].
-pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<()> {
     compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library: "-libverbs" })
 }
 
@@ -224,7 +186,7 @@ struct Compiler {
     library: &'static str,
 }
 
-fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<Vec<PathBuf>> {
+fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Compiler) -> Result<()> {
     let sources = sources(&workspace.root().join(folder))?;
     // Tools also include headers of the MPI programs.
     let headers_of = |folder: &str| files_with(&workspace.root().join(folder), "h");
@@ -233,19 +195,14 @@ fn compiled(workspace: &Workspace, folder: &str, extension: &str, compiler: &Com
     step(&format!("Compiling the programs of {folder}"));
     let compile_one = |source: &PathBuf| {
         let program = workspace.programs().join(source.file_stem().unwrap_or_default()).with_extension(extension);
-        if modified(&program) <= headers.max(modified(source)) {
-            compile(workspace, compiler, source, &program)?;
-        }
-        Ok(program)
+        let is_new = modified(&program) > headers.max(modified(source));
+        if is_new { Ok(()) } else { compile(workspace, compiler, source, &program) }
     };
     let share = sources.len().div_ceil(thread::available_parallelism().map_or(1, usize::from));
     thread::scope(|scope| {
-        let side_by_side: Vec<_> = sources
-            .chunks(share)
-            .map(|sources| scope.spawn(|| sources.iter().map(compile_one).collect::<Result<Vec<_>>>()))
-            .collect();
-        let programs = side_by_side.into_iter().map(|thread| thread.join().expect("a thread that does not panic"));
-        Ok(programs.collect::<Result<Vec<_>>>()?.concat())
+        let side_by_side: Vec<_> =
+            sources.chunks(share).map(|sources| scope.spawn(|| sources.iter().try_for_each(compile_one))).collect();
+        side_by_side.into_iter().try_for_each(|thread| thread.join().expect("a thread that does not panic"))
     })
 }
 

@@ -12,8 +12,8 @@
 //! [`crate::openmpi`] finds the Open MPI to build for. Each Open MPI has its own library ([`sets`]); the component in
 //! the user's home, which all of them load, loads the right one (`plugin-abi/chooser`).
 //!
-//! [`built`] lists the files, [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds
-//! the components. Grade: setup. Tests: install/tests.rs.
+//! [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds the components. Grade: setup.
+//! Tests: install/tests.rs.
 
 use crate::build;
 use crate::command::step;
@@ -22,18 +22,17 @@ use crate::manifest::{Manifest, Owner};
 use crate::openmpi::{Choice, OpenMpi};
 use crate::setup::{self, Need};
 use crate::workspace::Workspace;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-mod built;
 mod check;
 mod place;
 mod put;
 mod sets;
 
-use built::Built;
 use place::Place;
+use put::Built;
 
 /// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
@@ -64,7 +63,6 @@ pub(crate) struct UninstallArguments {
     mpi: Option<PathBuf>,
 }
 
-/// `cargo xtask install`.
 pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     let place = Place::chosen(arguments.prefix.as_deref())?;
     if arguments.list {
@@ -72,23 +70,22 @@ pub(crate) fn install(arguments: &InstallArguments) -> Result<ExitCode> {
     }
     let openmpi = openmpi(arguments)?;
     let workspace = Workspace::here().for_openmpi(&openmpi)?;
-    let (library, command) = (build::library(&workspace)?, build::command(&workspace, build::Profile::Release)?);
+    build::library(&workspace)?;
+    build::command(&workspace, build::Profile::Release)?;
     build::programs(&workspace, "benches/mpi")?;
     build::emulated_adapter(&workspace)?;
     build::chooser(&workspace)?;
     step(&format!("Installing for {openmpi}"));
-    let built = Built::of(&workspace, &library, &command, openmpi.library.as_deref());
-    let manifests = put::put(&place, &built, &owner(&openmpi))?;
+    let manifests = put::put(&place, &Built::of(&workspace, &openmpi), &owner(&openmpi))?;
     for path in manifests.iter().flat_map(Manifest::paths) {
         println!("    {}", path.display());
     }
     check::ensure_that_open_mpi_sees_it(&place, &openmpi)?;
-    let library = manifests[0].files.first().map_or(library, |file| file.path.clone());
+    let library = manifests[0].files.first().map_or_else(|| workspace.library(), |file| file.path.clone());
     print!("{}", check::how_to_run(&place, &library, check::path_of_ranks(&openmpi).as_deref()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// `cargo xtask uninstall`.
 pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
     let place = Place::chosen(arguments.prefix.as_deref())?;
     let removed = match &arguments.mpi {
@@ -101,7 +98,6 @@ pub(crate) fn uninstall(arguments: &UninstallArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `cargo xtask install --list`.
 fn list(place: &Place) -> Result<ExitCode> {
     let all = sets::all(place)?;
     if all.is_empty() {
@@ -144,23 +140,16 @@ fn owner(openmpi: &OpenMpi) -> Owner {
     Owner { release: openmpi.release.clone(), prefix: openmpi.prefix.clone() }
 }
 
-/// Installs what was built for the Open MPI that the build scripts find, under a prefix, and returns the folder of the
-/// component links.
-///
-/// # Errors
-/// As the command.
-pub(crate) fn put_under(prefix: &Path, workspace: &Workspace, library: &Path, command: &Path) -> Result<PathBuf> {
+/// Installs under a prefix what was built for the Open MPI that the build scripts find, and asks that Open MPI.
+pub(crate) fn put_under(prefix: &Path, workspace: &Workspace) -> Result<()> {
     let openmpi = OpenMpi::choose(None, &Environment::here())?.openmpi;
     build::chooser(workspace)?;
-    let built = Built::of(workspace, library, command, openmpi.library.as_deref());
+    openmpi.program("ompi_info").context("there is no ompi_info beside mpicc to ask")?;
     let place = Place::under(prefix);
-    put::put(&place, &built, &owner(&openmpi)).map(|_| place.components)
+    put::put(&place, &Built::of(workspace, &openmpi), &owner(&openmpi))?;
+    check::ensure_that_open_mpi_sees_it(&place, &openmpi)
 }
 
-/// Uninstalls from a prefix.
-///
-/// # Errors
-/// As the command.
 pub(crate) fn take_away_from(prefix: &Path) -> Result<()> {
     put::take_away(&Place::under(prefix)).map(drop)
 }

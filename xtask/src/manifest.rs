@@ -4,7 +4,7 @@
 //! It lists regular files with their SHA-256, symlinks with their targets, and the folders that the installation
 //! created.
 //!
-//! Grade: setup. Called by [`crate::install`]. Tests: at the end of this file, and tests/install.rs.
+//! Grade: setup. Called by [`crate::install`]. Tests: at the end of this file, and install/tests.rs.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// One installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
-    /// The version that was installed.
     pub(crate) version: String,
     /// Symlinks, removed first: a link whose target is gone would stop Open MPI's search for components.
     pub(crate) links: Vec<Link>,
-    /// Regular files.
     pub(crate) files: Vec<File>,
     /// Folders the installation made, outermost first; removed when nothing else is in them.
     pub(crate) folders: Vec<PathBuf>,
@@ -29,38 +26,26 @@ pub(crate) struct Manifest {
     pub(crate) openmpi: Option<Owner>,
 }
 
-/// An Open MPI that files were installed for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     /// `4.1.4`
     pub(crate) release: String,
-    /// Where it was installed.
     pub(crate) prefix: PathBuf,
 }
 
-/// A symlink that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Link {
-    /// Where the link is.
     pub(crate) path: PathBuf,
-    /// The text in it.
     pub(crate) target: PathBuf,
 }
 
-/// A file that was copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct File {
-    /// Where the copy is.
     pub(crate) path: PathBuf,
-    /// SHA-256 of its bytes, in hexadecimal.
     pub(crate) sha256: String,
 }
 
 impl Manifest {
-    /// Reads a manifest; `None` where there is none.
-    ///
-    /// # Errors
-    /// When it is there and cannot be read.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
         match fs::read_to_string(path) {
             Ok(text) => serde_json::from_str(&text)
@@ -72,9 +57,6 @@ impl Manifest {
     }
 
     /// Writes it, as a whole or not at all.
-    ///
-    /// # Errors
-    /// When the folder cannot be written to.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         replace_file(path, format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())
     }
@@ -101,20 +83,15 @@ impl Manifest {
         links.chain(files).collect()
     }
 
-    /// Whether this manifest lists the path.
     pub(crate) fn lists(&self, path: &Path) -> bool {
         self.links.iter().any(|link| link.path == path) || self.files.iter().any(|file| file.path == path)
     }
 
-    /// What is listed, links first.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.links.iter().map(|link| &link.path).chain(self.files.iter().map(|file| &file.path))
     }
 
     /// Makes sure that what is there of what is listed is what was installed.
-    ///
-    /// # Errors
-    /// It is not; the message names it.
     pub(crate) fn ensure_unchanged(&self) -> Result<()> {
         let changed = self.changed();
         if changed.is_empty() {
@@ -127,10 +104,8 @@ impl Manifest {
         )
     }
 
-    /// Removes what is listed, links first, and returns what was removed.
-    ///
-    /// # Errors
-    /// When something is not what was installed (then nothing is removed), or a removal fails.
+    /// Removes what is listed, links first, and returns what was removed. Where something is not what was installed, nothing
+    /// is removed.
     pub(crate) fn remove(&self) -> Result<Vec<PathBuf>> {
         self.ensure_unchanged()?;
         let mut removed = Vec::new();
@@ -153,10 +128,6 @@ impl Manifest {
     }
 }
 
-/// SHA-256 of a file, in hexadecimal.
-///
-/// # Errors
-/// When it cannot be read.
 pub(crate) fn hash(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(hash_of(&bytes))
@@ -170,9 +141,6 @@ pub(crate) fn hash_of(bytes: &[u8]) -> String {
 
 /// Puts a file in place under its final name in one step, so that nobody sees half of it and a program that has
 /// the old one mapped keeps it.
-///
-/// # Errors
-/// When the folder cannot be written to.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = beside(path);
     fs::write(&beside, bytes).with_context(|| format!("cannot write {}", beside.display()))?;
@@ -180,9 +148,6 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The same with a copy of another file, which may be a program.
-///
-/// # Errors
-/// When that cannot be read, or the folder cannot be written to.
 pub(crate) fn replace_by_copy(path: &Path, from: &Path) -> Result<()> {
     let beside = beside(path);
     fs::copy(from, &beside).with_context(|| format!("cannot copy {} to {}", from.display(), beside.display()))?;
@@ -190,9 +155,6 @@ pub(crate) fn replace_by_copy(path: &Path, from: &Path) -> Result<()> {
 }
 
 /// Puts a symlink in place in one step. Its target must be there: a dangling link stops Open MPI's search.
-///
-/// # Errors
-/// When the target is missing, or the folder cannot be written to.
 pub(crate) fn replace_link(link: &Link) -> Result<()> {
     let folder = link.path.parent().unwrap_or(Path::new("/"));
     let target = folder.join(&link.target);
@@ -227,26 +189,6 @@ mod tests {
             files: vec![File { sha256: hash(&file).unwrap(), path: file }],
             ..Manifest::default()
         }
-    }
-
-    #[test]
-    fn what_was_written_is_read_back() {
-        let folder = Folder::new();
-        let manifest = installed(&folder);
-        let path = folder.path().join("manifest.json");
-        manifest.write(&path).unwrap();
-        assert_eq!(Manifest::read(&path).unwrap(), Some(manifest));
-        assert_eq!(Manifest::read(&folder.path().join("none")).unwrap(), None);
-    }
-
-    #[test]
-    fn a_file_that_was_changed_is_not_removed_and_neither_is_anything_else() {
-        let folder = Folder::new();
-        let manifest = installed(&folder);
-        fs::write(folder.path().join("libibex.so"), "mine").unwrap();
-        let error = manifest.remove().unwrap_err().to_string();
-        assert!(error.contains("libibex.so has other contents"), "{error}");
-        assert!(folder.path().join("mca_btl_ibex.so").exists());
     }
 
     #[test]

@@ -12,9 +12,6 @@ use std::process::Command;
 
 /// Compiles the component that all Open MPIs of a user share, and which hands each the library for it. It is linked with
 /// no Open MPI.
-///
-/// # Errors
-/// It does not compile without a warning.
 pub(crate) fn chooser(workspace: &Workspace) -> Result<PathBuf> {
     step("Compiling the component that chooses among libraries");
     let chooser = workspace.chooser();

@@ -9,13 +9,11 @@ use std::path::{Path, PathBuf};
 /// A program that runs the tests of one target: of a library, a command, or a file in `tests`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestProgram {
-    /// The package's folder, in which cargo would run it.
     pub(crate) folder: PathBuf,
     /// The target's name: that of a library or command with its unit tests, or of a file in `tests`.
     pub(crate) target: String,
     /// Whether it has the tests of a file in `tests`, and not unit tests.
     pub(crate) is_integration: bool,
-    /// The program.
     pub(crate) program: PathBuf,
 }
 
@@ -34,7 +32,6 @@ impl TestProgram {
     }
 }
 
-/// All tests of one build.
 #[derive(Clone, Debug)]
 pub(crate) struct Tests {
     /// In the order of their folders and names.
@@ -48,15 +45,11 @@ impl Tests {
         Self { programs: of_messages(messages), folder: folder.to_path_buf() }
     }
 
-    /// The folder with the libraries and commands of the same build.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The program of a file in `tests` of a package, by the package's folder and the file's name.
-    ///
-    /// # Errors
-    /// Cargo built none.
     pub(crate) fn of(&self, folder: &str, target: &str) -> Result<PathBuf> {
         let program = self.programs.iter().find(|program| program.is(folder, target));
         Ok(program.with_context(|| format!("cargo built no test program {target} of {folder}"))?.program.clone())

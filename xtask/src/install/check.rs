@@ -17,9 +17,6 @@ use std::process::{Command, Stdio};
 const COMPONENT_PATH: &str = "OMPI_MCA_mca_base_component_path";
 
 /// Asks the `ompi_info` of the Open MPI that it was installed for.
-///
-/// # Errors
-/// It does not list the components.
 pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> Result<()> {
     let Some(program) = openmpi.program("ompi_info") else {
         println!(
@@ -36,11 +33,12 @@ pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> 
     }
     let listing = output(&mut ompi_info)?;
     let is_listed = |component: &&str| listing.lines().any(|line| line.starts_with(*component));
-    if ["mca:pml:ibex:", "mca:btl:ibex:"].iter().all(is_listed) {
+    // The last is Open MPI's own, which something wrong in the folder would hide.
+    if ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:self:"].iter().all(is_listed) {
         return Ok(());
     }
     bail!(
-        "it is installed, but {} does not list it; `ompi_info --mca mca_base_component_show_load_errors 1{}` says why",
+        "it is installed, but {} does not list it beside its own; `ompi_info --mca mca_base_component_show_load_errors 1{}` says why",
         program.display(),
         if place.found_by_itself { String::new() } else { format!("` with {name}={value} in the environment `") }
     )

@@ -16,24 +16,18 @@
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// Where an installation goes.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Folder of libraries.
     pub(super) library: PathBuf,
-    /// Folder of the component links.
     pub(super) components: PathBuf,
     /// What these links say to be in the folder of libraries.
     pub(super) link_to: PathBuf,
-    /// Folder of the headers.
     pub(super) headers: PathBuf,
-    /// Folder of the command `ibex`.
     pub(super) programs: PathBuf,
     /// Folder of manual pages and of completions for shells.
     pub(super) share: PathBuf,
     /// Folder with a folder for each Open MPI, of the programs that `ibex bench` runs.
     pub(super) bench: PathBuf,
-    /// Folder of the manifests.
     pub(super) manifests: PathBuf,
     /// Whether Open MPI looks there without being told.
     pub(super) found_by_itself: bool,
@@ -77,9 +71,6 @@ impl Place {
     }
 
     /// The folder that was given; the user's home where none was.
-    ///
-    /// # Errors
-    /// It is no path, or the user has no home.
     pub(super) fn chosen(prefix: Option<&Path>) -> Result<Self> {
         if let Some(prefix) = prefix {
             let prefix = std::path::absolute(prefix).with_context(|| format!("{} is not a path", prefix.display()))?;
@@ -89,7 +80,6 @@ impl Place {
         Ok(Self::of_user(&home))
     }
 
-    /// The parts of one Open MPI.
     pub(super) fn set(&self, name: &str) -> Set {
         Set {
             name: name.to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts an installation in place, and takes it away.
+//! Puts the files of a build in place, and takes them away.
 //!
 //! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
 //! links removed before files. Each is renamed into place. The manifests are written before anything else. All folders
@@ -7,26 +7,58 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
-use super::built::{BENCH_PROGRAMS, Built};
 use super::place::{Place, Set};
 use super::sets::{self, Installed};
 use crate::build::{self, COMPONENTS};
 use crate::manifest::{File, Link, Manifest, Owner, hash, replace_by_copy, replace_link};
+use crate::openmpi::OpenMpi;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A file to copy, and where to.
+/// The programs of `benches/mpi`, with which `ibex bench` measures.
+pub(super) const BENCH_PROGRAMS: [&str; 2] = ["ibex_mpi_bench", "ibex_mpi_instructions"];
+
+pub(super) struct Built {
+    /// `libibex.so`; the logger is in the same folder.
+    pub(super) library: PathBuf,
+    /// The component that loads the library of the running Open MPI.
+    pub(super) chooser: PathBuf,
+    pub(super) headers: PathBuf,
+    pub(super) command: PathBuf,
+    /// The folder of its manual pages and completions.
+    pub(super) share: PathBuf,
+    /// The folder of [`BENCH_PROGRAMS`].
+    pub(super) bench: PathBuf,
+    /// The folder of the emulated adapter: the command `softhca` and its library.
+    pub(super) adapter: PathBuf,
+    /// The library `libopen-pal.so` of the Open MPI that it was built for, if found.
+    pub(super) openmpi: Option<PathBuf>,
+}
+
+impl Built {
+    pub(super) fn of(workspace: &Workspace, openmpi: &OpenMpi) -> Self {
+        Self {
+            library: workspace.library(),
+            chooser: workspace.chooser(),
+            headers: workspace.headers(),
+            command: workspace.shared_target().join("release/ibex"),
+            share: workspace.share(),
+            bench: workspace.programs(),
+            adapter: workspace.shared_target().join("debug"),
+            openmpi: openmpi.library.clone(),
+        }
+    }
+}
+
 type Copy = (PathBuf, PathBuf);
 
 /// What the chooser and the linker of tools find beside the sets: links to those of one of them.
 const FIRST: [&str; 2] = ["libibex.so", "libibex-log.so"];
 
 /// Puts everything in place, and returns what was installed for this Open MPI, and for every one.
-///
-/// # Errors
-/// Something that was not installed is in the way, or a folder cannot be written to.
 pub(super) fn put(place: &Place, built: &Built, owner: &Owner) -> Result<[Manifest; 2]> {
     let all = sets::all(place)?;
     let set = sets::of(place, &all, owner);
@@ -153,10 +185,8 @@ fn remove_set(installed: &Installed) -> Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Removes what was installed for one Open MPI, and what all share with the last of them.
-///
-/// # Errors
-/// Nothing is installed for it, or something is not what was installed: then nothing is removed.
+/// Removes what was installed for one Open MPI, and what all share with the last of them. Where something is not what was
+/// installed, nothing is removed.
 pub(super) fn take_away_one(place: &Place, name: &Path) -> Result<Vec<PathBuf>> {
     let installed = sets::named(sets::all(place)?, name)?;
     let others = sets::all(place)?.into_iter().find(|other| other.set.name != installed.set.name);
@@ -166,10 +196,7 @@ pub(super) fn take_away_one(place: &Place, name: &Path) -> Result<Vec<PathBuf>> 
     remove_set(&installed)
 }
 
-/// Removes everything that the manifests of this place list.
-///
-/// # Errors
-/// Nothing is installed here, or something is not what was installed: then nothing is removed.
+/// Removes everything that the manifests of this place list, or nothing where something is not what was installed.
 pub(super) fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
     let path = place.manifest();
     let Some(manifest) = Manifest::read(&path)? else {

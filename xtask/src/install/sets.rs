@@ -13,17 +13,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-/// What is installed for one Open MPI.
 pub(super) struct Installed {
     pub(super) set: Set,
     pub(super) manifest: Manifest,
     pub(super) owner: Owner,
 }
 
-/// All of a place, by name.
-///
-/// # Errors
-/// A manifest cannot be read.
 pub(super) fn all(place: &Place) -> Result<Vec<Installed>> {
     let Ok(entries) = fs::read_dir(&place.manifests) else { return Ok(Vec::new()) };
     let mut all = Vec::new();
@@ -54,9 +49,6 @@ pub(super) fn of(place: &Place, all: &[Installed], owner: &Owner) -> Set {
 }
 
 /// The one that a user names: by the prefix, the release, or the name of its folder.
-///
-/// # Errors
-/// There is none, or there are several.
 pub(super) fn named(all: Vec<Installed>, name: &Path) -> Result<Installed> {
     let prefix = fs::canonicalize(name).unwrap_or_else(|_| name.to_path_buf());
     let is_meant = |installed: &Installed| {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of `install` and `uninstall`, in folders of their own.
 
-use super::built::BENCH_PROGRAMS;
 use super::check::how_to_run;
-use super::put::{put, take_away, take_away_one};
+use super::put::{BENCH_PROGRAMS, put, take_away, take_away_one};
 use super::*;
-use crate::build::COMPONENTS;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,31 +34,41 @@ impl Drop for Folder {
 
 /// A build to install from: a library, one header, a command and its page.
 fn built(folder: &Folder) -> Built {
-    let library = folder.path().join("built.so");
-    let headers = folder.path().join("headers");
-    let (command, share) = (folder.path().join("command"), folder.path().join("share"));
-    fs::write(&command, "the command").unwrap();
-    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::create_dir_all(share.join("man/man1")).unwrap();
-    fs::write(share.join("man/man1/ibex.1"), "the page").unwrap();
-    fs::write(&library, "the library").unwrap();
-    fs::write(folder.path().join("libibex-log.so"), "the logger").unwrap();
-    fs::create_dir_all(&headers).unwrap();
-    fs::write(headers.join("peruse.h"), "the header").unwrap();
-    fs::write(headers.join("notes.txt"), "not a header").unwrap();
-    let bench = folder.path().join("bench");
-    fs::create_dir_all(&bench).unwrap();
-    for name in BENCH_PROGRAMS {
-        fs::copy(&command, bench.join(name)).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = |name: &str, text: &str| {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), text).unwrap();
+    };
+    text("built.so", "the library");
+    text("libibex-log.so", "the logger");
+    text("chooser.so", "the chooser");
+    text("headers/peruse.h", "the header");
+    text("headers/notes.txt", "not a header");
+    text("share/man/man1/ibex.1", "the page");
+    let bench = BENCH_PROGRAMS.map(|name| format!("bench/{name}"));
+    let programs = ["command", "adapter/softhca", "adapter/libsofthca.so"].into_iter();
+    for program in programs.chain(bench.iter().map(String::as_str)) {
+        text(program, "the command");
+        fs::set_permissions(at(program), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let adapter = folder.path().join("adapter");
-    fs::create_dir_all(&adapter).unwrap();
-    for name in ["softhca", "libsofthca.so"] {
-        fs::copy(&command, adapter.join(name)).unwrap();
+    Built {
+        library: at("built.so"),
+        chooser: at("chooser.so"),
+        headers: at("headers"),
+        command: at("command"),
+        share: at("share"),
+        bench: at("bench"),
+        adapter: at("adapter"),
+        openmpi: None,
     }
-    let chooser = folder.path().join("chooser.so");
-    fs::write(&chooser, "the chooser").unwrap();
-    Built { library, chooser, headers, command, share, bench, adapter, openmpi: None }
+}
+
+/// A folder with a build, and a prefix in it.
+fn under_a_prefix() -> (Folder, Built, Place) {
+    let folder = Folder::new();
+    let built = built(&folder);
+    let place = Place::under(&folder.path().join("p"));
+    (folder, built, place)
 }
 
 fn an_openmpi(release: &str, prefix: &str) -> Owner {
@@ -135,9 +143,7 @@ fn uninstall_leaves_exactly_what_was_there_before() {
 
 #[test]
 fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
-    let folder = Folder::new();
-    let built = built(&folder);
-    let place = Place::under(&folder.path().join("p"));
+    let (_folder, built, place) = under_a_prefix();
     put(&place, &built, &this()).unwrap();
     fs::write(&built.library, "newer").unwrap();
     fs::rename(built.headers.join("peruse.h"), built.headers.join("events.h")).unwrap();
@@ -149,9 +155,7 @@ fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
 
 #[test]
 fn somebody_elses_file_is_not_overwritten() {
-    let folder = Folder::new();
-    let built = built(&folder);
-    let place = Place::under(&folder.path().join("p"));
+    let (_folder, built, place) = under_a_prefix();
     fs::create_dir_all(&place.library).unwrap();
     fs::write(place.library.join("libibex.so"), "mine").unwrap();
     let error = put(&place, &built, &this()).unwrap_err().to_string();
@@ -230,9 +234,7 @@ fn each_open_mpi_has_a_library_of_its_own_and_taking_one_away_leaves_the_others(
 
 #[test]
 fn the_new_release_of_an_open_mpi_is_what_tools_are_linked_with_and_the_old_stays() {
-    let folder = Folder::new();
-    let built = built(&folder);
-    let place = Place::under(&folder.path().join("p"));
+    let (_folder, built, place) = under_a_prefix();
     put(&place, &built, &this()).unwrap();
     fs::write(&built.library, "newer").unwrap();
     put(&place, &built, &an_openmpi("4.1.8", "/usr")).unwrap();
@@ -244,9 +246,7 @@ fn the_new_release_of_an_open_mpi_is_what_tools_are_linked_with_and_the_old_stay
 
 #[test]
 fn nothing_is_taken_away_where_one_of_several_was_changed() {
-    let folder = Folder::new();
-    let built = built(&folder);
-    let place = Place::under(&folder.path().join("p"));
+    let (folder, built, place) = under_a_prefix();
     put(&place, &built, &this()).unwrap();
     put(&place, &built, &an_openmpi("5.0.7", "/opt/five")).unwrap();
     fs::write(place.set("openmpi-5.0.7").library.join("libibex.so"), "mine").unwrap();
@@ -254,35 +254,4 @@ fn nothing_is_taken_away_where_one_of_several_was_changed() {
     let error = take_away(&place).unwrap_err().to_string();
     assert!(error.contains("openmpi-5.0.7/libibex.so has other contents"), "{error}");
     assert_eq!(everything_under(folder.path()), before);
-}
-
-/// As version 0.1.0 of the commands did: the library itself in `lib`, and the component links to it.
-#[test]
-fn an_installation_from_before_there_were_several_becomes_one_of_them() {
-    let folder = Folder::new();
-    let built = built(&folder);
-    let place = Place::under(&folder.path().join("p"));
-    let mut old = Manifest { version: "0.1.0".into(), ..Manifest::default() };
-    for file in ["lib/libibex.so", "lib/libibex-log.so", "libexec/ibex/ibex_mpi_bench"] {
-        let path = folder.path().join("p").join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, "old").unwrap();
-        old.files.push(crate::manifest::File { sha256: crate::manifest::hash(&path).unwrap(), path });
-    }
-    fs::create_dir_all(&place.components).unwrap();
-    for name in COMPONENTS {
-        let link = crate::manifest::Link { path: place.components.join(name), target: "../libibex.so".into() };
-        crate::manifest::replace_link(&link).unwrap();
-        old.links.push(link);
-    }
-    fs::create_dir_all(&place.manifests).unwrap();
-    old.write(&place.manifest()).unwrap();
-    put(&place, &built, &this()).unwrap();
-    assert_eq!(fs::read(place.components.join("mca_btl_ibex.so")).unwrap(), b"the chooser");
-    assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"the library");
-    assert!(!place.bench.join("ibex_mpi_bench").exists());
-    take_away(&place).unwrap();
-    assert!(
-        everything_under(folder.path()).iter().all(|path| !path.starts_with(folder.path().join("p")) || path.is_dir())
-    );
 }
