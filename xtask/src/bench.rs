@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
-    if series::place(arguments.mpi)? == series::Place::Debian13 {
-        return series::again_in_debian13(&workspace);
+    if let Some(ended) = series::elsewhere(&workspace, arguments.mpi)? {
+        return Ok(ended);
     }
     let device = arguments.device.clone().unwrap_or_else(device::usual);
     let kind = device::kind(&device);

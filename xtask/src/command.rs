@@ -3,12 +3,11 @@
 //!
 //! Grade: setup. Tests: at the end of this file.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-/// Prints the headline of a step.
 pub(crate) fn step(text: &str) {
     println!("==> {text}");
 }
@@ -21,50 +20,36 @@ pub(crate) fn cargo(root: &Path) -> Command {
 }
 
 /// Runs a command with the terminal's own output and input.
-///
-/// # Errors
-/// When it cannot be started, or ends with anything but 0.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let line = shown(command);
-    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
-    if !status.success() {
-        bail!("`{line}` failed ({status})");
-    }
-    Ok(())
+    let status = command.status();
+    ensure_success(command, status.with_context(|| cannot_start(command))?)
 }
 
 /// Runs a command and returns what it wrote to its standard output; its errors go to the terminal.
-///
-/// # Errors
-/// When it cannot be started, or ends with anything but 0.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let line = shown(command);
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start `{line}`"))?;
-    if !output.status.success() {
-        bail!("`{line}` failed ({})", output.status);
-    }
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| cannot_start(command))?;
+    ensure_success(command, output.status)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs a command of which only the outcome is of interest; an error has the last line it wrote.
-///
-/// # Errors
-/// When it cannot be started, or ends with anything but 0.
 pub(crate) fn quietly(command: &mut Command) -> Result<()> {
-    let line = shown(command);
-    let ended = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{line}`"))?;
-    if !ended.status.success() {
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        bail!("`{line}` failed ({}): {}", ended.status, said.lines().last().unwrap_or("it said nothing"));
-    }
+    let ended = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let last = said.lines().last().unwrap_or("it said nothing");
+    ensure_success(command, ended.status).map_err(|error| anyhow!("{error}: {last}"))
+}
+
+fn cannot_start(command: &Command) -> String {
+    format!("cannot start `{}`", shown(command))
+}
+
+fn ensure_success(command: &Command, status: ExitStatus) -> Result<()> {
+    ensure!(status.success(), "`{}` failed ({status})", shown(command));
     Ok(())
 }
 
-/// The command line as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(quoted).collect::<Vec<_>>().join(" ")

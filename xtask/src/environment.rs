@@ -11,14 +11,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variables of an environment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<OsString, OsString>,
 }
 
 impl Environment {
-    /// Those of this process.
     pub(crate) fn here() -> Self {
         Self { variables: env::vars_os().collect() }
     }
@@ -41,14 +39,12 @@ impl Environment {
         command
     }
 
-    /// Those of a test.
     #[cfg(test)]
     pub(crate) fn of(variables: &[(&str, &str)]) -> Self {
         Self { variables: variables.iter().map(|(name, value)| (name.into(), value.into())).collect() }
     }
 }
 
-/// Whether a file can be run.
 pub(crate) fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }

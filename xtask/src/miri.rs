@@ -3,7 +3,7 @@
 //!
 //! Called by `test.rs`. Miri runs what needs no device and calls no C: tests that would are ignored under it
 //! (`cfg_attr(miri, ignore)`), each with its reason, or not named here. It comes with the nightly toolchain and is
-//! asked of rustup where it is missing. Grade: setup. Tests: at the end of this file.
+//! asked of rustup where it is missing. Grade: setup.
 
 use crate::command::quietly;
 use crate::workspace::Workspace;
@@ -51,9 +51,6 @@ pub(crate) fn tests(workspace: &Workspace, run: &[&str]) -> Command {
 }
 
 /// Makes Miri ready; installs it where it is missing.
-///
-/// # Errors
-/// It is not there and cannot be had, as where there is no rustup, or no network.
 pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
     let setup = || quietly(&mut nightly(workspace, &["setup"]));
     if setup().is_ok() {
@@ -62,19 +59,4 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<()> {
     let parts = ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
     quietly(Command::new("rustup").args(parts).arg("--no-self-update"))?;
     setup()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_run_names_a_package_of_the_workspace() {
-        let workspace = Workspace::here();
-        let manifests = ["ffi", ".", "plugin-abi"];
-        for (run, folder) in RUNS.iter().zip(manifests) {
-            let manifest = std::fs::read_to_string(workspace.root().join(folder).join("Cargo.toml")).unwrap();
-            assert!(manifest.contains(&format!("name = {:?}\n", run[1])), "{folder} is not {}", run[1]);
-        }
-    }
 }

@@ -13,9 +13,6 @@ use std::process::Command;
 const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// The beginning of its command line: a system with apt and what that needs, made by the way that this user has.
-///
-/// # Errors
-/// This machine's apt cannot be asked.
 pub(crate) fn command() -> Result<Command> {
     let mut make = Command::new("mmdebstrap");
     make.arg("--variant=apt").arg(if setup::is_root() { "--mode=root" } else { "--mode=unshare" });
@@ -26,9 +23,6 @@ pub(crate) fn command() -> Result<Command> {
 }
 
 /// Where this machine's apt gets Debian from.
-///
-/// # Errors
-/// It cannot be asked.
 pub(crate) fn mirror() -> Result<String> {
     if !has_program("apt-get") {
         return Ok(MIRROR.to_owned());

@@ -33,11 +33,10 @@ pub(crate) struct Arguments {
     mpi: Option<Series>,
 }
 
-/// `cargo xtask package`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::here();
-    if series::place(arguments.mpi)? == series::Place::Debian13 {
-        return series::again_in_debian13(&workspace);
+    if let Some(ended) = series::elsewhere(&workspace, arguments.mpi)? {
+        return Ok(ended);
     }
     setup::ensure(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])?;
     let folder = workspace.target().join("packages");

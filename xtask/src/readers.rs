@@ -35,9 +35,6 @@ pub(crate) fn ensure(workspace: &Workspace) -> (Vec<(&'static str, PathBuf)>, Ve
 }
 
 /// A virtual environment with the packages.
-///
-/// # Errors
-/// No Python of this machine can make one, or the packages cannot be had, as without a network.
 fn python(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.target().join("readers/python");
     let list = workspace.root().join(PACKAGES);
@@ -70,9 +67,6 @@ fn environment(base: &str, folder: &Path, list: &Path) -> Result<()> {
 }
 
 /// The program that reads with Paraver's own parser.
-///
-/// # Errors
-/// There are no sources, or the program cannot be built with them.
 fn paraver(workspace: &Workspace) -> Result<PathBuf> {
     let kernel = std::env::var_os(KERNEL).with_context(|| format!("{KERNEL} names no sources of its kernel"))?;
     let folder = workspace.target().join("readers");

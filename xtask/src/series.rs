@@ -5,7 +5,7 @@
 //! Called by `test.rs` and `bench.rs`. Grade: setup. Tests: at the end of this file.
 
 use crate::command::{shown, step};
-use crate::debian13::Root;
+use crate::debian13;
 use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use hw_tests::openmpi::Series;
@@ -14,31 +14,29 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, ExitCode};
 
-/// Where a command with an Open MPI of some series runs.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Place {
-    /// On this machine as it is.
-    Here,
-    /// In a Debian 13 root.
-    Debian13,
+/// Runs this very command in a Debian 13 root, if what is asked for is there and not here.
+pub(crate) fn elsewhere(workspace: &Workspace, asked: Option<Series>) -> Result<Option<ExitCode>> {
+    if !is_elsewhere(asked)? {
+        return Ok(None);
+    }
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let mut command = in_debian13(workspace, &arguments)?;
+    let status = command.status().with_context(|| format!("cannot start `{}`", shown(&command)))?;
+    Ok(Some(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// Where what is asked for runs; who asks for nothing gets what is here.
-///
-/// # Errors
-/// The series is neither this machine's nor that of Debian 13.
-pub(crate) fn place(asked: Option<Series>) -> Result<Place> {
-    let Some(asked) = asked else { return Ok(Place::Here) };
+/// Whether what is asked for is in a Debian 13 root; who asks for nothing gets what is here.
+pub(crate) fn is_elsewhere(asked: Option<Series>) -> Result<bool> {
+    let Some(asked) = asked else { return Ok(false) };
     // A Debian 13 on which nothing is installed yet gets its own.
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let here = Series::installed()?.or_else(|| of_release(&release));
-    place_of(asked, here)
+    is_not_that(asked, Series::installed()?.or_else(|| of_release(&release)))
 }
 
-fn place_of(asked: Series, here: Option<Series>) -> Result<Place> {
+fn is_not_that(asked: Series, here: Option<Series>) -> Result<bool> {
     match (asked, here) {
-        (Series::V5, Some(Series::V5)) | (Series::V4_1, Some(Series::V4_1)) => Ok(Place::Here),
-        (Series::V5, _) => Ok(Place::Debian13),
+        (Series::V5, Some(Series::V5)) | (Series::V4_1, Some(Series::V4_1)) => Ok(false),
+        (Series::V5, _) => Ok(true),
         (Series::V4_1, Some(other)) => {
             bail!("the Open MPI here is of series {other}, and one of series 4.1 is to be had on Debian 12 alone")
         }
@@ -53,28 +51,14 @@ fn of_release(text: &str) -> Option<Series> {
     known.into_iter().find(|(codename, _)| of(codename)).map(|(_, series)| series)
 }
 
-/// Runs this very command in a Debian 13 root.
-///
-/// # Errors
-/// The root cannot be made or entered, or the command cannot be started.
-pub(crate) fn again_in_debian13(workspace: &Workspace) -> Result<ExitCode> {
-    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
-    let mut command = command_in_debian13(workspace, &arguments)?;
-    let status = command.status().with_context(|| format!("cannot start `{}`", shown(&command)))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
 /// `cargo xtask` with these arguments, in a Debian 13 root.
-///
-/// # Errors
-/// The root cannot be made or entered.
-pub(crate) fn command_in_debian13(workspace: &Workspace, arguments: &[OsString]) -> Result<Command> {
-    let root = Root::ready(workspace)?;
+pub(crate) fn in_debian13(workspace: &Workspace, arguments: &[OsString]) -> Result<Command> {
     let words: Vec<OsString> =
         ["cargo", "xtask"].map(OsString::from).into_iter().chain(arguments.iter().cloned()).collect();
+    let command = debian13::command(workspace, &words)?;
     let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     step(&format!("In a Debian 13 root, with Open MPI 5: {line}"));
-    root.command(workspace, &words)
+    Ok(command)
 }
 
 #[cfg(test)]
@@ -83,12 +67,17 @@ mod tests {
 
     #[test]
     fn what_is_here_is_used_and_5_is_to_be_had_elsewhere() {
-        assert_eq!(place(None).unwrap(), Place::Here);
-        assert_eq!(place_of(Series::V5, Some(Series::V5)).unwrap(), Place::Here);
-        assert_eq!(place_of(Series::V5, Some(Series::V4_1)).unwrap(), Place::Debian13);
-        assert_eq!(place_of(Series::V5, None).unwrap(), Place::Debian13);
-        assert_eq!(place_of(Series::V4_1, Some(Series::V4_1)).unwrap(), Place::Here);
-        let refusal = place_of(Series::V4_1, Some(Series::V5)).unwrap_err().to_string();
+        assert!(!is_elsewhere(None).unwrap());
+        let places = [
+            (Series::V5, Some(Series::V5), false),
+            (Series::V5, Some(Series::V4_1), true),
+            (Series::V5, None, true),
+            (Series::V4_1, Some(Series::V4_1), false),
+        ];
+        for (asked, here, elsewhere) in places {
+            assert_eq!(is_not_that(asked, here).unwrap(), elsewhere, "{asked} where {here:?} is");
+        }
+        let refusal = is_not_that(Series::V4_1, Some(Series::V5)).unwrap_err().to_string();
         assert!(refusal.contains("series 5") && refusal.contains("Debian 12"), "{refusal}");
     }
 

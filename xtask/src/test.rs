@@ -17,7 +17,6 @@
 //!
 //! [`tally`] counts, [`without_device`] and [`devices`] have the parts. Grade: setup. Tests: there.
 
-mod arguments;
 mod devices;
 mod installation;
 mod tally;
@@ -29,18 +28,59 @@ use crate::workspace::Workspace;
 use crate::{build, series, setup};
 use anyhow::Result;
 use devices::OnDevice;
+use hw_tests::openmpi::Series;
 use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
 
-pub(crate) use arguments::Arguments;
+/// Arguments of `cargo xtask test`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Everything, 50 minutes on two processors: every device and its every test, the library as users have it, Open MPI 5,
+    /// loom, Miri, programs of others [default: the quick tier, 7 to 8 minutes]
+    #[arg(long)]
+    all: bool,
+    /// Only the device tests, on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,
+    /// irdma, `bnxt_re` or minimal), `soft-roce` (a software device in a virtual machine), or an adapter of this
+    /// machine such as `mlx5_0`
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Only the device tests of either tier whose name contains this, on softhca:mlx5 unless --device names another;
+    /// given several times, one of these
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Only what needs no device
+    #[arg(long, conflicts_with_all = ["device", "only", "list", "mpi"])]
+    no_device: bool,
+    /// List the device tests, each with its tier and the devices that it needs, and run none
+    #[arg(long)]
+    list: bool,
+    /// Run the tests so many times, after one build
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    again: u32,
+    /// With this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another, and without
+    /// what is the same with every Open MPI [default: this machine's]
+    #[arg(long, value_name = "SERIES")]
+    mpi: Option<Series>,
+}
 
-/// `cargo xtask test`.
+impl Arguments {
+    /// Whether only device tests are asked for.
+    fn are_of_devices(&self) -> bool {
+        self.device.is_some() || !self.only.is_empty() || self.list
+    }
+
+    /// Whether the Debian 13 root with Open MPI 5 is to follow.
+    fn end_with_open_mpi_5(&self) -> bool {
+        self.all && !self.are_of_devices() && !self.no_device && self.mpi.is_none()
+    }
+}
+
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
-    if series::place(arguments.mpi)? == series::Place::Debian13 {
-        return series::again_in_debian13(&workspace);
+    if let Some(ended) = series::elsewhere(&workspace, arguments.mpi)? {
+        return Ok(ended);
     }
     let runs = devices::runs(arguments);
     make_ready(arguments, &runs)?;

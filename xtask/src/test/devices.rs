@@ -6,7 +6,7 @@
 //! run beside those of the others.
 //! Called by [`super`]. Grade: setup. Tests: at the end of this file.
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::tally::{Lane, Tally};
 use crate::build::{self, Profile, Tests};
 use crate::series;
@@ -166,14 +166,14 @@ fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> C
 
 /// The tests of [`ON_5`]; where no Debian 13 root is to be had, they are skipped, and that is said.
 fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
-    if !matches!(series::place(Some(Series::V5)), Ok(series::Place::Debian13)) {
+    if !series::is_elsewhere(Some(Series::V5)).unwrap_or(false) {
         return;
     }
     let mut arguments = ["test", "--mpi", "5", "--device", DEVICES[0]].map(OsString::from).to_vec();
     arguments.extend(ON_5.iter().flat_map(|test| ["--only", test]).map(OsString::from));
     tally.name_lines("Open MPI 5");
-    match series::command_in_debian13(workspace, &arguments) {
-        Ok(mut command) => tally.all_of("device tests with Open MPI 5", &mut command),
+    match series::in_debian13(workspace, &arguments) {
+        Ok(mut command) => tally.tests("device tests with Open MPI 5", &mut command),
         Err(error) => tally.skip(&format!("the tests with Open MPI 5: {error:#}")),
     }
 }
