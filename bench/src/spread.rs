@@ -5,9 +5,9 @@
 //! Grade: setup. Called by [`crate::run`], which measures such cells again, and [`crate::report`], which marks those that
 //! stay so. Pure; tests: at the end of this file.
 
-use crate::catalogue::transport::Transport;
+use crate::catalogue::Transport;
 use crate::numbers::quantile;
-use crate::programs::measurement::Measurement;
+use crate::programs::Measurement;
 use std::collections::BTreeMap;
 
 /// Name of the test or of the raw program, what carries it, and the message size.
@@ -16,17 +16,14 @@ pub(crate) type Cell<'a> = (&'a str, Transport, u64);
 /// Rounds that lie farther apart than this part of their median say little.
 const TOO_WIDE: f64 = 0.25;
 
-/// The rounds of a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rounds {
-    /// Their median.
     pub(crate) value: f64,
     /// Their interquartile range; of one round, what the measurement itself says.
     pub(crate) spread: f64,
 }
 
 impl Rounds {
-    /// Of measurements of one cell, at least one.
     fn of(measured: &[&Measurement]) -> Self {
         let mut values: Vec<f64> = measured.iter().map(|one| one.value).collect();
         values.sort_by(f64::total_cmp);
@@ -37,13 +34,11 @@ impl Rounds {
         Self { value: quantile(&values, 0.5), spread }
     }
 
-    /// Whether they lie too far apart.
     pub(crate) fn is_unsteady(self) -> bool {
         self.spread > TOO_WIDE * self.value
     }
 }
 
-/// Every cell that was measured.
 pub(crate) fn cells(measurements: &[Measurement]) -> BTreeMap<Cell<'_>, Rounds> {
     let mut cells: BTreeMap<Cell, Vec<&Measurement>> = BTreeMap::new();
     for one in measurements {
@@ -55,7 +50,7 @@ pub(crate) fn cells(measurements: &[Measurement]) -> BTreeMap<Cell<'_>, Rounds> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::measurement::tests::measured;
+    use crate::programs::tests::measured;
 
     fn rounds(values: &[f64]) -> Rounds {
         let measured: Vec<_> = values.iter().map(|value| measured("latency", Transport::Ibex, 8, *value)).collect();

@@ -2,19 +2,16 @@
 //! A report as text for the terminal: a table per test, where instructions go, what became of events, and what is in no
 //! table.
 //!
-//! Grade: setup. Called by [`crate::finished`]. Tests: at the end of this file.
+//! Grade: setup. Called by [`crate::report`]. Tests: at the end of this file.
 
-use crate::catalogue::Test;
-use crate::catalogue::transport::{self, Transport};
+use crate::catalogue::{Test, Transport, transport};
 use crate::numbers::{self, grouped, size};
 use crate::report::events::Cost;
-use crate::report::parts::Part;
-use crate::report::{Report, Row};
+use crate::report::{Part, Report, Row};
 use crate::run::found::Effort;
 
-/// The tables of all tests.
-pub(crate) fn tables(report: &Report, tests: &[&'static Test]) -> String {
-    let tables: String = tests.iter().map(|test| table(report, test)).collect();
+pub(crate) fn tables(report: &Report) -> String {
+    let tables: String = report.tests.iter().map(|test| table(report, test)).collect();
     let tables = if report.events.is_some() { legend() + &tables } else { tables };
     tables + &parts(&report.instructions) + &report.events.as_ref().map(counts).unwrap_or_default()
 }
@@ -190,7 +187,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
     use crate::catalogue;
-    use crate::programs::measurement::tests::measured;
+    use crate::programs::tests::measured;
     use crate::report::summary::summarise;
     use crate::run::found::Failure;
 
@@ -203,7 +200,7 @@ mod tests {
             measured("latency", Transport::Ibex, 0, 54.0),
         ];
         let tests = [catalogue::test("latency").unwrap()];
-        let text = tables(&summarise("rxe0", &tests, &measurements), &tests);
+        let text = tables(&summarise("rxe0", &tests, &measurements));
         let lines: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["size", "ibex", "raw", "ucx", "/raw", "/ucx"]);
         assert_eq!(lines[1], ["0", "B", "54.0", "±0.5", "-", "-", "-", "-"]);
@@ -216,7 +213,7 @@ mod tests {
         let measurements = [rounds(Transport::Ibex, [50.0; 3]), rounds(Transport::Ucx, [50.0, 90.0, 100.0])].concat();
         let tests = [catalogue::test("latency").unwrap()];
         let report = summarise("rxe0", &tests, &measurements);
-        let text = tables(&report, &tests);
+        let text = tables(&report);
         assert!(text.contains("90.0 ±25.0 !") && text.contains("0.56 !") && !text.contains("50.0 ±0.0 !"), "{text}");
         assert!(remarks(&report).contains("! the rounds"));
     }
@@ -236,7 +233,7 @@ mod tests {
         };
         report.lacks(&[failure], &[]);
         assert!(remarks(&report).contains("\n  latency over ibex, round 1: no route\n"), "{}", remarks(&report));
-        assert!(tables(&report, &tests).contains("\n   8 B     -\n  64 B     -\n"), "{}", tables(&report, &tests));
+        assert!(tables(&report).contains("\n   8 B     -\n  64 B     -\n"), "{}", tables(&report));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::facts::adapters::{self, Adapter, Adapters, Port};
 use crate::installed::OpenMpi;
 use crate::parameters::{self, Given};
 use anyhow::{Context, Result, bail};
-use ibex_bench::{Extent, Here, Hosts, Kind, Wanted, Where};
+use clap::ValueEnum;
+use ibex_bench::{Extent, Here, Hosts, Kind, Report, Transport, Wanted, Where};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -51,10 +52,6 @@ pub(crate) struct Arguments {
     programs: Option<PathBuf>,
 }
 
-/// Measures, and prints the report.
-///
-/// # Errors
-/// There is nothing to measure, or a host cannot be reached.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let hosts = if arguments.study { None } else { hosts(&arguments.host)? };
@@ -75,24 +72,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         hosts: hosts.as_ref(),
     };
     if arguments.study {
-        return study(arguments, place, &adapter.title(None), started);
+        return study(arguments, place, started);
     }
     let tools = match &hosts {
         Some(hosts) => Some(hosts.look(&installed.programs.join(PROGRAM), place.device)?),
         None => None,
     };
     let has = |name: &str| tools.as_ref().map_or_else(|| ibex_bench::is_in_path(name), |tools| tools.contains(name));
-    let plan = ibex_bench::available(place, &arguments.wanted, &has)?;
-    let title = adapter.title(hosts.as_ref());
-    eprintln!("Measuring on {title}: {} values, rounds: {}", plan.values(), plan.rounds());
-    let finished = ibex_bench::measure(&Here, place, &plan, &title, None)?;
-    told(arguments, &finished, &[finished.write(&out)?], started)?;
-    Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let plan = ibex_bench::available(place, &arguments.wanted, Transport::value_variants(), &has)?;
+    eprintln!("Measuring on {}: {} values, rounds: {}", place.title(), plan.values(), plan.rounds());
+    let report = Report::measured(&Here, place, &plan, None)?;
+    told(arguments, &report, &[report.write(&out)?], started)?;
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the studies, and prints the report.
-fn study(arguments: &Arguments, place: Where, title: &str, started: Instant) -> Result<ExitCode> {
-    let study = ibex_bench::study(&Here, place, title, Extent::new(arguments.wanted.full))?;
+fn study(arguments: &Arguments, place: Where, started: Instant) -> Result<ExitCode> {
+    let study = ibex_bench::study(&Here, place, Extent::new(arguments.wanted.full))?;
     told(arguments, &study, &study.write(place.reports)?, started)?;
     Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -137,10 +132,8 @@ fn between(named: &[String], allocated: &[String]) -> Result<Option<Hosts>> {
     }
 }
 
-/// The MPI benchmark program.
 const PROGRAM: &str = "ibex_mpi_bench";
 
-/// Paths of this installation.
 struct Installed {
     /// This command, which has the same path on other hosts.
     command: PathBuf,
@@ -172,7 +165,6 @@ impl Installed {
     }
 }
 
-/// The adapter to measure.
 struct Chosen {
     name: String,
     kind: Kind,
@@ -224,16 +216,6 @@ impl Chosen {
         let port = adapter.ports.iter().find(|port| port.is_taken).or(adapter.ports.first());
         let interface = port.map(|port| network(port, between_hosts)).unwrap_or_default();
         Ok(Self { name: adapter.name.clone(), kind, interface })
-    }
-
-    fn title(&self, hosts: Option<&Hosts>) -> String {
-        let kind = match self.kind {
-            Kind::SoftHca => " (an emulated adapter)",
-            Kind::SoftRoce => " (a software adapter)",
-            Kind::Adapter => "",
-        };
-        let between = hosts.map(|hosts| format!(" between {} and {}", hosts.names()[0], hosts.names()[1]));
-        format!("{}{kind}{}", self.name, between.unwrap_or_default())
     }
 }
 

@@ -4,7 +4,7 @@
 //! Builds the programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] says whether
 //! ibex is as fast as it is held to be.
 //!
-//! Grade: setup. Tests: of the bench itself, there.
+//! Grade: setup. Tests: of the bench itself, there; of what micro-benchmarks print, at the end of this file.
 
 mod bars;
 mod device;
@@ -18,7 +18,7 @@ use crate::{build, series, setup};
 use anyhow::{Context, Result};
 use hw_tests::Device;
 use hw_tests::openmpi::Series;
-use ibex_bench::{Kind, Plan, Transport, Wanted, Where};
+use ibex_bench::{Kind, Plan, Report, Wanted, Where};
 use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -45,7 +45,6 @@ pub(crate) struct Arguments {
     mpi: Option<Series>,
 }
 
-/// `cargo xtask bench`.
 pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let started = Instant::now();
     let workspace = Workspace::here();
@@ -59,8 +58,9 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     }
     setup::ensure(&Environment::here(), Some(&device.to_string()), &[Need::OpenMpi, Need::Device, Need::Bench])?;
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
-    let plan = ibex_bench::available_beside_ibex(kind, &wanted)?;
-    build(&workspace, &plan)?;
+    // What cannot be measured at all is refused before minutes of building.
+    Plan::chosen(kind, &wanted)?;
+    build(&workspace, kind, arguments.events)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 
     let fabric = device::opened(&workspace, &device)?;
@@ -80,13 +80,14 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
         processors: if kind == Kind::SoftHca { ibex_bench::pair() } else { None },
         hosts: None,
     };
+    let plan = ibex_bench::available(place, &wanted, &kind.transports(), &ibex_bench::is_in_path)?;
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = device::OfFabric(&fabric);
-    let finished = ibex_bench::measure(&nodes, place, &plan, &device::title(&device, place.device), deliveries)?;
-    println!("{finished}\n{}", bars::judged(kind, finished.report()));
-    println!("Wrote {}", workspace.shown(&finished.write(&reports)?).display());
+    let report = Report::measured(&nodes, place, &plan, deliveries)?;
+    println!("{report}\n{}", bars::judged(kind, &report));
+    println!("Wrote {}", workspace.shown(&report.write(&reports)?).display());
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
-    Ok(if finished.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.
@@ -97,23 +98,46 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
     let mut bench = cargo(workspace.root());
     bench.args(["bench", "--package", "ibex", "--bench", "events", "--"]);
     bench.args(["--warm-up-time", "0.5", "--measurement-time", "2", "--output-format", "bencher", BENCH]);
-    ibex_bench::rate(&output(&mut bench)?, BENCH, BATCH)
+    rate(&output(&mut bench)?, BENCH, BATCH)
 }
 
-fn build(workspace: &Workspace, plan: &Plan) -> Result<()> {
-    let transports = plan.transports();
-    if transports.contains(&Transport::WithoutEvents) {
+/// Builds ibex, the programs that measure, and what `--events` compares.
+fn build(workspace: &Workspace, kind: Kind, events: bool) -> Result<()> {
+    if events {
         build::library(workspace)?;
-    } else if transports.iter().any(|transport| transport.is_ibex()) {
-        build::library_alone(workspace)?;
-    }
-    if transports.contains(&Transport::WithoutEvents) {
         build::library_without_events(workspace)?;
         build::preloaded_tools(workspace, "benches/tools")?;
+    } else {
+        build::library_alone(workspace)?;
     }
     build::programs(workspace, "benches/mpi")?;
-    if plan.has_host_memory() {
+    if kind == Kind::SoftHca {
         build::verbs_programs(workspace, "benches/verbs")?;
     }
     Ok(())
+}
+
+/// The median that criterion printed, of a bench that raises and delivers `batch` events: events per second.
+fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
+    let named = output.lines().find(|line| line.starts_with(&format!("test {bench} ")));
+    let line = named.with_context(|| format!("the bench {bench} printed nothing:\n{output}"))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "ns/iter").and_then(|at| words.get(at.checked_sub(1)?));
+    let nanoseconds: f64 = at
+        .and_then(|number| number.replace(',', "").parse().ok())
+        .with_context(|| format!("the bench {bench} printed no time: {line}"))?;
+    Ok(batch * 1e9 / nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_read_from_what_the_bench_prints() {
+        let output = "test event/clock ... bench:          20 ns/iter (+/- 1)\n\
+                      test event/buffer_in_and_out ... bench:      51,200 ns/iter (+/- 99)\n";
+        assert!((rate(output, "event/buffer_in_and_out", 1024.0).unwrap() - 20e6).abs() < 1.0);
+        assert!(rate(output, "event/other", 1.0).unwrap_err().to_string().contains("event/other"));
+    }
 }

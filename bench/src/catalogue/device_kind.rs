@@ -20,7 +20,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What the numbers of such a device mean.
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::SoftRoce => {
@@ -46,7 +45,8 @@ impl Kind {
     }
 
     /// The transports of `cargo xtask bench --full`; those that are not installed are left out ([`crate::available`]).
-    pub(crate) fn transports(self) -> Vec<Transport> {
+    #[must_use]
+    pub fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => Transport::value_variants().to_vec(),
             Self::Adapter => {

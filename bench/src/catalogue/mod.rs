@@ -4,25 +4,23 @@
 //! [`transport`] is what carries a test, [`device_kind`] which tests make sense where. Grade: setup. Read by
 //! [`crate::plan`] and by all forms of the report. Tests: at the end of this file.
 
-pub(crate) mod device_kind;
+mod device_kind;
 pub(crate) mod transport;
 
-use transport::Transport;
+pub use device_kind::Kind;
+pub use transport::Transport;
 
 /// One test, and what it is compared with.
 #[derive(Debug)]
 pub(crate) struct Test {
     /// Its name in the program that measures it and in the report.
     pub(crate) name: &'static str,
-    /// Its name for a reader.
     pub(crate) title: &'static str,
     /// What exactly is measured.
     pub(crate) note: &'static str,
     /// What that is over transports without MPI.
     pub(crate) compared: &'static [(Transport, &'static str)],
-    /// What its value is.
     pub(crate) metric: Metric,
-    /// What measures it.
     pub(crate) by: By,
     /// The programs of perftest it is compared with: the better of them counts.
     pub(crate) raw: &'static [&'static str],
@@ -50,7 +48,6 @@ pub(crate) enum By {
 /// The calls whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Calls {
-    /// `MPI_Send` and `MPI_Recv`.
     Blocking,
     /// `MPI_Isend`, `MPI_Irecv` and a wait for each.
     Nonblocking,
@@ -63,16 +60,13 @@ pub(crate) enum Metric {
     HalfRoundTrip,
     /// An operation that is not a message, until it is complete.
     Completion,
-    /// Bytes per time.
     Bandwidth,
-    /// Messages per time.
     MessageRate,
     /// User-space instructions of sending and receiving a message.
     Instructions,
 }
 
 impl Metric {
-    /// Its name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::HalfRoundTrip => "half_round_trip",
@@ -83,7 +77,6 @@ impl Metric {
         }
     }
 
-    /// Its unit in the report.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::HalfRoundTrip | Self::Completion => "us",
@@ -107,18 +100,14 @@ impl Metric {
 pub(crate) struct RawProgram {
     /// Its name in the report: the program, and its options beyond device, size and iterations.
     pub(crate) name: &'static str,
-    /// What is taken from its table.
     pub(crate) reads: Reads,
 }
 
 /// What is taken from a table of perftest, or of `ucx_perftest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
-    /// The typical latency: the median.
     TypicalLatency,
-    /// The average bandwidth.
     Bandwidth,
-    /// The message rate.
     MessageRate,
     /// The time of one message, with one at a time: the inverse of the message rate.
     TimePerMessage,
@@ -131,16 +120,27 @@ impl Reads {
     }
 }
 
-/// One test of `ucx_perftest`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UcxTest {
-    /// Its options beyond size and iterations.
     pub(crate) options: &'static str,
-    /// What is taken from its table.
     pub(crate) reads: Reads,
 }
 
 const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
+
+/// A test of 8 bytes that is compared with no program without MPI.
+const OF_8_BYTES: Test = Test {
+    name: "",
+    title: "",
+    note: "",
+    compared: &[],
+    metric: Metric::Completion,
+    by: By::Messages,
+    raw: &[],
+    ucx: None,
+    sizes: (8, 8),
+    few: &[8],
+};
 
 const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
@@ -248,49 +248,31 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "outstanding_rate",
         title: "Message rate of many outstanding messages",
         note: "small messages one way, 8192 in flight",
-        compared: &[],
         metric: Metric::MessageRate,
-        by: By::Messages,
-        raw: &[],
-        ucx: None,
-        sizes: (8, 8),
-        few: &[8],
+        ..OF_8_BYTES
     },
     Test {
         name: "communicator",
         title: "Communicators",
         note: "one MPI_Comm_dup, an MPI_Allreduce in it and its MPI_Comm_free, while 10000 others are there",
-        compared: &[],
-        metric: Metric::Completion,
-        by: By::Messages,
-        raw: &[],
-        ucx: None,
-        sizes: (8, 8),
-        few: &[8],
+        ..OF_8_BYTES
     },
     Test {
         name: "instructions",
         title: "Instructions per message",
         note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; the message has always arrived (ucx_perftest cannot take turns, and is left out)",
-        compared: &[],
         metric: Metric::Instructions,
         by: By::InstructionCounter(Calls::Blocking),
-        raw: &[],
-        ucx: None,
         sizes: (8, 512),
-        few: &[8],
+        ..OF_8_BYTES
     },
     Test {
         name: "nonblocking_instructions",
         title: "Instructions per message, nonblocking",
         note: "the same of one MPI_Isend, one MPI_Irecv and an MPI_Wait for each",
-        compared: &[],
         metric: Metric::Instructions,
         by: By::InstructionCounter(Calls::Nonblocking),
-        raw: &[],
-        ucx: None,
-        sizes: (8, 8),
-        few: &[8],
+        ..OF_8_BYTES
     },
     Test {
         name: "host_latency",
@@ -299,10 +281,7 @@ pub(crate) static TESTS: [Test; 14] = [
         compared: &[(Transport::Raw, "send and receive over verbs"), (Transport::Memory, "a flag in shared memory")],
         metric: Metric::HalfRoundTrip,
         by: By::HostMemory,
-        raw: &[],
-        ucx: None,
-        sizes: (8, 8),
-        few: &[8],
+        ..OF_8_BYTES
     },
     Test {
         name: "host_bandwidth",
@@ -311,14 +290,12 @@ pub(crate) static TESTS: [Test; 14] = [
         compared: &[(Transport::Raw, "an RDMA write"), (Transport::Memory, "process_vm_writev")],
         metric: Metric::Bandwidth,
         by: By::HostMemory,
-        raw: &[],
-        ucx: None,
         sizes: (1 << 20, 1 << 20),
         few: &[1 << 20],
+        ..OF_8_BYTES
     },
 ];
 
-/// The tests of a first table.
 pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
 
 /// All programs of perftest.
@@ -333,12 +310,10 @@ pub(crate) static RAW: [RawProgram; 8] = [
     RawProgram { name: "ib_read_lat", reads: Reads::TypicalLatency },
 ];
 
-/// The test of that name.
 pub(crate) fn test(name: &str) -> Option<&'static Test> {
     TESTS.iter().find(|test| test.name == name)
 }
 
-/// The names of all tests.
 pub(crate) fn test_names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|test| test.name)
 }

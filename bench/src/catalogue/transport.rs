@@ -155,7 +155,6 @@ impl Transport {
         }
     }
 
-    /// Whether MPI runs over it.
     pub(crate) fn is_mpi(self) -> bool {
         matches!(self, Self::Openib | Self::Ucx | Self::Ofi | Self::OfiBtl | Self::Tcp) || self.is_ibex()
     }
@@ -186,7 +185,6 @@ impl Transport {
         }
     }
 
-    /// Whether libfabric carries it.
     pub(crate) fn is_ofi(self) -> bool {
         matches!(self, Self::Ofi | Self::OfiBtl)
     }

@@ -77,7 +77,6 @@ impl Hosts {
         &self.names
     }
 
-    /// What `mpirun` has to be told.
     pub(crate) fn mpirun(&self) -> Vec<String> {
         let [first, second] = &self.names;
         let mut words = vec!["--host".to_owned(), format!("{first}:1,{second}:1")];
@@ -182,9 +181,6 @@ impl Hosts {
 
     /// Runs a server on the first host and its client on the second; the outcome is the client's, with what the server
     /// said behind what it says on standard error.
-    ///
-    /// # Errors
-    /// A side that cannot be started, or a server that does not listen.
     pub(crate) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
         let server = self.job(0, &server_script(sides)).limit(2 * SIDE);
         let mut server = Started::new(&server, Stdio::piped())?;
@@ -207,7 +203,6 @@ impl Hosts {
     }
 }
 
-/// What a host said of itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     tools: BTreeSet<String>,
@@ -261,7 +256,6 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// This host's name.
 fn here() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }

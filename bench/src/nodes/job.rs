@@ -2,7 +2,6 @@
 //! What runs where the device is: a command, what it printed, and the one who runs it.
 //!
 //! Made by [`crate::run`]; carried out by a [`Nodes`], which the caller of the bench provides. Grade: setup. Plain data.
-//! Tests: at the end of this file.
 
 use anyhow::{Result, bail};
 use std::time::Duration;
@@ -53,10 +52,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Itself where the job succeeded.
-    ///
-    /// # Errors
-    /// It did not: the message has the command, the ending and what it printed.
+    /// Itself where the job succeeded; else an error with the command, the ending and what it printed.
     pub(crate) fn checked(self) -> Result<Self> {
         if self.success { Ok(self) } else { bail!("{}", self.shown) }
     }
@@ -74,16 +70,4 @@ pub trait Nodes {
 /// Runs a job whose lines matter at its end alone.
 pub(crate) fn run(nodes: &dyn Nodes, job: &Job) -> Result<Outcome> {
     nodes.run(job, &mut |_, _| {})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_an_error_that_shows_what_ran() {
-        let failed = Outcome { shown: "`x` exited with status 3".to_owned(), ..Outcome::default() };
-        assert_eq!(failed.checked().unwrap_err().to_string(), "`x` exited with status 3");
-        assert!(Outcome { success: true, ..Outcome::default() }.checked().is_ok());
-    }
 }

@@ -2,13 +2,18 @@
 //! Where a bench runs: the one or two nodes with the device, and the jobs that run there.
 //!
 //! [`job`] is what runs, and who runs it; [`place`] what the caller says of the nodes. [`here`] runs jobs on this
-//! machine, [`hosts`] reaches two others; [`sides`] is a program of two; [`processors`] are given to two processes, and [`environment`] is what the
-//! numbers depend on.
+//! machine, [`hosts`] reaches two others; [`sides`] is a program of two; [`processors`] are given to two processes.
 
-pub(crate) mod environment;
-pub(crate) mod here;
+mod here;
 pub(crate) mod hosts;
 pub(crate) mod job;
 pub(crate) mod place;
-pub(crate) mod processors;
-pub(crate) mod sides;
+mod processors;
+mod sides;
+
+pub use here::{Here, is_in_path};
+pub use hosts::{Hosts, is_here, of_allocation};
+pub use job::{Job, Nodes, Outcome, Stream};
+pub use place::Where;
+pub use processors::pair;
+pub(crate) use sides::Sides;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a bench runs: programs, libraries, the device.
+//! Where a bench runs: programs, libraries, the device; and what the numbers depend on there.
 //!
-//! Given by the caller of the bench; read by what makes command lines. Grade: setup. Plain data.
+//! Given by the caller of the bench; read by what makes command lines. Grade: setup.
 
 use super::hosts::Hosts;
-use crate::catalogue::device_kind::Kind;
+use super::job::{self, Job, Nodes};
+use crate::catalogue::Kind;
+use anyhow::Result;
 use std::path::Path;
 
 /// What a run over a transport needs to know of the place it runs in.
@@ -33,18 +35,49 @@ pub struct Where<'a> {
 }
 
 impl Where<'_> {
-    /// What the numbers mean.
+    /// The device and the hosts, for a reader.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let kind = match self.kind {
+            Kind::SoftHca => " (an emulated adapter)",
+            Kind::SoftRoce => " (a software adapter)",
+            Kind::Adapter => "",
+        };
+        let between = self.hosts.map(|hosts| format!(" between {}", hosts.names().join(" and ")));
+        format!("{}{kind}{}", self.device, between.unwrap_or_default())
+    }
+
     pub(crate) fn remark(&self) -> String {
         match self.hosts {
             Some(hosts) if self.kind == Kind::Adapter => {
-                format!(
-                    "The two ranks, and the two sides of perftest, are on {} and {}.",
-                    hosts.names()[0],
-                    hosts.names()[1]
-                )
+                format!("The two ranks, and the two sides of perftest, are on {}.", hosts.names().join(" and "))
             }
             _ => self.kind.remark().to_owned(),
         }
+    }
+
+    /// What the numbers depend on, as name and value: kernel, processor, versions.
+    pub(crate) fn environment(&self, nodes: &dyn Nodes) -> Result<Vec<(String, String)>> {
+        let facts = [
+            ("Kernel", "uname -sr"),
+            ("Processors", "nproc"),
+            ("Processor", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1"),
+            ("Virtual machine", "grep -q hypervisor /proc/cpuinfo && echo yes || echo no"),
+            ("Open MPI", "mpirun --version | head -n 1"),
+            ("UCX", "dpkg-query --show --showformat='${Version}' libucx0 2>/dev/null || echo unknown"),
+            ("perftest", "dpkg-query --show --showformat='${Version}' perftest 2>/dev/null || echo unknown"),
+        ];
+        let mut found = vec![("ibex".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
+        found.push(("Device".to_owned(), self.device.to_owned()));
+        found.push(("Interface".to_owned(), self.interface.to_owned()));
+        if let Some(hosts) = self.hosts {
+            found.push(("Hosts".to_owned(), hosts.names().join(", ")));
+        }
+        for (name, script) in facts {
+            let outcome = job::run(nodes, &Job::new(["sh", "-c", script]))?.checked()?;
+            found.push((name.to_owned(), outcome.stdout.trim().to_owned()));
+        }
+        Ok(found)
     }
 }
 

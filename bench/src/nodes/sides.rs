@@ -13,7 +13,6 @@ pub(crate) struct Sides {
     /// What the shell does before, on either host, and after.
     pub(crate) before: String,
     pub(crate) after: &'static str,
-    /// Of both.
     pub(crate) env: Vec<(String, String)>,
     /// Where they meet. A later run needs another, as the old one is not free at once.
     pub(crate) port: u16,
@@ -49,8 +48,7 @@ impl Sides {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::nodes::here::Here;
-    use crate::nodes::job;
+    use crate::nodes::{Here, job};
     use std::net::TcpListener;
 
     /// A port at which something listens until it is dropped.

@@ -1,81 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this machine, or both hosts, can measure: the rest is left out, and said.
+//! What this machine, or both hosts, can measure: the rest is left out, and said; so is what a first table leaves out.
 //!
-//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench` and `cargo xtask bench`. Tests: at the end of
-//! this file.
+//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench` and `cargo xtask bench`.
+//! Tests: at the end of this file.
 
-use super::openmpi::OpenMpi;
 use super::wanted::Wanted;
-use super::{LeftOut, Plan, brief};
-use crate::catalogue::By;
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::nodes::here::is_in_path;
-use crate::nodes::place::Where;
+use super::{LeftOut, Plan};
+use crate::catalogue::{By, Kind, TESTS, Transport};
+use crate::nodes::Where;
 use crate::programs::mpi;
-use anyhow::{Result, bail};
-use clap::ValueEnum;
+use anyhow::{Context, Result, bail};
+use std::process::Command;
 
-/// Plans what is asked for, of what is there. `has` says whether there is a program of that name where it is to run.
+/// Plans what is asked for, of what is there: with `--full` over `all` transports, unless some are named. `has` says
+/// whether there is a program of that name where it is to run.
 ///
 /// # Errors
 /// Something that was asked for by name is not there, or nothing is left.
-pub fn available(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<Plan> {
+pub fn available(place: Where, wanted: &Wanted, all: &[Transport], has: &dyn Fn(&str) -> bool) -> Result<Plan> {
     let open_mpi = OpenMpi::here(&mpi::environment(place, Transport::Ibex))?;
-    of_machine(place, wanted, has, &open_mpi)
+    of_machine(place, wanted, all, has, &open_mpi)
 }
 
-/// The same before ibex and the programs are built from the source.
-///
-/// # Errors
-/// Those of [`available`].
-pub fn available_beside_ibex(kind: Kind, wanted: &Wanted) -> Result<Plan> {
-    let open_mpi = OpenMpi::here(&[])?;
-    if wanted.events {
-        return Plan::chosen(kind, wanted);
-    }
-    let candidates = if wanted.full { kind.transports() } else { kind.few_transports() };
-    let (left, left_out) = those_of(
-        kind,
-        &candidates,
-        wanted,
-        &|transport| match transport {
-            Transport::Ibex | Transport::IbexBtl => None,
-            other => missing(other, &is_in_path, &open_mpi),
-        },
-        &open_mpi,
-    )?;
-    planned(kind, wanted, left, left_out)
-}
-
-/// The plan for what is there.
-fn planned(kind: Kind, wanted: &Wanted, left: Vec<Transport>, left_out: Vec<LeftOut>) -> Result<Plan> {
-    let plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
-    let brief = brief::left_out(kind, &plan, wanted);
-    Ok(Plan { brief, left_out, ..plan })
-}
-
-/// Of the transports that are asked for, or of the candidates where none is, those that can be measured and why the
-/// others cannot.
-fn those_of(
-    kind: Kind,
-    candidates: &[Transport],
-    wanted: &Wanted,
-    missing: &dyn Fn(Transport) -> Option<String>,
-    open_mpi: &OpenMpi,
-) -> Result<(Vec<Transport>, Vec<LeftOut>)> {
-    let is_asked = !wanted.transports.is_empty();
-    let transports = if is_asked { &wanted.transports[..] } else { candidates };
-    let (mut left, mut left_out) = (Vec::new(), Vec::new());
-    for &transport in transports {
-        let unfit = || unfit(transport, kind, open_mpi).filter(|_| !is_asked).map(str::to_owned);
-        match missing(transport).or_else(unfit) {
-            None => left.push(transport),
-            Some(reason) if is_asked => bail!("{} cannot be measured, as {reason}", transport.name()),
-            Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
-        }
-    }
-    Ok((left, left_out))
+/// What a first table leaves out of what was not asked for by name, in one line: few values that can be trusted tell more
+/// than many.
+fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<String> {
+    let tests = TESTS.iter().filter(|test| kind.has(test) && !plan.tests.iter().any(|one| one.name == test.name));
+    let tests: Vec<&str> = tests.map(|test| test.name).collect();
+    let few = kind.few_transports();
+    let transports = kind.transports().into_iter().filter(|transport| !few.contains(transport));
+    let transports: Vec<&str> = transports.map(Transport::name).collect();
+    let parts = [
+        wanted.tests.is_empty().then(|| format!("the tests {}", tests.join(", "))),
+        wanted.transports.is_empty().then(|| format!("the transports {}", transports.join(", "))),
+        wanted.sizes.is_empty().then(|| "the sizes between these".to_owned()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty() && !wanted.full).then(|| format!("Left out, and measured with --full: {}.", parts.join("; ")))
 }
 
 /// Why a transport that is there is not measured unless it is asked for.
@@ -86,17 +47,34 @@ fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'stati
         .then_some("libfabric is measured on emulated adapters from Open MPI 5 on, or when it is asked for by name")
 }
 
-fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<Plan> {
-    let missing = |transport| missing(transport, has, open_mpi);
-    let candidates = if wanted.full { Transport::value_variants().to_vec() } else { place.kind.few_transports() };
-    let (left, mut left_out) = those_of(place.kind, &candidates, wanted, &missing, open_mpi)?;
-    if !left.iter().any(|transport| transport.is_ibex()) {
-        let reason = left_out.first().map_or_else(String::new, |left_out| left_out.reason.clone());
-        if wanted.transports.is_empty() {
-            bail!("ibex cannot be measured, as {reason}");
+fn of_machine(
+    place: Where,
+    wanted: &Wanted,
+    all: &[Transport],
+    has: &dyn Fn(&str) -> bool,
+    open_mpi: &OpenMpi,
+) -> Result<Plan> {
+    let (kind, is_asked) = (place.kind, !wanted.transports.is_empty());
+    let transports = match wanted {
+        Wanted { events: true, .. } => return Plan::chosen(kind, wanted),
+        _ if is_asked => wanted.transports.clone(),
+        Wanted { full: true, .. } => all.to_vec(),
+        _ => kind.few_transports(),
+    };
+    let (mut left, mut left_out) = (Vec::new(), Vec::new());
+    for transport in transports {
+        let unfit = || unfit(transport, kind, open_mpi).filter(|_| !is_asked).map(str::to_owned);
+        match missing(transport, has, open_mpi).or_else(unfit) {
+            None => left.push(transport),
+            Some(reason) if is_asked => bail!("{} cannot be measured, as {reason}", transport.name()),
+            Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
         }
     }
-    let mut plan = planned(place.kind, wanted, left, Vec::new())?;
+    if !is_asked && !left.iter().any(|transport| transport.is_ibex()) {
+        bail!("ibex cannot be measured, as {}", left_out.first().map_or("", |left_out| &left_out.reason));
+    }
+    let mut plan = Plan::chosen(kind, &Wanted { transports: left, ..wanted.clone() })?;
+    plan.brief = left_out_of_first_table(kind, &plan, wanted);
     let mut without = |what: &str, of_test: fn(By) -> bool, reason: &str| {
         if !plan.tests.iter().any(|test| of_test(test.by)) {
             return Ok(());
@@ -119,7 +97,6 @@ fn of_machine(place: Where, wanted: &Wanted, has: &dyn Fn(&str) -> bool, open_mp
     Ok(plan)
 }
 
-/// Why a transport cannot be measured.
 fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Option<String> {
     let program =
         |name: &str, package: &str| (!has(name)).then(|| format!("there is no {name} in PATH (Debian: {package})"));
@@ -136,16 +113,51 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi)
     }
 }
 
+/// The Open MPI that is measured with, by its own `ompi_info --parsable`.
+struct OpenMpi {
+    listing: String,
+}
+
+impl OpenMpi {
+    /// Asks the one in `PATH`, in such an environment.
+    fn here(environment: &[(String, String)]) -> Result<Self> {
+        let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
+        let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
+        if !info.status.success() {
+            bail!("`ompi_info --parsable` failed ({}): {}", info.status, String::from_utf8_lossy(&info.stderr).trim());
+        }
+        Ok(Self { listing: String::from_utf8_lossy(&info.stdout).into_owned() })
+    }
+
+    /// Whether it has a component, as its line begins: `mca:btl:tcp:`.
+    fn has(&self, component: &str) -> bool {
+        self.listing.lines().any(|line| line.starts_with(component))
+    }
+
+    /// The first number of its release; 0 where it does not say it.
+    fn major(&self) -> u32 {
+        let full = self.listing.lines().find_map(|line| line.strip_prefix("ompi:version:full:"));
+        full.and_then(|full| full.split('.').next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::nodes::place::tests::place;
+    use clap::ValueEnum;
+
+    impl From<&str> for OpenMpi {
+        fn from(listing: &str) -> Self {
+            Self { listing: listing.to_owned() }
+        }
+    }
 
     const LISTING: &str = "mca:pml:ibex:version\nmca:btl:ibex:version\nmca:btl:tcp:version\nmca:pml:ucx:version\n";
 
     fn plan(wanted: &Wanted, tools: &[&str]) -> Result<Plan> {
         let place = Where { kind: Kind::SoftHca, ..place() };
-        of_machine(place, wanted, &|name| tools.contains(&name), &OpenMpi::from(LISTING))
+        of_machine(place, wanted, Transport::value_variants(), &|name| tools.contains(&name), &OpenMpi::from(LISTING))
     }
 
     fn wanted(transports: &[Transport], tests: &[&str]) -> Wanted {
@@ -156,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_left_out_and_said() {
         let plan = plan(&Wanted { full: true, ..Wanted::default() }, &["ib_send_lat"]).unwrap();
-        let names: Vec<&str> = plan.transports().iter().map(|transport| transport.name()).collect();
+        let names: Vec<&str> = plan.transports.iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
         let left_out: Vec<&str> = plan.left_out.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(left_out, ["openib", "ofi", "ofi-btl", "ucx_perftest", "instructions", "the host's memory"]);
@@ -181,11 +193,12 @@ mod tests {
             let plan = of_machine(
                 place,
                 &Wanted { full: true, ..wanted(transports, &[]) },
+                Transport::value_variants(),
                 &|_| true,
                 &OpenMpi::from(listing.as_str()),
             )
             .unwrap();
-            plan.transports().contains(&Transport::Ofi)
+            plan.transports.contains(&Transport::Ofi)
         };
         assert!(has_ofi("5.0.7", Kind::SoftHca, &[]) && has_ofi("4.1.4", Kind::Adapter, &[]));
         assert!(!has_ofi("4.1.4", Kind::SoftHca, &[]) && has_ofi("4.1.4", Kind::SoftHca, &[Transport::Ofi]));
@@ -193,7 +206,35 @@ mod tests {
 
     #[test]
     fn without_ibex_there_is_nothing_to_compare() {
-        let error = of_machine(place(), &Wanted::default(), &|_| true, &"mca:btl:tcp:version\n".into()).unwrap_err();
+        let error =
+            of_machine(place(), &Wanted::default(), &[], &|_| true, &"mca:btl:tcp:version\n".into()).unwrap_err();
         assert!(error.to_string().contains("ibex doctor"), "{error}");
+    }
+
+    fn said(wanted: &Wanted) -> String {
+        left_out_of_first_table(Kind::SoftHca, &Plan::chosen(Kind::SoftHca, wanted).unwrap(), wanted)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn a_first_table_says_which_tests_and_transports_it_leaves_out() {
+        let said = said(&Wanted::default());
+        assert!(said.contains("bidirectional_bandwidth, put_latency") && !said.contains(" latency,"), "{said}");
+        assert!(said.contains("ibex-btl, ofi") && !said.contains("openib") && said.contains("sizes"), "{said}");
+    }
+
+    #[test]
+    fn what_was_asked_for_by_name_leaves_nothing_out() {
+        let named = Wanted { tests: vec!["latency".to_owned()], sizes: vec![8], ..Wanted::default() };
+        assert!(!said(&named).contains("tests") && !said(&named).contains("sizes"), "{}", said(&named));
+        assert!(said(&named).contains("transports"));
+        assert_eq!(said(&Wanted { transports: vec![Transport::Ibex], ..named }), "");
+    }
+
+    #[test]
+    fn a_component_is_there_where_a_line_begins_with_it_and_the_release_is_what_a_line_says() {
+        let five = OpenMpi::from("ompi:version:full:5.0.7\nmca:btl:sm:version:\"mca:2.1.0\"\n");
+        assert!(five.has("mca:btl:sm:") && !five.has("mca:btl:openib:"));
+        assert_eq!((five.major(), OpenMpi::from("").major()), (5, 0));
     }
 }

@@ -3,24 +3,16 @@
 //!
 //! A machine's speed drifts, so everything is measured in several rounds, and within a round all transports take turns
 //! at each size of each group of tests. With `--full`, latencies, which are short and judged closely, may have more rounds
-//! than the rest; without, a [`budget`] says how many there is time for.
+//! than the rest; without, as many as there is time for in four minutes.
 //!
-//! This file has the plan itself. [`round`] says what each of its rounds starts, a [`step`] at a time; [`wanted`] makes
-//! it of what the user asks for, [`brief`] says what a first table leaves out, [`available`] leaves out what is not there,
-//! by what `openmpi` knows of the Open MPI. Grade: setup. Carried out by [`crate::run`]. Tests: in each file.
+//! This file has the plan itself. [`round`] says what each of its rounds starts; [`wanted`] makes it of what the user asks
+//! for, [`available`] leaves out what is not there. Grade: setup. Carried out by [`crate::run`]. Tests: in each file.
 
 pub(crate) mod available;
-mod brief;
-mod budget;
-mod openmpi;
-mod round;
-pub(crate) mod step;
+pub(crate) mod round;
 pub(crate) mod wanted;
 
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{By, Test};
-use budget::Budget;
+use crate::catalogue::{Kind, Test, Transport, transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -30,7 +22,6 @@ pub struct Plan {
     kind: Kind,
     /// In the order of the report.
     pub(crate) tests: Vec<&'static Test>,
-    /// What to measure them over.
     pub(crate) transports: Vec<Transport>,
     /// Message sizes, ascending; none: those that each test has in a first table.
     pub(crate) sizes: Vec<u64>,
@@ -38,15 +29,14 @@ pub struct Plan {
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
     rounds_of_instructions: usize,
-    /// The time of a first table; none: all rounds are measured.
-    budget: Option<Budget>,
+    /// Whether it is to be done within the time of a first table.
+    is_short: bool,
     /// What a first table does not have, and `--full` has.
     pub(crate) brief: Option<String>,
     /// What was not there to be planned.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// A transport or a tool that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftOut {
     /// Its name in tables.
@@ -55,29 +45,26 @@ pub(crate) struct LeftOut {
     pub(crate) reason: String,
 }
 
-/// A first table has so many, if there is time.
+/// A first table has so many rounds, if there is time.
 const MOST_ROUNDS: usize = 5;
+
+/// So many are measured however long they take: of fewer nobody could say how far they lie apart.
+const LEAST_ROUNDS: usize = 3;
+
+/// When the last round of a first table is to have ended.
+const TIME_OF_ROUNDS: Duration = Duration::from_mins(3);
+
+/// When nothing is begun any more; what is left then is for unsteady values.
+const TIME_OF_ALL: Duration = Duration::from_secs(225);
 
 /// Instructions are counted twice: enough to see that the counts repeat.
 const ROUNDS_OF_INSTRUCTIONS: usize = 2;
 
 impl Plan {
-    /// The transports that it measures.
-    #[must_use]
-    pub fn transports(&self) -> &[Transport] {
-        &self.transports
-    }
-
     /// In how many rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
-    }
-
-    /// Whether it compares the adapter with the host's memory, by a program of its own.
-    #[must_use]
-    pub fn has_host_memory(&self) -> bool {
-        self.tests.iter().any(|test| test.by == By::HostMemory)
     }
 
     /// The plan for a first table, or for all sizes.
@@ -97,7 +84,7 @@ impl Plan {
             rounds,
             rounds_of_the_rest: rest,
             rounds_of_instructions: ROUNDS_OF_INSTRUCTIONS,
-            budget: (!full).then_some(Budget::FOUR_MINUTES),
+            is_short: !full,
             brief: None,
             left_out: Vec::new(),
         }
@@ -107,32 +94,30 @@ impl Plan {
     pub(crate) fn of_events(kind: Kind, full: bool, tests: Vec<&'static Test>) -> Self {
         let (rounds, rounds_of_instructions) = if full { (8, ROUNDS_OF_INSTRUCTIONS) } else { (5, 1) };
         let plan = Self::new(kind, full, tests, transport::EVENTS.to_vec());
-        Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, budget: None, ..plan }
+        Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, is_short: false, ..plan }
     }
 
-    /// Whether another round follows so many, which took so long.
+    /// Whether another round follows so many, which took so long: of a first table if one as long as these ends in time.
     pub(crate) fn has_another_round(&self, done: usize, passed: Duration) -> bool {
-        done < self.rounds && self.budget.is_none_or(|budget| budget.has_another_round(done, passed))
+        let has_time = || done < LEAST_ROUNDS || passed + passed / done as u32 <= TIME_OF_ROUNDS;
+        done < self.rounds && (!self.is_short || has_time())
     }
 
     /// Whether there is time to measure again what is unsteady. What events cost are ratios within a round, of which there
     /// is no half.
     pub(crate) fn has_time_again(&self, passed: Duration) -> bool {
-        !self.is_of_events() && self.budget.is_none_or(|budget| budget.has_time_again(passed))
+        !self.is_of_events() && (!self.is_short || passed < TIME_OF_ALL)
     }
 
-    /// Whether this is a plan for what events cost.
     pub(crate) fn is_of_events(&self) -> bool {
         self.transports.contains(&Transport::WithoutEvents)
     }
 
-    /// The sizes a test is measured with.
     pub(crate) fn sizes_of(&self, test: &Test) -> impl Iterator<Item = u64> {
         let sizes = if self.sizes.is_empty() { test.few } else { &self.sizes };
         sizes.iter().copied().filter(move |size| (test.sizes.0..=test.sizes.1).contains(size))
     }
 
-    /// Whether a test is measured with a size.
     fn has(&self, test: &Test, bytes: u64) -> bool {
         self.sizes_of(test).any(|size| size == bytes)
     }
@@ -151,6 +136,16 @@ mod tests {
                 assert!(plan.has(catalogue::test(test).unwrap(), size), "{test}, {size}");
             }
         }
+    }
+
+    #[test]
+    fn a_round_of_a_first_table_is_begun_if_one_as_long_as_the_others_ends_in_time_and_three_always_are() {
+        let plan = Plan::new(Kind::SoftHca, false, vec![], vec![]);
+        let another = |done, seconds| plan.has_another_round(done, Duration::from_secs(seconds));
+        assert!(another(3, 135) && !another(3, 136));
+        assert!(another(2, 900) && !another(4, 900) && !another(5, 1));
+        let again = |seconds| plan.has_time_again(Duration::from_secs(seconds));
+        assert!(again(224) && !again(225), "what is unsteady is measured again until the time is over");
     }
 
     #[test]

@@ -1,16 +1,75 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a round of a plan starts, in order, and how many values that yields.
+//! What a round of a plan starts, in order, and the values that each start of a program yields.
 //!
 //! Transports take turns at each size, and each comes first in its turn: what the machine does meanwhile hits all alike.
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
 
 use super::Plan;
-use super::step::Step;
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{By, Calls, RAW, RawProgram, Test};
+use crate::catalogue::{By, Calls, Kind, RAW, RawProgram, Test, Transport, transport};
+use crate::numbers::size;
 use crate::programs::instructions::Count;
+
+/// One start of a program.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) start: Start,
+    /// The column of its values.
+    pub(crate) transport: Transport,
+    /// The tables of its values; none where all that is shown depends on it.
+    pub(crate) tests: Vec<&'static str>,
+    /// The name of each value's row, and its size.
+    pub(crate) values: Vec<(&'static str, u64)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Start {
+    /// The MPI program with one size.
+    Mpi {
+        tests: Vec<&'static Test>,
+        bytes: u64,
+    },
+    /// A raw program with one size.
+    Raw {
+        program: &'static RawProgram,
+        bytes: u64,
+    },
+    /// `ucx_perftest` with a test and one size.
+    UcxPerftest {
+        test: &'static Test,
+        bytes: u64,
+    },
+    Instructions(Count),
+    HostMemory,
+    SmallBuffer,
+}
+
+impl Step {
+    /// A start of which each test has one value, of this size.
+    fn of(start: Start, transport: Transport, tests: &[&'static Test], bytes: u64) -> Self {
+        let tests: Vec<&str> = tests.iter().map(|test| test.name).collect();
+        let values = tests.iter().map(|name| (*name, bytes)).collect();
+        Self { start, transport, tests, values }
+    }
+
+    fn of_count(count: Count) -> Self {
+        let test = count.test();
+        let (tests, values) = (vec![test], vec![(test, count.bytes)]);
+        Self { start: Start::Instructions(count), transport: count.transport, tests, values }
+    }
+
+    pub(crate) fn title(&self) -> String {
+        let over = self.transport.name();
+        match &self.start {
+            Start::Mpi { bytes, .. } => format!("MPI over {over}: {}, {}", self.tests.join(", "), size(*bytes)),
+            Start::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
+            Start::UcxPerftest { test, bytes } => format!("ucx_perftest: {}, {}", test.name, size(*bytes)),
+            Start::Instructions(count) => format!("{}, {}, of MPI over {over}", count.test(), size(count.bytes)),
+            Start::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
+            Start::SmallBuffer => "events through a buffer that is too small".to_owned(),
+        }
+    }
+}
 
 /// Tests that one start of a program measures, so that what they are compared with follows at once.
 static GROUPS: [&[&str]; 8] = [
@@ -29,10 +88,10 @@ impl Plan {
     pub(crate) fn round(&self, round: usize) -> Vec<Step> {
         let mut steps: Vec<Step> = GROUPS.iter().flat_map(|group| self.group(round, group)).collect();
         if self.is_of_events() && round == 1 {
-            steps.push(Step::SmallBuffer);
+            steps.push(Step::of(Start::SmallBuffer, Transport::Buffered, &[], 0));
             if self.tests.iter().any(|test| test.by == By::InstructionCounter(Calls::Blocking)) {
                 let counts = transport::EVENTS_OF_MATCHING.map(Count::of_short_blocking);
-                steps.extend(counts.map(Step::Instructions));
+                steps.extend(counts.map(Step::of_count));
             }
         }
         steps
@@ -41,49 +100,12 @@ impl Plan {
     /// How many values all rounds yield.
     #[must_use]
     pub fn values(&self) -> usize {
-        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values()).sum()
+        (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values.len()).sum()
     }
 
-    /// The name and the size of each value that a step yields.
-    pub(crate) fn names_of(&self, step: &Step) -> Vec<(String, u64)> {
-        match step {
-            Step::Raw { program, bytes } => vec![(program.name.to_owned(), *bytes)],
-            Step::Instructions(count) => vec![(count.test().to_owned(), count.bytes)],
-            Step::Mpi { tests, bytes, .. } => tests.iter().map(|test| (test.name.to_owned(), *bytes)).collect(),
-            Step::UcxPerftest { test, bytes } => vec![(test.name.to_owned(), *bytes)],
-            Step::HostMemory => {
-                let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
-                tests.map(|test| (test.name.to_owned(), test.sizes.0)).collect()
-            }
-            Step::SmallBuffer => Vec::new(),
-        }
-    }
-
-    /// The column and the tables of a step's values; none where it has no value, and all that it shows depends on it.
-    pub(crate) fn column_of(&self, step: &Step) -> Option<(Transport, Vec<String>)> {
-        let of = |tests: &[&'static Test]| tests.iter().map(|test| test.name.to_owned()).collect::<Vec<_>>();
-        Some(match step {
-            Step::Mpi { transport, tests, .. } => (*transport, of(tests)),
-            Step::Raw { program, .. } => {
-                let tests = self.tests.iter().filter(|test| test.raw.contains(&program.name));
-                (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
-            }
-            Step::UcxPerftest { test, .. } => (Transport::UcxPerftest, of(&[test])),
-            Step::Instructions(count) => (count.transport, vec![count.test().to_owned()]),
-            Step::HostMemory => {
-                let tests = self.tests.iter().filter(|test| test.by == By::HostMemory);
-                (Transport::Raw, tests.map(|test| test.name.to_owned()).collect())
-            }
-            Step::SmallBuffer => return None,
-        })
-    }
-
-    /// What measures again what is unsteady, in order: cells, of which [`Self::names_of`] and [`Self::column_of`] speak.
+    /// What measures again those values that are unsteady, in order.
     pub(crate) fn again(&self, is_unsteady: impl Fn(&str, Transport, u64) -> bool) -> Vec<Step> {
-        let wanted = |step: &Step| {
-            let Some((transport, _)) = self.column_of(step) else { return false };
-            self.names_of(step).iter().any(|(name, bytes)| is_unsteady(name, transport, *bytes))
-        };
+        let wanted = |step: &Step| step.values.iter().any(|(name, bytes)| is_unsteady(name, step.transport, *bytes));
         self.round(1).into_iter().filter(wanted).collect()
     }
 
@@ -99,7 +121,10 @@ impl Plan {
             return Vec::new();
         }
         if first.by == By::HostMemory {
-            return vec![Step::HostMemory];
+            let step = Step::of(Start::HostMemory, Transport::Raw, &tests, 0);
+            // Each over the adapter, and in memory.
+            let values = tests.iter().flat_map(|test| [(test.name, test.sizes.0); 2]).collect();
+            return vec![Step { values, ..step }];
         }
         let mut sizes: Vec<u64> = tests.iter().flat_map(|test| self.sizes_of(test)).collect();
         sizes.sort_unstable();
@@ -118,13 +143,13 @@ impl Plan {
             transports.rotate_left(turn);
         }
         let steps = |transport| match (transport, first.by) {
-            (Transport::Raw, _) => raw(&tests, bytes),
+            (Transport::Raw, _) => self.raw(&tests, bytes),
             (Transport::UcxPerftest, _) => {
                 let able = tests.iter().filter(|test| test.ucx.is_some());
-                able.map(|test| Step::UcxPerftest { test, bytes }).collect()
+                able.map(|&test| Step::of(Start::UcxPerftest { test, bytes }, transport, &[test], bytes)).collect()
             }
             (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
-            _ => vec![Step::Mpi { transport, tests: tests.clone(), bytes }],
+            _ => vec![Step::of(Start::Mpi { tests: tests.clone(), bytes }, transport, &tests, bytes)],
         };
         transports.into_iter().filter(|transport| self.measures(*transport, first)).flat_map(steps).collect()
     }
@@ -151,22 +176,27 @@ impl Plan {
         let of_test = |test: &&'static Test| {
             let By::InstructionCounter(calls) = test.by else { return None };
             let is_counted = !self.is_of_events() || self.sizes_of(test).next() == Some(bytes);
-            is_counted.then_some(Step::Instructions(Count { transport, calls, bytes }))
+            is_counted.then(|| Step::of_count(Count { transport, calls, bytes }))
         };
         tests.iter().filter_map(of_test).collect()
     }
-}
 
-/// The raw programs of a group with a size; perftest has no messages of 0 bytes.
-fn raw(tests: &[&'static Test], bytes: u64) -> Vec<Step> {
-    let wanted = |raw: &&RawProgram| bytes > 0 && tests.iter().any(|test| test.raw.contains(&raw.name));
-    RAW.iter().filter(wanted).map(|program| Step::Raw { program, bytes }).collect()
+    /// The raw programs of a group with a size; perftest has no messages of 0 bytes.
+    fn raw(&self, group: &[&'static Test], bytes: u64) -> Vec<Step> {
+        let is_wanted = |raw: &&RawProgram| bytes > 0 && group.iter().any(|test| test.raw.contains(&raw.name));
+        let step = |program: &'static RawProgram| {
+            let tests = self.tests.iter().copied().filter(|test| test.raw.contains(&program.name));
+            let step = Step::of(Start::Raw { program, bytes }, Transport::Raw, &tests.collect::<Vec<_>>(), bytes);
+            Step { values: vec![(program.name, bytes)], ..step }
+        };
+        RAW.iter().filter(is_wanted).map(step).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{RAW, TESTS};
+    use crate::catalogue::TESTS;
 
     fn plan(kind: Kind) -> Plan {
         Plan::new(kind, true, TESTS.iter().filter(|test| kind.has(test)).collect(), kind.transports())
@@ -180,54 +210,40 @@ mod tests {
     }
 
     #[test]
-    fn an_adapters_round_has_every_test_over_both_mpi_transports_and_every_raw_program() {
+    fn an_adapters_round_has_every_test_over_both_mpi_transports_and_every_raw_program_with_some_bytes() {
         let round = plan(Kind::Adapter).round(1);
-        let mpi = |wanted| {
-            round.iter().filter(|step| matches!(step, Step::Mpi { transport, .. } if *transport == wanted)).count()
-        };
+        let of_mpi = |step: &&Step| matches!(step.start, Start::Mpi { .. });
+        let mpi = |wanted| round.iter().filter(of_mpi).filter(|step| step.transport == wanted).count();
         // Four groups of tests have a step for each size (one group ends at 4 KiB), two tests have one size, and messages of
         // 0 bytes have a latency and a rate.
         assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
         for raw in &RAW {
-            let starts =
-                round.iter().filter(|step| matches!(step, Step::Raw { program, .. } if program.name == raw.name));
-            assert!(starts.count() > 0, "{}", raw.name);
+            assert!(round.iter().any(|step| step.values[0].0 == raw.name), "{}", raw.name);
         }
-        assert!(!round.iter().any(|step| matches!(step, Step::Instructions(_) | Step::HostMemory)));
+        assert!(!round.iter().any(|step| matches!(step.start, Start::Instructions(_) | Start::HostMemory)));
+        let is_empty = |step: &Step| step.transport == Transport::Raw && step.values[0].1 == 0;
+        assert!(!round.iter().any(is_empty), "a raw program is asked for a message of 0 bytes");
     }
 
     #[test]
     fn on_emulated_adapters_instructions_are_counted_twice_over_each_rdma_transport() {
         let plan = plan(Kind::SoftHca);
         let counted = |round| {
-            let steps = plan.round(round).into_iter();
-            steps
-                .filter_map(|step| match step {
-                    Step::Instructions(count) if count.bytes == 512 => Some(count.transport.name()),
-                    _ => None,
-                })
-                .collect::<Vec<_>>()
-        };
-        let each = ["ibex", "ibex-btl", "openib", "ucx"];
-        let sorted = |round| {
-            let mut names = counted(round);
+            let steps = plan.round(round).into_iter().filter(|step| step.values[0] == ("instructions", 512));
+            let mut names: Vec<&str> = steps.map(|step| step.transport.name()).collect();
             names.sort_unstable();
             names
         };
-        assert_eq!([1, 2].map(sorted), [each, each]);
+        let each = ["ibex", "ibex-btl", "openib", "ucx"];
+        assert_eq!([1, 2].map(counted), [each, each]);
         assert!(counted(3).is_empty());
     }
 
     #[test]
     fn the_last_rounds_measure_latencies_alone() {
         let plan = plan(Kind::SoftHca);
-        let all_latency = plan.round(plan.rounds).iter().all(|step| match step {
-            Step::Mpi { tests, .. } => tests.iter().all(|test| test.name == "latency"),
-            Step::Raw { program, .. } => program.name == "ib_send_lat",
-            Step::UcxPerftest { test, .. } => test.name == "latency",
-            Step::Instructions(_) | Step::HostMemory | Step::SmallBuffer => false,
-        });
-        assert!(all_latency && !plan.round(plan.rounds).is_empty());
+        let last = plan.round(plan.rounds);
+        assert!(last.iter().all(|step| step.tests == ["latency"]) && !last.is_empty());
     }
 
     #[test]
@@ -235,8 +251,7 @@ mod tests {
         let tests = ["latency"].into_iter().filter_map(crate::catalogue::test).collect();
         let plan = Plan::new(Kind::SoftHca, false, tests, vec![Transport::Ibex, Transport::Raw, Transport::Ucx]);
         let order = |round: usize| -> Vec<(Transport, u64)> {
-            let steps = plan.round(round).into_iter();
-            steps.map(|step| (plan.column_of(&step).unwrap().0, plan.names_of(&step)[0].1)).collect()
+            plan.round(round).iter().map(|step| (step.transport, step.values[0].1)).collect()
         };
         let first = order(3);
         assert_eq!(
@@ -263,13 +278,13 @@ mod tests {
         let tests = ["latency", "instructions"].into_iter().filter_map(crate::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, true, tests);
         let ways = |round, counted: bool| -> Vec<&str> {
-            let steps = plan.round(round).into_iter();
-            let way = |step| match step {
-                Step::Mpi { transport, .. } => (!counted).then(|| transport.name()),
-                Step::Instructions(count) => counted.then(|| count.transport.name()),
-                _ => None,
+            let is_wanted = |step: &Step| match step.start {
+                Start::Mpi { .. } => !counted,
+                Start::Instructions(_) => counted,
+                _ => false,
             };
-            steps.filter_map(way).collect()
+            let steps = plan.round(round).into_iter().filter(is_wanted);
+            steps.map(|step| step.transport.name()).collect()
         };
         assert_eq!(ways(6, false)[..6], ["without", "unregistered", "callbacks", "buffered", "logger", "recorded"]);
         let firsts: Vec<&str> = (1..=6).map(|round| ways(round, false)[0]).collect();
@@ -277,12 +292,8 @@ mod tests {
         let of_matching = ["ibex", "elsewhere", "watched", "peruse", "mpi_t", "kept", "delivered"];
         assert_eq!(ways(1, true), [&["unregistered", "callbacks", "buffered", "without"][..], &of_matching].concat());
         assert_eq!(ways(2, true), ["callbacks", "buffered", "without", "unregistered"]);
-        let small = |round: usize| plan.round(round).iter().filter(|step| matches!(step, Step::SmallBuffer)).count();
+        let small =
+            |round: usize| plan.round(round).iter().filter(|step| matches!(step.start, Start::SmallBuffer)).count();
         assert_eq!((small(1), small(2)), (1, 0));
-    }
-
-    #[test]
-    fn no_raw_program_is_asked_for_a_message_of_0_bytes() {
-        assert!(!plan(Kind::Adapter).round(1).iter().any(|step| matches!(step, Step::Raw { bytes: 0, .. })));
     }
 }

@@ -4,9 +4,7 @@
 //! Grade: setup. Parsed by `cargo xtask bench` and `ibex bench`; planned for [`super::available`]. Tests: at the end of this file.
 
 use super::Plan;
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::catalogue::{self, By, Test};
+use crate::catalogue::{self, By, Kind, Test, Transport};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
@@ -33,7 +31,6 @@ pub struct Wanted {
     pub events: bool,
 }
 
-/// The largest message of any test.
 const LARGEST: u64 = 4 << 20;
 
 /// `8`, `4K`, `1M`.
@@ -95,7 +92,7 @@ impl Plan {
         }
         if let Some(rounds) = wanted.rounds {
             let rounds = usize::from(rounds);
-            (plan.rounds, plan.rounds_of_the_rest, plan.budget) = (rounds, rounds, None);
+            (plan.rounds, plan.rounds_of_the_rest, plan.is_short) = (rounds, rounds, false);
         }
         if plan.values() == 0 {
             bail!(

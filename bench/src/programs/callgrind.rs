@@ -12,7 +12,6 @@
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
-/// What was counted.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Profile {
     /// Instructions of each object, by file name.
@@ -25,10 +24,6 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Reads what callgrind wrote.
-    ///
-    /// # Errors
-    /// When the text is not what callgrind writes, or counts nothing.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (mut objects, mut functions) = (BTreeMap::new(), BTreeMap::new());
         let mut profile = Self::default();
@@ -124,20 +119,11 @@ totals: 1003
 ";
 
     #[test]
-    fn each_instruction_is_counted_once_for_the_object_it_is_in() {
+    fn each_instruction_is_counted_once_for_its_object_and_calls_by_what_is_called() {
         let profile = Profile::parse(TEXT).unwrap();
         assert_eq!(profile.objects, BTreeMap::from([("liba.so.1".to_owned(), 403), ("libb.so".to_owned(), 600)]));
-    }
-
-    #[test]
-    fn what_an_object_has_another_do_is_known() {
         let between = ["libb.so", "liba.so.1"].map(str::to_owned).into();
-        assert_eq!(Profile::parse(TEXT).unwrap().on_behalf, BTreeMap::from([(between, 600)]));
-    }
-
-    #[test]
-    fn calls_are_counted_by_what_is_called() {
-        let profile = Profile::parse(TEXT).unwrap();
+        assert_eq!(profile.on_behalf, BTreeMap::from([(between, 600)]), "what an object has another do");
         assert_eq!((profile.calls(&["malloc", "calloc"]), profile.calls(&["outer"])), (50, 0));
     }
 

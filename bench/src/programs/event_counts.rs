@@ -41,7 +41,6 @@ impl Counts {
         all
     }
 
-    /// The sum of both.
     pub(crate) fn add(&mut self, other: Self) {
         self.raised += other.raised;
         self.delivered += other.delivered;

@@ -3,19 +3,18 @@
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
 
-use super::measurement::Measurement;
-use crate::catalogue;
-use crate::catalogue::transport::Transport;
-use crate::nodes::place::Where;
+use super::{Line, Measurement};
+use crate::catalogue::{self, Transport};
+use crate::nodes::Where;
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+
+const PROGRAM: &str = "host_memory_ratios";
 
 /// The program's rounds in one start; all of them count as one of the bench's.
 const ROUNDS: usize = 5;
 
-/// The command.
 pub(crate) fn command(place: Where) -> Vec<String> {
-    let mut words = vec![place.programs.join("host_memory_ratios").display().to_string()];
+    let mut words = vec![place.programs.join(PROGRAM).display().to_string()];
     let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
     option("--device", place.device.to_owned());
     option("--rounds", ROUNDS.to_string());
@@ -25,41 +24,24 @@ pub(crate) fn command(place: Where) -> Vec<String> {
     words
 }
 
-#[derive(Deserialize)]
-struct Line {
-    test: String,
-    transport: String,
-    bytes: u64,
-    unit: String,
-    value: f64,
-    spread: f64,
-}
-
-/// What the program printed.
-///
-/// # Errors
-/// When a line cannot be read, is of another test or unit, or one is missing.
 pub(crate) fn parse(output: &str) -> Result<Vec<Measurement>> {
     let found = output.lines().map(measurement).collect::<Result<Vec<_>>>()?;
     let expected = ROUNDS * 4;
     if found.len() != expected {
-        bail!("host_memory_ratios printed {} values, and {expected} were expected:\n{output}", found.len());
+        bail!("{PROGRAM} printed {} values, and {expected} were expected:\n{output}", found.len());
     }
     Ok(found)
 }
 
 fn measurement(line: &str) -> Result<Measurement> {
-    let Line { test, transport, bytes, unit, value, spread } =
-        serde_json::from_str(line).with_context(|| format!("host_memory_ratios printed: {line}"))?;
-    let transport = match transport.as_str() {
-        "raw" => Transport::Raw,
-        "memory" => Transport::Memory,
-        _ => bail!("host_memory_ratios measured {transport}, which is unknown"),
+    let line = Line::read(PROGRAM, line)?;
+    let transport = match line.transport.as_deref() {
+        Some("raw") => Transport::Raw,
+        Some("memory") => Transport::Memory,
+        other => bail!("{PROGRAM} measured {other:?}, which is unknown"),
     };
-    if catalogue::test(&test).is_none_or(|test| test.metric.unit() != unit) || !value.is_normal() {
-        bail!("host_memory_ratios gives {test} as {value} {unit}");
-    }
-    Ok(Measurement { test, transport, bytes, value, spread, seconds: None })
+    let test = catalogue::test(&line.test).with_context(|| format!("{PROGRAM} measured {}", line.test))?;
+    line.measured(PROGRAM, transport, test)
 }
 
 #[cfg(test)]

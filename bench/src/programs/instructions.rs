@@ -10,10 +10,8 @@
 use super::callgrind::Profile;
 use super::event_counts::Counts;
 use super::mpi;
-use crate::catalogue::Calls;
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::{Job, Outcome};
-use crate::nodes::place::Where;
+use crate::catalogue::{Calls, Transport};
+use crate::nodes::{Job, Outcome, Where};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,11 +19,8 @@ use std::path::{Path, PathBuf};
 /// What is counted: these calls with messages of this many bytes over a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Count {
-    /// What carries the messages.
     pub(crate) transport: Transport,
-    /// The calls.
     pub(crate) calls: Calls,
-    /// The size of each message.
     pub(crate) bytes: u64,
 }
 
@@ -35,7 +30,6 @@ impl Count {
         Self { transport, calls: Calls::Blocking, bytes: 8 }
     }
 
-    /// Its test's name in the report.
     pub(crate) fn test(self) -> &'static str {
         match self.calls {
             Calls::Blocking => "instructions",
@@ -55,7 +49,6 @@ const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
 
-/// The program in tables.
 const PROGRAM_NAME: &str = "the program";
 
 /// What the adapter has other libraries do.
@@ -66,9 +59,7 @@ const CALLED_BY_ADAPTER: &str = "called by it";
 pub(crate) struct OfObject {
     /// Its file name, without what follows `.so`.
     pub(crate) object: String,
-    /// Whether it belongs to the adapter.
     pub(crate) adapter: bool,
-    /// Instructions.
     pub(crate) per_message: f64,
 }
 
@@ -93,13 +84,9 @@ const FIRST_UNDER_CALLGRIND: &str = "\
     shift
     exec \"$@\"";
 
-/// The functions of the C library that allocate.
 const ALLOCATING: [&str; 6] = ["malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc"];
 
 /// Counts instructions over a transport; `run` runs the job.
-///
-/// # Errors
-/// Those of [`mpi::mpirun`] and `run`, and a file of callgrind that cannot be read.
 pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Result<Outcome>) -> Result<Counted> {
     let (argv, file) = command(place, count)?;
     let remove = || fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()));
@@ -114,9 +101,6 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
 }
 
 /// The command that counts over a transport, and the file that it leaves.
-///
-/// # Errors
-/// Those of [`mpi::mpirun`].
 fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
     let mut program =
@@ -136,10 +120,8 @@ fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     Ok((words, file))
 }
 
-/// What a file of callgrind says, and what tools counted in all ranks.
-///
-/// # Errors
-/// When it cannot be read, or has no instruction of an adapter: something else was counted then.
+/// What a file of callgrind says, and what tools counted in all ranks. Without an instruction of an adapter, something else
+/// was counted.
 fn read(file: &Path, events: Counts) -> Result<Counted> {
     let text = fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
@@ -160,7 +142,6 @@ pub(crate) fn of_mpi(objects: &[OfObject]) -> f64 {
     objects.iter().filter(of_mpi).map(|object| object.per_message).sum()
 }
 
-/// Instructions per message of ibex alone.
 pub(crate) fn of_ibex(objects: &[OfObject]) -> f64 {
     objects.iter().filter(|object| object.object == "libibex").map(|object| object.per_message).sum()
 }

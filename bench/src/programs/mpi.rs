@@ -5,23 +5,18 @@
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
 
-use super::measurement::Measurement;
-use crate::catalogue::Test;
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::Job;
-use crate::nodes::place::Where;
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use super::{Line, Measurement};
+use crate::catalogue::{Kind, Test, Transport};
+use crate::nodes::{Job, Where};
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 
+const PROGRAM: &str = "ibex_mpi_bench";
+
 /// The command that measures the tests over a transport.
-///
-/// # Errors
-/// Those of [`mpirun`].
 pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes: &[u64]) -> Result<Vec<String>> {
     let mut words = mpirun(place, transport)?;
-    words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join("ibex_mpi_bench").display().to_string()]);
+    words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join(PROGRAM).display().to_string()]);
     let list = |items: Vec<String>| items.join(",");
     words.extend(["--tests".to_owned(), list(tests.iter().map(|test| test.name.to_owned()).collect())]);
     words.extend(["--sizes".to_owned(), list(sizes.iter().map(u64::to_string).collect())]);
@@ -29,9 +24,6 @@ pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes
 }
 
 /// `mpirun` and its parameters, without ranks: one way for a message, and no other.
-///
-/// # Errors
-/// For TCP over a device without a network interface, and for a transport that has no MPI.
 pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
     if let Some(hosts) = place.hosts {
@@ -119,7 +111,6 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
     Ok(words)
 }
 
-/// The tool that watches the ranks.
 fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     match transport {
         _ if transport.has_every_event() => Some(place.programs.join("every_event.so")),
@@ -128,17 +119,14 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     }
 }
 
-/// The file a rank's log goes to.
 pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
     place.reports.join(format!("events.{rank}"))
 }
 
-/// The folder a trace goes to.
 pub(crate) fn trace(place: Where) -> PathBuf {
     place.reports.join("events.trace")
 }
 
-/// Returns the job that runs this command line over a transport.
 pub(crate) fn job(place: Where, transport: Transport, argv: Vec<String>) -> Job {
     Job { env: environment(place, transport), ..Job::new(argv) }
 }
@@ -198,57 +186,27 @@ fn ofi_environment(place: Where) -> [(String, String); 2] {
     [("FI_PROVIDER", "verbs"), ("FI_VERBS_DEVICE_NAME", place.device)].map(|(name, value)| (name.into(), value.into()))
 }
 
-/// One line of `ibex_mpi_bench`; it has more fields than are read here.
-#[derive(Deserialize)]
-struct Line {
-    test: String,
-    bytes: u64,
-    unit: String,
-    value: f64,
-    spread: f64,
-    seconds: Option<f64>,
-}
-
 /// The measurement a line of output is; none where it is something else, which programs under mpirun may print.
-///
-/// # Errors
-/// When it is a measurement of a test that was not asked for, or in another unit.
 pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> Result<Option<Measurement>> {
     if !line.starts_with('{') {
         return Ok(None);
     }
-    let line: Line = serde_json::from_str(line)
-        .with_context(|| format!("ibex_mpi_bench printed a line that cannot be read: {line}"))?;
+    let line = Line::read(PROGRAM, line)?;
     let Some(test) = tests.iter().find(|test| test.name == line.test) else {
-        bail!("ibex_mpi_bench measured {}, which was not asked for", line.test);
+        bail!("{PROGRAM} measured {}, which was not asked for", line.test);
     };
-    if line.unit != test.metric.unit() {
-        bail!("ibex_mpi_bench gives {} in {}, and {} was expected", line.test, line.unit, test.metric.unit());
-    }
-    if line.value <= 0.0 || !line.value.is_finite() {
-        bail!("ibex_mpi_bench gives {} for {} of {} bytes", line.value, line.test, line.bytes);
-    }
-    let Line { test, bytes, value, spread, seconds, .. } = line;
-    Ok(Some(Measurement { test, transport, bytes, value, spread, seconds }))
+    line.measured(PROGRAM, transport, test).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalogue::{self, transport};
-    use crate::nodes::hosts::Hosts;
+    use crate::nodes::Hosts;
     use crate::nodes::place::tests::place;
 
     fn line(place: Where, transport: Transport) -> String {
         command(place, transport, &[catalogue::test("latency").unwrap()], &[0, 8]).unwrap().join(" ")
-    }
-
-    #[test]
-    fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
-        let on = |kind| line(Where { kind, ..place() }, Transport::Ibex);
-        assert!(on(Kind::SoftRoce).contains("--mca mpi_yield_when_idle 1"));
-        assert!(!on(Kind::SoftHca).contains("mpi_yield_when_idle"));
-        assert!(!on(Kind::Adapter).contains("mpi_yield_when_idle"));
     }
 
     #[test]
@@ -258,22 +216,36 @@ mod tests {
             "mpirun --mca pml ibex --mca btl self,ibex --mca btl_ibex_if_include rxe0 --mca osc rdma -n 2 \
              /t/mpi/ibex_mpi_bench --tests latency --sizes 0,8"
         );
-        assert!(line(place(), Transport::IbexBtl).contains("--mca pml ob1 --mca btl self,ibex"));
     }
 
     #[test]
-    fn over_openib_ucx_and_libfabric_messages_take_the_device_that_is_measured() {
-        let openib = line(place(), Transport::Openib);
-        assert!(openib.contains("--mca btl self,openib --mca btl_openib_if_include rxe0"), "{openib}");
-        let ucx = line(place(), Transport::Ucx);
-        assert!(ucx.contains("--mca pml ucx --mca osc ucx") && !ucx.contains("btl"), "{ucx}");
-        let variables = environment(place(), Transport::Ucx);
-        assert!(variables.contains(&("UCX_NET_DEVICES".to_owned(), "rxe0:1".to_owned())), "{variables:?}");
-        let (ofi, under_ob1) = (line(place(), Transport::Ofi), line(place(), Transport::OfiBtl));
-        assert!(ofi.contains("--mca pml cm --mca mtl ofi"), "{ofi}");
-        assert!(under_ob1.contains("--mca btl self,ofi") && under_ob1.contains("--mca btl_ofi_mode 2"), "{under_ob1}");
-        let variables = environment(place(), Transport::Ofi);
-        assert!(variables.contains(&("FI_VERBS_DEVICE_NAME".to_owned(), "rxe0".to_owned())), "{variables:?}");
+    fn over_each_transport_messages_take_the_device_that_is_measured() {
+        for (transport, words) in [
+            (Transport::IbexBtl, "--mca pml ob1 --mca btl self,ibex"),
+            (Transport::Openib, "--mca btl self,openib --mca btl_openib_if_include rxe0"),
+            (Transport::Ucx, "mpirun --mca pml ucx --mca osc ucx"),
+            (Transport::Ofi, "--mca pml cm --mca mtl ofi"),
+            (Transport::OfiBtl, "--mca btl self,ofi"),
+            (Transport::OfiBtl, "--mca btl_ofi_mode 2"),
+            (Transport::Tcp, "--mca btl self,tcp --mca btl_tcp_if_include veth0"),
+        ] {
+            let line = line(place(), transport);
+            assert!(line.contains(words), "{line} is without {words}");
+        }
+        for (transport, name, value) in
+            [(Transport::Ucx, "UCX_NET_DEVICES", "rxe0:1"), (Transport::Ofi, "FI_VERBS_DEVICE_NAME", "rxe0")]
+        {
+            let variables = environment(place(), transport);
+            assert!(variables.contains(&(name.to_owned(), value.to_owned())), "{variables:?}");
+        }
+        let without = Where { interface: "", ..place() };
+        assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
+    }
+
+    #[test]
+    fn on_soft_roce_ranks_leave_the_kernel_the_processor() {
+        let yields = |kind| line(Where { kind, ..place() }, Transport::Ibex).contains("--mca mpi_yield_when_idle 1");
+        assert_eq!([Kind::SoftRoce, Kind::SoftHca, Kind::Adapter].map(yields), [true, false, false]);
     }
 
     #[test]
@@ -288,17 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_that_open_mpi_finds_by_itself_needs_no_variable() {
-        let variables = environment(Where { components: None, ..place() }, Transport::Ibex);
-        assert!(!format!("{variables:?}").contains("component_path"), "{variables:?}");
-    }
-
-    #[test]
-    fn only_over_ibex_is_its_folder_looked_at() {
-        let names = |transport| format!("{:?}", environment(place(), transport));
-        assert!(names(Transport::Ibex).contains("mca_base_component_path"));
+    fn only_over_ibex_is_its_folder_looked_at_if_open_mpi_does_not_find_it_by_itself() {
+        let is_told =
+            |place, transport| format!("{:?}", environment(place, transport)).contains("mca_base_component_path");
+        assert!(is_told(place(), Transport::Ibex));
+        assert!(!is_told(Where { components: None, ..place() }, Transport::Ibex));
         for other in [Transport::Openib, Transport::Ucx, Transport::Tcp] {
-            assert!(!names(other).contains("mca_base_component_path"), "{}", other.name());
+            assert!(!is_told(place(), other), "{}", other.name());
         }
     }
 
@@ -319,30 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn over_the_pml_the_tool_is_told_how_to_listen() {
-        let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING.map(|transport| line(place(), transport));
-        assert!(!plain.contains("LD_PRELOAD"), "{plain}");
-        for (line, way) in ways.iter().zip(["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"]) {
-            let tool = format!("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT={way} ");
-            assert!(line.contains("--mca pml ibex") && line.contains(&tool), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_tool_that_registers_nothing_is_there_over_either_component() {
-        for (transport, pml) in [(Transport::Initialised, "ibex"), (Transport::InitialisedBtl, "ob1")] {
+    fn the_tool_is_told_how_to_listen_and_is_there_over_either_component() {
+        let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING;
+        assert!(!line(place(), plain).contains("LD_PRELOAD"));
+        let told = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered", "nothing", "nothing"];
+        let idle = [Transport::Initialised, Transport::InitialisedBtl];
+        for (transport, way) in ways.into_iter().chain(idle).zip(told) {
             let line = line(place(), transport);
+            let pml = if transport == Transport::InitialisedBtl { "ob1" } else { "ibex" };
             assert!(line.contains(&format!("--mca pml {pml} --mca btl self,ibex")), "{line}");
-            assert!(line.contains("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT=nothing "), "{line}");
+            assert!(line.contains(&format!("LD_PRELOAD=/t/mpi/every_event.so;EVERY_EVENT={way} ")), "{line}");
             assert!(format!("{:?}", environment(place(), transport)).contains("/t/lib/openmpi"));
         }
-    }
-
-    #[test]
-    fn tcp_goes_over_the_interface_of_the_device_or_nowhere() {
-        assert!(line(place(), Transport::Tcp).contains("--mca btl self,tcp --mca btl_tcp_if_include veth0"));
-        let without = Where { interface: "", ..place() };
-        assert!(mpirun(without, Transport::Tcp).unwrap_err().to_string().contains("--transports"));
     }
 
     #[test]

@@ -5,30 +5,18 @@
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
 
-use crate::catalogue::Reads;
-use crate::catalogue::device_kind::Kind;
-use crate::nodes::job::Outcome;
-use crate::nodes::place::Where;
-use crate::nodes::sides::Sides;
+use super::Measurement;
+use crate::catalogue::{Kind, RawProgram, Reads, Transport};
+use crate::nodes::{Outcome, Sides, Where};
 use anyhow::{Context, Result, bail};
 
-/// What one run measured, in the unit of the report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Value {
-    /// The value.
-    pub(crate) value: f64,
-    /// What perftest itself says of the spread, 0 where it says nothing.
-    pub(crate) spread: f64,
-}
-
-/// The two sides of a program.
 pub(crate) fn sides(program: &str, place: Where, bytes: u64, iterations: u32, port: u16) -> Sides {
     let (program, options) = program.split_once(' ').unwrap_or((program, ""));
     let line = format!("{program} -F -d {} -s {bytes} -n {iterations} -p {port} {options}", place.device);
     Sides { line, before: String::new(), after: "", env: Vec::new(), port }
 }
 
-/// So many that a run takes a tenth of a second or some, at first ([`crate::growth`]): of messages, or of bytes, whichever
+/// So many that a run takes a tenth of a second or some, at first ([`crate::run`]): of messages, or of bytes, whichever
 /// is less.
 pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
     let (least, most, bytes_in_all): (u64, u64, u64) = match (kind, reads.one_at_a_time()) {
@@ -52,11 +40,7 @@ pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
 
 const NO_CLOCK: &str = "Correlation coefficient r^2";
 
-/// Takes the value out of what the client printed.
-///
-/// # Errors
-/// When there is no table, or its line is not of that size.
-pub(crate) fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Value> {
+pub(crate) fn parse(output: &str, program: &RawProgram, bytes: u64) -> Result<Measurement> {
     let (header, line) = table(output)?;
     let cells: Vec<f64> = line.split_whitespace().map_while(|cell| cell.parse().ok()).collect();
     if cells.first() != Some(&(bytes as f64)) {
@@ -70,21 +54,20 @@ pub(crate) fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Value> {
             .with_context(|| format!("perftest's table has no {name}: {header}"))?;
         cells.get(at + COLUMNS_WITHOUT_UNIT).copied().with_context(|| format!("perftest's line is too short: {line}"))
     };
-    let value = if reads == Reads::TypicalLatency {
-        Value { value: column("t_typical")?, spread: column("t_stdev").unwrap_or(0.0) }
-    } else {
-        let per_microsecond = messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?);
-        let value = match reads {
-            Reads::Bandwidth => bytes as f64 * per_microsecond,
-            Reads::MessageRate => per_microsecond * 1e6,
-            Reads::TimePerMessage | Reads::TypicalLatency => 1.0 / per_microsecond,
-        };
-        Value { value, spread: 0.0 }
-    };
-    if !value.value.is_normal() || value.value < 0.0 {
+    let per_microsecond =
+        || -> Result<f64> { Ok(messages_per_microsecond(bytes, column("BW average")?, column("MsgRate")?)) };
+    let value = match program.reads {
+        Reads::TypicalLatency => column("t_typical"),
+        Reads::Bandwidth => per_microsecond().map(|rate| bytes as f64 * rate),
+        Reads::MessageRate => per_microsecond().map(|rate| rate * 1e6),
+        Reads::TimePerMessage => per_microsecond().map(|rate| 1.0 / rate),
+    }?;
+    if !value.is_normal() || value < 0.0 {
         bail!("perftest measured nothing, or its numbers are too small to print: {line}");
     }
-    Ok(value)
+    // Only latencies have one.
+    let spread = column("t_stdev").unwrap_or(0.0);
+    Ok(Measurement { test: program.name.to_owned(), transport: Transport::Raw, bytes, value, spread, seconds: None })
 }
 
 /// perftest prints the rate with six digits after the point and the average with two: of the two, the one that has
@@ -99,7 +82,6 @@ const COLUMNS_WITHOUT_UNIT: usize = 2;
 /// Of the tools that take it for 2^20 bytes.
 pub(crate) const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
 
-/// The header of the table and its first line.
 fn table(output: &str) -> Result<(&str, &str)> {
     let mut lines = output.lines().map(str::trim).skip_while(|line| !line.starts_with("#bytes"));
     let header = lines.next().with_context(|| format!("perftest printed no table:\n{output}"))?;
@@ -118,30 +100,24 @@ mod tests {
     const READ_BW_BOTH_WAYS: &str = include_str!("perftest-4.5/ib_read_bw-b.txt");
     const WRITE_BW_ONE: &str = include_str!("perftest-4.5/ib_write_bw-t1.txt");
 
-    fn close(value: Value, expected: f64) {
-        assert!((value.value / expected - 1.0).abs() < 1e-9, "{value:?} is not {expected}");
+    fn parse(output: &str, reads: Reads, bytes: u64) -> Result<Measurement> {
+        super::parse(output, &RawProgram { name: "", reads }, bytes)
     }
 
     #[test]
-    fn the_typical_latency_is_the_third_of_the_latencies() {
-        let value = parse(SEND_LAT, Reads::TypicalLatency, 8).unwrap();
-        assert_eq!(value, Value { value: 76.31, spread: 1624.15 });
-    }
-
-    #[test]
-    fn a_small_bandwidth_is_taken_from_the_rate_which_has_more_digits() {
-        close(parse(WRITE_BW, Reads::Bandwidth, 8).unwrap(), 0.007955 * 8.0);
-        close(parse(WRITE_BW, Reads::MessageRate, 8).unwrap(), 7955.0);
-    }
-
-    #[test]
-    fn a_large_bandwidth_is_taken_from_the_average_and_counts_millions_of_bytes() {
-        close(parse(READ_BW_BOTH_WAYS, Reads::Bandwidth, 1 << 20).unwrap(), 27.45 * 1.048576);
-    }
-
-    #[test]
-    fn the_time_of_one_message_is_the_inverse_of_the_rate() {
-        close(parse(WRITE_BW_ONE, Reads::TimePerMessage, 8).unwrap(), 1.0 / 0.000151);
+    fn of_the_rate_and_the_average_that_which_has_more_digits_gives_what_the_program_is_read_for() {
+        for (what, output, reads, bytes, expected) in [
+            ("the third of the latencies", SEND_LAT, Reads::TypicalLatency, 8, 76.31),
+            ("a small bandwidth, from the rate", WRITE_BW, Reads::Bandwidth, 8, 0.007955 * 8.0),
+            ("the rate", WRITE_BW, Reads::MessageRate, 8, 7955.0),
+            ("millions of bytes, from the average", READ_BW_BOTH_WAYS, Reads::Bandwidth, 1 << 20, 27.45 * 1.048576),
+            ("the inverse of the rate", WRITE_BW_ONE, Reads::TimePerMessage, 8, 1.0 / 0.000151),
+        ] {
+            let value = parse(output, reads, bytes).unwrap().value;
+            assert!((value / expected - 1.0).abs() < 1e-9, "{what}: {value} is not {expected}");
+        }
+        let latency = parse(SEND_LAT, Reads::TypicalLatency, 8).unwrap();
+        assert_eq!((latency.spread, latency.seconds), (1624.15, None));
     }
 
     #[test]

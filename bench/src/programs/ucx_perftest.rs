@@ -5,14 +5,12 @@
 //!
 //! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over output of UCX 1.13.
 
-use super::measurement::Measurement;
+use super::Measurement;
 use super::mpi;
 use super::perftest::{MEGABYTES_OF_PERFTEST, iterations};
-use crate::catalogue::transport::Transport;
-use crate::catalogue::{Reads, Test, UcxTest};
+use crate::catalogue::{Reads, Test, Transport, UcxTest};
 use crate::nodes::hosts::quoted;
-use crate::nodes::place::Where;
-use crate::nodes::sides::Sides;
+use crate::nodes::{Sides, Where};
 use anyhow::{Context, Result, bail};
 
 /// The option by which a `ucx_perftest` that is built with MPI does without; others refuse it.
@@ -20,9 +18,6 @@ const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P
 
 /// The two sides of a test, so many times as long as at first. They read the same batch of one run, which the shell writes
 /// to a file of its own: with a batch both print tables for programs.
-///
-/// # Errors
-/// `ucx_perftest` has no such test.
 pub(crate) fn sides(test: &Test, bytes: u64, times: u32, place: Where, port: u16) -> Result<Sides> {
     let UcxTest { options, reads } = of(test)?;
     let count = iterations(reads, bytes, place.kind) * times;
@@ -40,10 +35,6 @@ fn of(test: &Test) -> Result<UcxTest> {
     test.ucx.with_context(|| format!("ucx_perftest has no {}", test.name))
 }
 
-/// Takes the value out of what the client printed.
-///
-/// # Errors
-/// When it has no table, or a line has no value.
 pub(crate) fn parse(output: &str, test: &Test, bytes: u64) -> Result<Measurement> {
     let reads = of(test)?.reads;
     let header = output.lines().find(|line| line.contains(",iterations,"));

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `--events` adds to a report: what events cost, as ratios to a build that has none.
 //!
-//! The six ways ([`transport::EVENTS`]) take turns, and times are compared as [`super::ratios`] says. Instructions,
-//! allocations and counts of events are exact. Of the events of the matching, over the PML, the instructions alone are
-//! counted ([`transport::EVENTS_OF_MATCHING`]).
+//! The six ways ([`transport::EVENTS`]) take turns. A ratio is taken within a round, where both values are seconds apart, so
+//! that what the machine does for longer than that moves both. Shown are the median over the rounds, and between which
+//! ratios the true one lies with some 93 %: from eight rounds on between the second least and the second greatest, of five
+//! between the least and the greatest. Instructions, allocations and counts of events are exact. Of the events of the
+//! matching, over the PML, the instructions alone are counted ([`transport::EVENTS_OF_MATCHING`]).
 //!
-//! Grade: setup. Called by the bench; read by [`crate::text`] and by the bars of `cargo xtask bench`.
-//! Tests: those of the bars, and of [`super::ratios`].
+//! Grade: setup. Called by [`super`]; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: at the end of
+//! this file.
 
-use super::ratios::{Ratio, ratios};
-use crate::catalogue::transport::{self, Transport};
+use crate::catalogue::{self, Metric, Transport, transport};
+use crate::numbers::{quantile, rounded};
+use crate::programs::Measurement;
 use crate::programs::event_counts::Counts;
 use crate::programs::instructions::{self, Counted};
 use crate::run::found::Found;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What is compared with everything else.
 const BASE: Transport = transport::EVENTS[0];
@@ -39,7 +43,6 @@ pub struct Message {
     /// Instructions of libibex.so.
     pub instructions_of_ibex: f64,
     /// Of MPI and all below it, the tool's among them, without the adapter's.
-    #[serde(default)]
     pub instructions: f64,
     /// Events raised.
     pub events: f64,
@@ -99,5 +102,142 @@ impl Message {
             events: counted.events,
             allocations: counted.allocations,
         }
+    }
+}
+
+/// From which size on messages are large.
+const LARGE: u64 = 64 << 10;
+
+/// From so many rounds on the outermost ratios are left out.
+const MANY_ROUNDS: usize = 8;
+
+/// A ratio over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// Name of the test.
+    pub test: String,
+    /// What is compared.
+    pub transport: String,
+    /// Message size; none: the geometric mean of all from 64 KiB on.
+    pub bytes: Option<u64>,
+    /// The median over the rounds.
+    pub median: f64,
+    /// Where it lies, at the least.
+    pub least: f64,
+    /// At the most.
+    pub greatest: f64,
+}
+
+/// Of each test, way and size that was measured over `base`, too, and of all large sizes of a test and way together.
+/// What is exact has no rounds, and is left out.
+fn ratios(measured: &[Measurement], base: Transport) -> Vec<Ratio> {
+    // The values of a key are in the order of the rounds.
+    let mut values: BTreeMap<(&str, Transport, u64), Vec<f64>> = BTreeMap::new();
+    for one in measured.iter().filter(|one| metric(&one.test) != Some(Metric::Instructions)) {
+        values.entry((&one.test, one.transport, one.bytes)).or_default().push(one.value);
+    }
+    let mut found = Vec::new();
+    let mut large: BTreeMap<(&str, Transport), Vec<Vec<f64>>> = BTreeMap::new();
+    for (&(test, transport, bytes), of_way) in values.iter().filter(|((_, transport, _), _)| *transport != base) {
+        let Some(of_base) = values.get(&(test, base, bytes)) else { continue };
+        let rounds: Vec<f64> = of_way.iter().zip(of_base).map(|(way, base)| way / base).collect();
+        found.extend(Ratio::over_rounds(test, transport, Some(bytes), &rounds));
+        if bytes >= LARGE {
+            large.entry((test, transport)).or_default().push(rounds);
+        }
+    }
+    let together = large.iter().map(|((test, transport), sizes)| (*test, *transport, means(sizes)));
+    found.extend(together.filter_map(|(test, transport, rounds)| Ratio::over_rounds(test, transport, None, &rounds)));
+    found
+}
+
+/// The geometric mean of each round's ratios, one of each size.
+fn means(sizes: &[Vec<f64>]) -> Vec<f64> {
+    let rounds = sizes.iter().map(Vec::len).min().unwrap_or(0);
+    let mean = |round: usize| {
+        let logarithms: f64 = sizes.iter().map(|ratios| ratios[round].ln()).sum();
+        (logarithms / sizes.len() as f64).exp()
+    };
+    (0..rounds).map(mean).collect()
+}
+
+fn metric(test: &str) -> Option<Metric> {
+    catalogue::test(test).map(|test| test.metric)
+}
+
+impl Ratio {
+    fn over_rounds(test: &str, transport: Transport, bytes: Option<u64>, ratios: &[f64]) -> Option<Self> {
+        let mut ascending = ratios.to_vec();
+        ascending.sort_by(f64::total_cmp);
+        let left_out = usize::from(ascending.len() >= MANY_ROUNDS);
+        let (least, greatest) = (*ascending.get(left_out)?, *ascending.iter().rev().nth(left_out)?);
+        Some(Self {
+            test: test.to_owned(),
+            transport: transport.name().to_owned(),
+            bytes,
+            median: rounded(quantile(&ascending, 0.5)),
+            least: rounded(least),
+            greatest: rounded(greatest),
+        })
+    }
+
+    /// How many times as long something takes, at the least and at the most: of a bandwidth the inverse.
+    #[must_use]
+    pub fn slowdown(&self) -> (f64, f64) {
+        match metric(&self.test) {
+            Some(Metric::Bandwidth | Metric::MessageRate) => (1.0 / self.greatest, 1.0 / self.least),
+            _ => (self.least, self.greatest),
+        }
+    }
+
+    /// `1.012 (0.99 to 1.02)`.
+    pub(crate) fn words(&self) -> String {
+        format!("{:.3} ({:.2} to {:.2})", self.median, self.least, self.greatest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::tests::measured;
+
+    /// Rounds of a test over the build without events, and over another way that gives so much of it.
+    fn rounds(test: &str, transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
+        let round = |(round, ratio): (usize, &f64)| {
+            // What the machine does at the time moves both.
+            let base = 1.0 + round as f64;
+            [measured(test, BASE, bytes, base), measured(test, transport, bytes, base * ratio)]
+        };
+        ratios.iter().enumerate().flat_map(round).collect()
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_a_round_and_the_outermost_of_many_are_left_out() {
+        let words = |of: &[f64]| ratios(&rounds("latency", Transport::Callbacks, 8, of), BASE)[0].words();
+        assert_eq!(words(&[1.04, 1.02, 1.03]), "1.030 (1.02 to 1.04)");
+        assert_eq!(words(&[9.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 0.1]), "1.350 (1.10 to 1.60)");
+    }
+
+    #[test]
+    fn what_is_exact_and_what_has_nothing_to_be_compared_with_has_no_ratio() {
+        let exact = rounds("instructions", Transport::Callbacks, 8, &[2.0, 2.0]);
+        assert!(ratios(&exact, BASE).is_empty());
+        assert!(ratios(&[measured("latency", Transport::Callbacks, 8, 1.0)], BASE).is_empty());
+    }
+
+    #[test]
+    fn large_messages_have_a_ratio_together_and_small_ones_are_not_in_it() {
+        let of = |bytes, ratios| rounds("latency", Transport::Callbacks, bytes, ratios);
+        let all = [of(4096, &[9.0, 9.0, 9.0]), of(64 << 10, &[1.0, 1.0, 4.0]), of(1 << 20, &[1.0, 4.0, 4.0])].concat();
+        let ratios = ratios(&all, BASE);
+        let together: Vec<&Ratio> = ratios.iter().filter(|ratio| ratio.bytes.is_none()).collect();
+        assert_eq!(together.len(), 1);
+        assert_eq!((together[0].least, together[0].median, together[0].greatest), (1.0, 2.0, 4.0));
+    }
+
+    #[test]
+    fn of_a_latency_more_is_slower_and_of_a_bandwidth_less() {
+        let slowdown = |test| ratios(&rounds(test, Transport::Callbacks, 8, &[0.5, 2.0, 4.0]), BASE)[0].slowdown();
+        assert_eq!((slowdown("latency"), slowdown("bandwidth")), ((0.5, 4.0), (0.25, 2.0)));
     }
 }

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The result of a bench, `report.json`: one row per test, transport and size.
 //!
-//! This file has the report itself. [`summary`] makes its rows of the measurements of all rounds; [`parts`] says where
-//! the instructions of a message go, [`events`] what events cost, by [`ratios`].
+//! This file has the report itself. [`summary`] makes its rows of the measurements of all rounds; [`events`] says what
+//! events cost.
 //!
 //! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
 //!
-//! Grade: setup. Called by the bench; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
+//! Grade: setup. Called by who benches; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
 
 pub(crate) mod events;
-pub(crate) mod parts;
-pub(crate) mod ratios;
 pub(crate) mod summary;
 
-use crate::catalogue;
-use crate::catalogue::transport::{self, Transport};
-use crate::plan::LeftOut;
-use crate::programs::measurement::Measurement;
+use crate::catalogue::{self, Test, Transport, transport};
+use crate::nodes::{Nodes, Where};
+use crate::numbers::rounded;
+use crate::plan::{LeftOut, Plan};
+use crate::programs::Measurement;
+use crate::programs::instructions::{Count, Counted, OfObject};
 use crate::run::found::{Effort, Failure};
+use crate::{run, text};
+use anyhow::{Context, Result};
 use events::Cost;
-use parts::Part;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
 
 /// `report.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// The device all of it ran on.
     pub(crate) device: String,
     /// In the order of the plan, sizes ascending.
     pub(crate) rows: Vec<Row>,
@@ -34,7 +37,6 @@ pub struct Report {
     /// What the numbers depend on, as name and value: kernel, processor, versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) environment: Vec<(String, String)>,
-    /// How much was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effort: Option<Effort>,
     /// What events cost, where that was asked for.
@@ -43,12 +45,26 @@ pub struct Report {
     /// What a first table leaves out, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brief: Option<String>,
-    /// What could not be measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) failures: Vec<Failure>,
     /// What this machine does not have, so that it was not tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_out: Vec<LeftOut>,
+    #[serde(skip)]
+    remark: String,
+    /// The tests that it has tables of.
+    #[serde(skip)]
+    pub(crate) tests: Vec<&'static Test>,
+}
+
+/// The instructions that one message takes in one object, sent and received.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) transport: String,
+    /// A shared library, or the program.
+    pub(crate) object: String,
+    pub(crate) adapter: bool,
+    pub(crate) instructions: f64,
 }
 
 /// One value of `report.json`.
@@ -59,11 +75,9 @@ pub struct Row {
     /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
     /// `without`, `unregistered`, `callbacks`, `buffered` or `logger`.
     pub(crate) transport: String,
-    /// Message size.
     pub(crate) bytes: u64,
     /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
     pub(crate) metric: String,
-    /// Unit of value and spread.
     pub(crate) unit: String,
     /// Median over the rounds.
     pub value: f64,
@@ -77,6 +91,37 @@ pub struct Row {
 }
 
 impl Report {
+    /// Measures what a plan says. `deliveries`: events that a thread raises and delivers through a buffer, per second, where
+    /// what events cost is measured.
+    ///
+    /// A program that fails is part of what is found ([`Report::is_complete`]).
+    ///
+    /// # Errors
+    /// When no program can be run any more.
+    pub fn measured(nodes: &dyn Nodes, place: Where, plan: &Plan, deliveries: Option<f64>) -> Result<Self> {
+        let found = run::run(nodes, place, plan)?;
+        let mut report = Self {
+            instructions: parts(&found.instructions),
+            environment: place.environment(nodes)?,
+            left_out: plan.left_out.clone(),
+            effort: found.effort(),
+            brief: plan.brief.clone(),
+            events: plan.is_of_events().then(|| Cost::new(&found, deliveries)),
+            remark: place.remark(),
+            ..summary::summarise(&place.title(), &plan.tests, &found.measured)
+        };
+        report.lacks(&found.failures, &found.measured);
+        Ok(report)
+    }
+
+    /// Writes `report.json` into a folder, and gives its path.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        saved(folder, "report.json", &(serde_json::to_string_pretty(self)? + "\n"))
+    }
+
     /// Whether only a part was measured: the default table of `cargo xtask bench`.
     #[must_use]
     pub fn is_brief(&self) -> bool {
@@ -103,11 +148,11 @@ impl Report {
     }
 
     /// Whether all that was tried was measured, and nothing failed but for a machine that was busy for a time.
-    pub(crate) fn is_complete(&self) -> bool {
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
         self.failures.iter().all(|failure| failure.busy && !failure.missing)
     }
 
-    /// The failures of a test.
     fn failed(&self, test: &str) -> impl Iterator<Item = &Failure> {
         self.failures.iter().filter(move |failure| failure.missing && failure.tests.iter().any(|name| name == test))
     }
@@ -138,4 +183,38 @@ impl Report {
         let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
         Some(value(of)? / value(to)?)
     }
+}
+
+impl fmt::Display for Report {
+    /// The tables, and what the numbers mean.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{}\n{}{}", text::tables(self), text::remarks(self), self.remark)
+    }
+}
+
+/// Writes a file into a folder, and gives its path.
+pub(crate) fn saved(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// Where the instructions of a message of 8 B go, over each transport, the largest part of a transport first.
+fn parts(counted: &BTreeMap<Count, Counted>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (count, counted) in counted {
+        let transport = count.transport;
+        if *count != Count::of_short_blocking(transport) {
+            continue;
+        }
+        let mut objects: Vec<&OfObject> = counted.objects.iter().collect();
+        objects.sort_by(|a, b| b.per_message.total_cmp(&a.per_message));
+        parts.extend(objects.into_iter().map(|object| Part {
+            transport: transport.name().to_owned(),
+            object: object.object.clone(),
+            adapter: object.adapter,
+            instructions: rounded(object.per_message),
+        }));
+    }
+    parts
 }

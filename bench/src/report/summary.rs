@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the measurements of all rounds to the rows of the report.
 //!
-//! A value and its spread are those of its rounds ([`crate::spread`]). The raw row of a test is the better of the raw programs it is compared with; each of
-//! these has rows of its own, too, under its own name. A ratio is that of the two medians.
+//! A value and its spread are those of its rounds ([`crate::spread`]). The raw row of a test is the better of the raw
+//! programs it is compared with; each of these has rows of its own, too, under its own name. A ratio is that of the two medians.
 //!
 //! Grade: setup. Called by the bench. Tests: at the end of this file.
 
 use super::{Report, Row};
-use crate::catalogue::transport::{self, Transport};
-use crate::catalogue::{RAW, RawProgram, Test};
+use crate::catalogue::{RAW, RawProgram, Test, Transport, transport};
 use crate::numbers::rounded;
-use crate::programs::measurement::Measurement;
+use crate::programs::Measurement;
 use crate::spread::{self, Cell, Rounds};
 use std::collections::BTreeMap;
 
-/// Makes the report of all that was measured.
 pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[Measurement]) -> Report {
     let medians = spread::cells(measurements);
     let mut rows = Vec::new();
@@ -33,17 +31,7 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
         }
     }
     rows.extend(raw_rows(tests, &medians));
-    Report {
-        device: device.to_owned(),
-        rows,
-        instructions: Vec::new(),
-        environment: Vec::new(),
-        effort: None,
-        brief: None,
-        events: None,
-        failures: Vec::new(),
-        left_out: Vec::new(),
-    }
+    Report { device: device.to_owned(), rows, tests: tests.to_vec(), ..Report::default() }
 }
 
 type Medians<'a> = BTreeMap<Cell<'a>, Rounds>;
@@ -97,55 +85,37 @@ mod tests {
     use super::*;
     use crate::catalogue;
     use crate::numbers;
-    use crate::programs::measurement::tests::measured;
+    use crate::programs::tests::measured;
     use crate::run::found::Failure;
 
     fn with_spread(row: Option<&Row>) -> String {
         row.map_or_else(String::new, |row| numbers::with_spread(row.value, row.spread))
     }
 
-    #[test]
-    fn a_value_is_the_median_over_the_rounds_and_its_spread_their_interquartile_range() {
-        let rounds = [10.0, 50.0, 20.0, 30.0, 40.0].map(|value| measured("latency", Transport::Ibex, 8, value));
-        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &rounds);
-        assert_eq!(with_spread(report.rows.first()), "30.0 ±20.0");
-        assert_eq!(report.rows[0].ratio_to_raw, None);
+    fn summary(test: &str, measurements: &[Measurement]) -> Report {
+        summarise("rxe0", &[catalogue::test(test).unwrap()], measurements)
     }
 
     #[test]
-    fn one_round_keeps_the_spread_it_was_measured_with() {
-        let report =
-            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Tcp, 8, 1.0)]);
-        assert_eq!(with_spread(report.rows.first()), "1.00 ±0.50");
-    }
-
-    #[test]
-    fn a_bandwidth_is_compared_with_the_better_raw_program() {
+    fn a_bandwidth_is_compared_with_the_better_raw_program_and_a_latency_with_the_smaller_value() {
         let measurements = [
             measured("bandwidth", Transport::Ibex, 64, 90.0),
             measured("ib_write_bw", Transport::Raw, 64, 80.0),
             measured("ib_read_bw", Transport::Raw, 64, 100.0),
         ];
-        let test = catalogue::test("bandwidth").unwrap();
-        let report = summarise("rxe0", &[test], &measurements);
+        let report = summary("bandwidth", &measurements);
         assert_eq!(report.row("bandwidth", Transport::Ibex, 64).unwrap().ratio_to_raw, Some(0.9));
         assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±1");
         assert_eq!(report.row("ib_write_bw", Transport::Raw, 64).unwrap().ratio_to_raw, None);
-    }
-
-    #[test]
-    fn a_latency_is_compared_with_the_smaller_raw_value() {
         let measurements =
             [measured("latency", Transport::Ibex, 8, 55.0), measured("ib_send_lat", Transport::Raw, 8, 50.0)];
-        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
-        assert_eq!(report.row("latency", Transport::Ibex, 8).unwrap().ratio_to_raw, Some(1.1));
-        assert_eq!(report.row("latency", Transport::Raw, 8).unwrap().ratio_to_raw, Some(1.0));
+        let ratio = |transport| summary("latency", &measurements).row("latency", transport, 8).unwrap().ratio_to_raw;
+        assert_eq!([ratio(Transport::Ibex), ratio(Transport::Raw)], [Some(1.1), Some(1.0)]);
     }
 
     #[test]
     fn the_json_has_the_documented_fields_and_no_others() {
-        let report =
-            summarise("rxe0", &[catalogue::test("latency").unwrap()], &[measured("latency", Transport::Ibex, 8, 2.0)]);
+        let report = summary("latency", &[measured("latency", Transport::Ibex, 8, 2.0)]);
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}],"instructions":[]}"#
@@ -165,18 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn a_value_whose_rounds_lie_far_apart_is_marked() {
-        let rounds = [1.0, 2.0, 3.0].map(|value| measured("latency", Transport::Ibex, 8, value));
-        let steady = [2.0, 2.1, 2.2].map(|value| measured("latency", Transport::Ucx, 8, value));
-        let report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &[rounds, steady].concat());
-        let json = serde_json::to_string(&report.rows).unwrap();
-        assert!(report.rows[0].unsteady && !report.rows[1].unsteady && json.matches("\"unsteady\":true").count() == 1);
-    }
-
-    #[test]
     fn what_could_not_be_measured_keeps_its_column_and_its_line_and_another_round_makes_up_for_a_busy_one() {
         let measurements = [measured("latency", Transport::Ibex, 8, 2.0)];
-        let mut report = summarise("rxe0", &[catalogue::test("latency").unwrap()], &measurements);
+        let mut report = summary("latency", &measurements);
         assert!(report.is_complete());
         report.lacks(&[failed("ibex", &[("latency", 8)], true)], &measurements);
         assert!(report.is_complete() && report.sizes("latency") == [8]);
@@ -196,7 +157,7 @@ mod tests {
             measured("host_bandwidth", Transport::Raw, 1 << 20, 90.0),
             measured("host_bandwidth", Transport::Memory, 1 << 20, 100.0),
         ];
-        let report = summarise("softhca0", &[catalogue::test("host_bandwidth").unwrap()], &measurements);
+        let report = summary("host_bandwidth", &measurements);
         assert_eq!(report.transports("host_bandwidth"), [Transport::Raw, Transport::Memory]);
         assert_eq!(report.ratio("host_bandwidth", Transport::Raw, Transport::Memory, 1 << 20), Some(0.9));
         assert_eq!(report.ratio("host_bandwidth", Transport::Ibex, Transport::Memory, 1 << 20), None);

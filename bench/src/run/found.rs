@@ -3,19 +3,17 @@
 //!
 //! Grade: setup. Made by [`crate::run`], condensed by [`crate::report`]. Plain data.
 
+use crate::programs::Measurement;
 use crate::programs::event_counts::Counts;
 use crate::programs::instructions::{Count, Counted};
-use crate::programs::measurement::Measurement;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What the counts with a buffer that is too small are called.
 pub const SMALL_BUFFER: &str = "small buffer";
 
-/// Everything a run found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// How many rounds were measured.
     pub(crate) rounds: usize,
     /// How many values were measured again after them, as they were unsteady.
     pub(crate) again: usize,
@@ -25,7 +23,6 @@ pub(crate) struct Found {
     pub(crate) instructions: BTreeMap<Count, Counted>,
     /// What became of events, in all runs with a tool that counts them, by the transport's name.
     pub(crate) events: BTreeMap<&'static str, Counts>,
-    /// What could not be measured.
     pub(crate) failures: Vec<Failure>,
     /// How many times their first length programs without MPI need, which measure what they are told: found in the first
     /// round of each.
@@ -66,13 +63,11 @@ impl Found {
 /// A start of a program, in one round, that did not measure all that it was started for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// What was to carry it.
     pub(crate) transport: String,
     /// The tests it is of; of a raw program, those that are compared with it.
     pub(crate) tests: Vec<String>,
     /// Each value: the name of its row, and its size.
     pub(crate) values: Vec<(String, u64)>,
-    /// The round, from 1.
     pub(crate) round: usize,
     /// What happened, with what was printed.
     pub(crate) reason: String,

@@ -4,35 +4,27 @@
 //! What fails is written down, and the rest goes on: a bench of minutes is not worth less for one value. What failed
 //! after a long time is not started again in later rounds. Values whose rounds lie far apart are measured again.
 //!
-//! This file goes through the steps. `mpi`, `without_mpi` and `instructions` do one, by a `runner`, which also has the
-//! `progress`; [`found`] is what comes of it. Grade: setup. Called by the bench. Single-threaded, but for the progress
-//! bar's own clock. Tests: at the end of this file.
+//! This file goes through the steps. `mpi` and `without_mpi` do one, by a `runner`; [`found`] is what comes of it.
+//! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock. Tests: at the end of this file.
 
 pub(crate) mod found;
-mod instructions;
 mod mpi;
-mod progress;
 mod runner;
 mod without_mpi;
 
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::Nodes;
-use crate::nodes::place::Where;
+use crate::catalogue::Transport;
+use crate::nodes::{Nodes, Where};
 use crate::plan::Plan;
-use crate::plan::step::Step;
+use crate::plan::round::{Start, Step};
 use crate::spread;
 use anyhow::Result;
 use found::{Failure, Found};
-use progress::Progress;
-use runner::{NodesGone, Runner};
+use runner::{NodesGone, Progress, Runner};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use without_mpi::Busy;
 
-/// Runs the plan and returns everything that was measured.
-///
-/// # Errors
-/// When no program can be run any more.
+/// Runs the plan and returns everything that was measured; an error is that no program can be run any more.
 pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
     let runner = Runner::new(nodes, place, Progress::new(plan.values(), plan.rounds));
     let mut bench = Bench { plan, runner, given_up: BTreeSet::new(), found: Found::default() };
@@ -73,7 +65,7 @@ impl Bench<'_> {
         if steps.is_empty() || !self.plan.has_time_again(started.elapsed()) {
             return Ok(());
         }
-        let (rounds, values) = (self.found.rounds, steps.iter().map(Step::values).sum::<usize>());
+        let (rounds, values) = (self.found.rounds, steps.iter().map(|step| step.values.len()).sum::<usize>());
         self.runner.progress.remarks(&format!("Measuring again, as their rounds lie far apart: {values} values"));
         self.runner.progress.expect(rounds * values);
         for round in 1..=rounds {
@@ -82,55 +74,56 @@ impl Bench<'_> {
                     return Ok(());
                 }
                 self.step(rounds, step)?;
-                self.found.again += if round == 1 { step.values() } else { 0 };
+                self.found.again += if round == 1 { step.values.len() } else { 0 };
             }
         }
         Ok(())
     }
 
-    /// Does a step, or writes down that it failed.
     fn step(&mut self, round: usize, step: &Step) -> Result<()> {
-        let (name, values) = (step.title(), step.values());
+        let name = step.title();
         if self.given_up.contains(&name) {
-            self.runner.progress.advance(values);
+            self.runner.progress.advance(step.values.len());
             return Ok(());
         }
         self.runner.progress.says(round, &name);
         let (before, started) = (self.found.measured.len(), Instant::now());
-        let Err(error) = self.done(step, values) else { return Ok(()) };
+        let Err(error) = self.done(step) else { return Ok(()) };
         if error.is::<NodesGone>() {
             return Err(error);
         }
         self.runner.progress.remarks(&format!("{name}: {error:#}"));
-        let found: Vec<_> =
-            self.found.measured[before..].iter().map(|found| (found.test.clone(), found.bytes)).collect();
-        let Some((transport, tests)) = self.plan.column_of(step) else { return Err(error) };
-        self.runner.progress.advance(values.saturating_sub(found.len()));
+        if step.tests.is_empty() {
+            return Err(error);
+        }
+        let mut values: Vec<_> = step.values.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
+        let found = &self.found.measured[before..];
+        self.runner.progress.advance(values.len().saturating_sub(found.len()));
+        values.retain(|(name, bytes)| !found.iter().any(|one| one.test == *name && one.bytes == *bytes));
         if started.elapsed() > LONG {
             self.given_up.insert(name);
         }
-        let mut values = self.plan.names_of(step);
-        values.retain(|value| !found.contains(value));
+        let tests = step.tests.iter().map(|test| (*test).to_owned()).collect();
         let (busy, reason) = (error.is::<Busy>(), format!("{error:#}"));
-        let transport = transport.name().to_owned();
+        let transport = step.transport.name().to_owned();
         self.found.failures.push(Failure { transport, tests, values, round, reason, busy, missing: true });
         Ok(())
     }
 
-    fn done(&mut self, step: &Step, values: usize) -> Result<()> {
+    fn done(&mut self, step: &Step) -> Result<()> {
         let Self { plan, runner, found, .. } = self;
-        match step {
-            Step::Mpi { transport, tests, bytes } => {
+        match &step.start {
+            Start::Mpi { tests, bytes } => {
                 // Its progress is told as it comes.
-                return mpi::mpi(runner, *transport, tests, *bytes, found);
+                return mpi::mpi(runner, step.transport, tests, *bytes, found);
             }
-            Step::SmallBuffer => mpi::small_buffer(runner, found)?,
-            Step::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
-            Step::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
-            Step::Instructions(count) => instructions::instructions(runner, *count, plan.is_of_events(), found)?,
-            Step::HostMemory => without_mpi::host_memory(runner, found)?,
+            Start::SmallBuffer => mpi::small_buffer(runner, found)?,
+            Start::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
+            Start::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
+            Start::Instructions(count) => mpi::instructions(runner, *count, plan.is_of_events(), found)?,
+            Start::HostMemory => without_mpi::host_memory(runner, found)?,
         }
-        runner.progress.advance(values);
+        runner.progress.advance(step.values.len());
         Ok(())
     }
 }
@@ -138,9 +131,9 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::device_kind::Kind;
-    use crate::nodes::job::{Job, Outcome, Stream};
+    use crate::catalogue::Kind;
     use crate::nodes::place::tests::place;
+    use crate::nodes::{Job, Outcome, Stream};
     use crate::plan::wanted::Wanted;
     use anyhow::bail;
     use std::cell::{Cell, RefCell};

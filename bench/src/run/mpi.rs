@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs MPI over a transport, and takes its values and its counts of events as they come.
+//! Runs MPI over a transport, and takes its values and its counts of events as they come; counts its instructions, and
+//! again where the counts differ.
 //!
 //! Grade: setup. Called by [`super`]. Tests: there.
 
 use super::found::{Found, SMALL_BUFFER};
 use super::runner::{NodesGone, Runner};
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::catalogue::{self, Test};
-use crate::nodes::job::{Job, Stream};
+use crate::catalogue::{self, Kind, Test, Transport};
+use crate::nodes::{Job, Stream};
 use crate::programs::event_counts::Counts;
-use crate::programs::mpi;
+use crate::programs::instructions::{self, Count};
+use crate::programs::{Measurement, mpi};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
@@ -61,20 +61,15 @@ pub(super) fn mpi(
             outcome.shown
         );
     }
-    if transport == Transport::Logger {
-        remove_logs(runner)?;
-    }
-    if transport == Transport::Recorded {
-        let trace = mpi::trace(runner.place).display().to_string();
-        runner.job(&Job::new(["rm", "-r", &trace]))?.checked().context("the recorder left no trace")?;
-    }
-    Ok(())
-}
-
-/// Logs are long, and nobody reads them.
-fn remove_logs(runner: &Runner) -> Result<()> {
-    let logs = [0, 1].map(|rank| mpi::log(runner.place, rank).display().to_string());
-    runner.job(&Job::new(["rm", &logs[0], &logs[1]]))?.checked().context("the logger wrote no file")?;
+    // Logs and traces are long, and nobody reads them.
+    let left = match transport {
+        Transport::Logger => [0, 1].map(|rank| mpi::log(runner.place, rank)).into(),
+        Transport::Recorded => vec![mpi::trace(runner.place)],
+        _ => return Ok(()),
+    };
+    let left = left.iter().map(|path| path.display().to_string());
+    let remove = Job::new(["rm", "-r"].map(str::to_owned).into_iter().chain(left));
+    runner.job(&remove)?.checked().context("the logger or the recorder wrote nothing")?;
     Ok(())
 }
 
@@ -87,4 +82,46 @@ pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
     let outcome = runner.job(&job)?.checked().context("MPI with a small buffer for events failed")?;
     found.events.insert(SMALL_BUFFER, Counts::of_all(&outcome.stdout));
     Ok(())
+}
+
+/// How often instructions are counted in all in a round.
+const COUNTS: usize = 3;
+
+/// Counts, and counts again where the number is not that of the round before: then something was waited for. What a
+/// tool is told, and when, depends on time, and is counted as it comes.
+pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, found: &mut Found) -> Result<()> {
+    let transport = what.transport;
+    let named = || format!("counting the instructions of MPI over {} failed", transport.name());
+    let before = found.instructions.get(&what);
+    let before = before.map(|counted| instructions::of_mpi(&counted.objects));
+    let mut counts: Vec<f64> = before.into_iter().collect();
+    for _ in 0..COUNTS {
+        let counted = instructions::counted(runner.place, what, |job| runner.job(job)).with_context(named)?;
+        let instructions = instructions::of_mpi(&counted.objects);
+        let varies = matches!(transport, Transport::Callbacks | Transport::Buffered);
+        if is_of_events && transport.is_pml() {
+            // Of the matching, which have no column among the others.
+            found.instructions.insert(what, counted);
+            return Ok(());
+        }
+        if varies || before.is_none() || counts.iter().any(|other| instructions::repeats(instructions, *other)) {
+            found.measured.push(Measurement {
+                test: what.test().to_owned(),
+                transport,
+                bytes: what.bytes,
+                value: instructions,
+                spread: 0.0,
+                seconds: None,
+            });
+            found.instructions.insert(what, counted);
+            return Ok(());
+        }
+        runner.progress.remarks(&format!(
+            "{instructions:.0} instructions of MPI over {}, and {:.0} before: counted again",
+            transport.name(),
+            before.unwrap_or(instructions)
+        ));
+        counts.push(instructions);
+    }
+    bail!("the instructions of MPI over {} do not repeat: {counts:.0?}", transport.name());
 }

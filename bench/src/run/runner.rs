@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs each program of a plan: jobs on the nodes, ports where two sides meet, the progress.
+//! What runs each program of a plan: jobs on the nodes, ports where two sides meet; and how far the bench is: on a terminal
+//! a progress bar, elsewhere a line for each start of a program, on standard error, as standard output may be the report.
 //!
 //! Grade: setup. Used by [`super`] and by the file of each kind of program. Tests: in [`super`].
 
-use super::progress::Progress;
-use crate::nodes::job::{self, Job, Nodes, Outcome};
-use crate::nodes::place::Where;
-use crate::nodes::sides::Sides;
+use crate::nodes::{Job, Nodes, Outcome, Sides, Where, job};
 use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 /// Why no job can be run any more.
 #[derive(Debug)]
@@ -23,7 +24,6 @@ impl std::fmt::Display for NodesGone {
 const FIRST_PORT: u16 = 18515;
 const PORTS: u16 = 4000;
 
-/// Runs programs where a place says.
 pub(super) struct Runner<'a> {
     pub(super) nodes: &'a dyn Nodes,
     pub(super) place: Where<'a>,
@@ -49,9 +49,62 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Where the two sides of the next program meet.
     pub(super) fn next_port(&mut self) -> u16 {
         self.port = FIRST_PORT + (self.port - FIRST_PORT + 1) % PORTS;
         self.port
+    }
+}
+
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    rounds: usize,
+    started: Instant,
+    on_terminal: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(values: usize, rounds: usize) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::new(values as u64);
+        let style = ProgressStyle::with_template("{elapsed_precise} [{bar:32}] {pos}/{len} {wide_msg}");
+        bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
+        if on_terminal {
+            bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        Self { bar, rounds, started: Instant::now(), on_terminal }
+    }
+
+    pub(crate) fn says(&self, round: usize, what: &str) {
+        let text = format!("round {round} of {}: {what}", self.rounds);
+        if self.on_terminal {
+            self.bar.set_message(text);
+        } else {
+            eprintln!("[{:4.0} s, {:3}%] {text}", self.started.elapsed().as_secs_f64(), self.percent());
+        }
+    }
+
+    /// Something a reader should know, and that stays on the screen.
+    pub(crate) fn remarks(&self, what: &str) {
+        if self.on_terminal {
+            self.bar.println(what);
+        } else {
+            eprintln!("{what}");
+        }
+    }
+
+    pub(crate) fn expect(&self, values: usize) {
+        self.bar.inc_length(values as u64);
+    }
+
+    pub(crate) fn advance(&self, values: usize) {
+        self.bar.inc(values as u64);
+    }
+
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn percent(&self) -> u64 {
+        self.bar.position() * 100 / self.bar.length().unwrap_or(1).max(1)
     }
 }

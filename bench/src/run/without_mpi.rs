@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory.
+//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory; the first two until twice the time gives
+//! the same.
 //!
-//! Grade: setup. Called by [`super`]. Tests: there.
+//! First moments are not what goes on: caches, windows and clocks are still filling. The rule is that of
+//! `benches/mpi/ibex_mpi_bench.c`. Grade: setup. Called by [`super`]. Tests: there, and at the end of this file.
 
 use super::found::Found;
 use super::runner::Runner;
-use crate::catalogue::transport::Transport;
 use crate::catalogue::{RawProgram, Test};
-use crate::growth;
-use crate::nodes::job::{Job, Outcome};
-use crate::programs::measurement::Measurement;
-use crate::programs::{host_memory, perftest, ucx_perftest};
+use crate::nodes::{Job, Outcome};
+use crate::programs::{Measurement, host_memory, perftest, ucx_perftest};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -32,13 +31,16 @@ pub(super) const TRIES: usize = 6;
 /// No length is doubled after so long a time, which is that of starts above all.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Runs a program of perftest with one size.
+/// How many times as long as at first a row becomes at the most: a power of two.
+const LONGEST: u32 = 16;
+
+/// A row is long enough if doubling it changes its median by less than this share.
+const SETTLED: f64 = 0.05;
+
 pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
     let measured = |times| {
         let outcome = raw_undisturbed(runner, program, bytes, times)?;
-        let perftest::Value { value, spread } = perftest::parse(&outcome.stdout, program.reads, bytes)?;
-        let (test, transport) = (program.name.to_owned(), Transport::Raw);
-        Ok(Measurement { test, transport, bytes, value, spread, seconds: None })
+        perftest::parse(&outcome.stdout, program, bytes)
     };
     let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
     long_enough((program.name, bytes), measured, found).with_context(named)
@@ -55,12 +57,32 @@ fn long_enough(
         measured(*times)?
     } else {
         let begun = Instant::now();
-        let (times, last) = growth::until_settled(measured, |one| one.value, || begun.elapsed() < PATIENCE)?;
+        let (times, last) = until_settled(measured, |one| one.value, || begun.elapsed() < PATIENCE)?;
         found.lengths.insert(of, times);
         last
     };
     found.measured.push(value);
     Ok(())
+}
+
+/// Measures a row again and again, each time twice as long, until its median has settled or `has_time` says no.
+/// Returns how many times the first length the last row had, and what `measured` returned for it.
+fn until_settled<T>(
+    mut measured: impl FnMut(u32) -> Result<T>,
+    median: impl Fn(&T) -> f64,
+    has_time: impl Fn() -> bool,
+) -> Result<(u32, T)> {
+    let (mut times, mut last) = (1, measured(1)?);
+    while times < LONGEST {
+        times *= 2;
+        let longer = measured(times)?;
+        let settled = (median(&longer) - median(&last)).abs() < SETTLED * median(&last);
+        last = longer;
+        if settled || !has_time() {
+            break;
+        }
+    }
+    Ok((times, last))
 }
 
 /// Runs a program of perftest until it could find out how fast the processor's clock runs.
@@ -80,7 +102,6 @@ fn raw_undisturbed(runner: &mut Runner, program: &RawProgram, bytes: u64, times:
     Err(Busy.into())
 }
 
-/// Runs `ucx_perftest` with a test and a size.
 pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64, found: &mut Found) -> Result<()> {
     let measured = |times| {
         let sides = ucx_perftest::sides(test, bytes, times, runner.place, runner.next_port())?;
@@ -90,10 +111,51 @@ pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64,
     long_enough((test.name, bytes), measured, found)
 }
 
-/// Compares the emulated adapter with the host's memory.
 pub(super) fn host_memory(runner: &Runner, found: &mut Found) -> Result<()> {
     let outcome = runner.job(&Job::new(host_memory::command(runner.place)))?;
     let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
     found.measured.extend(host_memory::parse(&outcome.stdout)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::bail;
+
+    /// The lengths that are measured, and the last value, of a row that gives these in turn.
+    fn grown(values: &[f64]) -> (Vec<u32>, f64) {
+        let mut lengths = Vec::new();
+        let measured = |times: u32| {
+            lengths.push(times);
+            Ok(values[lengths.len() - 1])
+        };
+        let (times, value) = until_settled(measured, |value| *value, || true).unwrap();
+        assert_eq!(lengths.last(), Some(&times));
+        (lengths, value)
+    }
+
+    #[test]
+    fn a_row_is_doubled_until_that_changes_its_median_by_less_than_a_twentieth() {
+        assert_eq!(grown(&[100.0, 104.9]), (vec![1, 2], 104.9));
+        assert_eq!(grown(&[100.0, 105.0, 100.0]), (vec![1, 2, 4], 100.0));
+        assert_eq!(grown(&[100.0, 60.0, 50.0, 48.0]), (vec![1, 2, 4, 8], 48.0));
+    }
+
+    #[test]
+    fn a_row_that_does_not_settle_ends_at_its_longest() {
+        assert_eq!(grown(&[1.0, 2.0, 1.0, 2.0, 1.0]), (vec![1, 2, 4, 8, 16], 1.0));
+    }
+
+    #[test]
+    fn a_row_for_which_there_is_no_time_is_doubled_once() {
+        let row = until_settled(|times| Ok(f64::from(times)), |value| *value, || false);
+        assert_eq!(row.unwrap().0, 2);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_ends_the_row() {
+        let fails = |times| if times > 1 { bail!("gone") } else { Ok(1.0) };
+        assert!(until_settled(fails, |value| *value, || true).is_err());
+    }
 }

@@ -16,13 +16,11 @@ use serde::Serialize;
 use super::distribution::Distribution;
 use super::planted::{Explained, Waits};
 use super::program::{self, Program};
-use super::queues::{self, Queue, Searches};
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::{self, Job, Nodes};
-use crate::nodes::place::Where;
+use super::queues::{self, Queue};
+use crate::catalogue::Transport;
+use crate::nodes::{Job, Nodes, Where, job};
 use crate::programs::mpi;
 
-/// What the trace of a program says.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Application {
     pub(super) name: &'static str,
@@ -36,9 +34,8 @@ pub(super) struct Application {
     pub(super) lost: u64,
     pub(super) times: Vec<Times>,
     pub(super) queues: Vec<Queue>,
-    pub(super) searches: Vec<Searches>,
+    pub(super) searches: Vec<Queue>,
     pub(super) waits: Vec<Waits>,
-    /// What could not be read.
     pub(super) faults: Vec<String>,
 }
 
@@ -47,18 +44,13 @@ pub(super) struct Application {
 pub(super) struct Times {
     pub(super) from: &'static str,
     pub(super) to: &'static str,
-    /// Of which messages.
     pub(super) of: String,
     pub(super) took: Distribution,
 }
 
-/// How long a program may take.
 const LIMIT: Duration = Duration::from_mins(8);
 
 /// Records it below the folder of the reports; gives what the trace says, and what `ibex explain` finds.
-///
-/// # Errors
-/// It fails, or leaves no trace that can be read.
 pub(super) fn recorded(nodes: &dyn Nodes, place: Where, program: &Program) -> Result<(Application, Explained)> {
     let folder = place.reports.join("study").join(program.name);
     program.prepare(&folder)?;
@@ -119,7 +111,6 @@ fn times(messages: &[Message]) -> Vec<Times> {
     found.into_iter().filter_map(row).collect()
 }
 
-/// How a message went, in words.
 fn by(way: Option<Protocol>) -> String {
     let word = serde_json::to_value(way).ok().and_then(|value| value.as_str().map(|word| word.replace('_', " ")));
     word.unwrap_or_else(|| "by an unknown way".to_owned())

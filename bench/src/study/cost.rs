@@ -9,15 +9,11 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::distribution::Distribution;
+use super::sizes;
 use super::ways::{self, Way};
-use crate::catalogue::device_kind::Kind;
-use crate::catalogue::transport::Transport;
-use crate::catalogue::{self, Test};
-use crate::nodes::here::is_in_path;
-use crate::nodes::job::{self, Nodes};
-use crate::nodes::place::Where;
+use crate::catalogue::{self, Kind, Test, Transport};
+use crate::nodes::{Nodes, Where, is_in_path, job};
 use crate::programs::instructions::{self, Count};
-use crate::programs::mpi;
 
 /// In the order of the paper's table.
 static WAYS: [Way; 7] = [
@@ -30,14 +26,12 @@ static WAYS: [Way; 7] = [
     Way::new(ways::MPI_T, Transport::Callbacks),
 ];
 
-/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Cost {
     pub(super) rounds: usize,
     pub(super) rows: Vec<Row>,
 }
 
-/// A way.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) face: &'static str,
@@ -50,10 +44,6 @@ pub(super) struct Row {
     pub(super) instructions: Option<f64>,
 }
 
-/// Measures in so many rounds.
-///
-/// # Errors
-/// A program that fails, or cannot be run.
 pub(super) fn measured(nodes: &dyn Nodes, place: Where, rounds: usize, counts: bool, has_tool: bool) -> Result<Cost> {
     let ways = ways::possible(&WAYS, place, has_tool);
     let found = ways::in_turns(&ways, rounds, |way| latency(nodes, way.place(place), way.transport))?;
@@ -80,11 +70,8 @@ fn rows(ways: &[Way], found: Vec<Vec<f64>>, counted: &[Option<f64>]) -> Vec<Row>
 
 fn latency(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result<f64> {
     let tests: Vec<&Test> = catalogue::test("latency").into_iter().collect();
-    let argv = mpi::command(place, transport, &tests, &[0])?;
-    let outcome = job::run(nodes, &mpi::job(place, transport, argv))?.checked()?;
-    let mut lines = outcome.stdout.lines().map(|line| mpi::measurement(line, transport, &tests));
-    let measured = lines.find_map(Result::transpose).context("ibex_mpi_bench measured nothing")??;
-    Ok(measured.value)
+    let measured = sizes::bench(nodes, place, transport, (&tests, &[0]), None)?;
+    Ok(measured.first().context("ibex_mpi_bench measured nothing")?.value)
 }
 
 fn instructions(nodes: &dyn Nodes, place: Where, transport: Transport) -> Result<f64> {

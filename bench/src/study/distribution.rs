@@ -38,7 +38,6 @@ impl Distribution {
         })
     }
 
-    /// The sum of the values.
     pub(super) fn total(&self) -> f64 {
         self.mean * self.count as f64
     }

@@ -26,14 +26,11 @@ mod ways;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::nodes::environment::environment;
-use crate::nodes::here::is_in_path;
-use crate::nodes::job::Nodes;
-use crate::nodes::place::Where;
+use crate::nodes::{Nodes, Where, is_in_path};
 use crate::plan::LeftOut;
 use application::Application;
 use cost::Cost;
-use planted::{Finding, Planted};
+use planted::Finding;
 use program::Program;
 use rma_threads::RmaThreads;
 use run_times::RunTimes;
@@ -50,12 +47,9 @@ pub struct Extent {
     program_rounds: usize,
     /// The order of the matrices of the HPC Challenge where it is timed, and where it is recorded.
     orders: [u32; 2],
-    /// The steps of LAMMPS.
     steps: u32,
     rma_threads: rma_threads::Extent,
-    /// Whether instructions are counted.
     counts: bool,
-    planted: Planted,
 }
 
 impl Extent {
@@ -63,7 +57,6 @@ impl Extent {
     /// then.
     #[must_use]
     pub fn new(full: bool) -> Self {
-        let planted = Planted::usual();
         if full {
             Self {
                 rounds: 9,
@@ -73,7 +66,6 @@ impl Extent {
                 steps: 3000,
                 rma_threads: rma_threads::Extent::FULL,
                 counts: true,
-                planted,
             }
         } else {
             Self {
@@ -84,7 +76,6 @@ impl Extent {
                 steps: 100,
                 rma_threads: rma_threads::Extent::QUICK,
                 counts: false,
-                planted,
             }
         }
     }
@@ -95,7 +86,6 @@ impl Extent {
 pub struct Study {
     device: String,
     remark: String,
-    /// What the numbers depend on.
     environment: Vec<(String, String)>,
     cost: Cost,
     sizes: Sizes,
@@ -103,15 +93,14 @@ pub struct Study {
     rma_threads: Option<RmaThreads>,
     applications: Vec<Application>,
     planted: Vec<Finding>,
-    /// What this machine does not have.
     left_out: Vec<LeftOut>,
 }
 
-/// Does it. `title` names the device for a reader. Traces stay below the folder of the reports.
+/// Does it. Traces stay below the folder of the reports.
 ///
 /// # Errors
 /// A program that fails, or leaves no trace.
-pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Result<Study> {
+pub fn study(nodes: &dyn Nodes, place: Where, extent: Extent) -> Result<Study> {
     let mut left_out = Vec::new();
     let mut lacks = |what: &str, reason: &str| {
         left_out.push(LeftOut { what: what.to_owned(), reason: reason.to_owned() });
@@ -152,15 +141,15 @@ pub fn study(nodes: &dyn Nodes, place: Where, title: &str, extent: Extent) -> Re
         None
     };
     let (halo, planted) = if place.programs.join("halo").is_file() {
-        let (halo, waits) = application::recorded(nodes, place, &Program::halo(place, extent.planted))?;
-        (Some(halo), extent.planted.found(&waits))
+        let (halo, waits) = application::recorded(nodes, place, &Program::halo(place))?;
+        (Some(halo), planted::found(&waits))
     } else {
         lacks("halo", "it is part of `cargo xtask bench --study` alone");
         (None, Vec::new())
     };
     applications.extend(halo);
-    let (remark, environment) = (place.remark(), environment(nodes, place)?);
-    let device = title.to_owned();
+    let (remark, environment) = (place.remark(), place.environment(nodes)?);
+    let device = place.title();
     Ok(Study { device, remark, environment, cost, sizes, run_times, rma_threads, applications, planted, left_out })
 }
 

@@ -13,14 +13,14 @@ use super::application::{Application, Times};
 use super::cost::Cost;
 use super::distribution::Distribution;
 use super::planted::{Finding, Waits};
-use super::queues::{Queue, Searches};
+use super::queues::Queue;
 use super::rma_threads::{self, RmaThreads};
 use super::run_times::RunTimes;
 use super::sizes::Sizes;
 use super::ways::InWay;
 use super::{Study, cost};
-use crate::finished::saved;
 use crate::numbers::{self, grouped, number};
+use crate::report::saved;
 
 impl Study {
     /// Writes `study.json` and `study.md` into a folder, and gives their paths.
@@ -39,7 +39,6 @@ impl fmt::Display for Study {
     }
 }
 
-/// All of it.
 fn markdown(study: &Study) -> String {
     let mut page = format!("Measured on {}. {}\n\n", study.device, study.remark);
     // Others are of what is not part of it.
@@ -182,26 +181,22 @@ fn of_application(of: &Application) -> String {
         of.lost,
     );
     page += "\nWhere the time of messages goes at their receivers:\n\n";
-    let row = |of: &Times| [vec![format!("{} to {}", of.from, of.to), of.of.clone()], cells(&of.took)].concat();
+    let row =
+        |of: &Times| [format!("{} to {}", of.from, of.to), of.of.clone()].into_iter().chain(cells(&of.took)).collect();
     let names = ["", "messages", "count", "median", "quartiles", "99 %", "longest"];
     table(&mut page, &names, of.times.iter().map(row));
     page += "\nThe queues of the matching, and how long an entry stays:\n\n";
     let row = |of: &Queue| {
-        let stay = [time(of.stay.total()), time(of.stay.mean), time(of.stay.least)];
-        let cells = cells(&of.stay);
-        let head = [of.rank.to_string(), of.name.to_owned(), cells[0].clone(), of.longest.to_string()];
-        [&head[..], &stay, &cells[1..]].concat()
+        let [count, rest @ ..] = cells(&of.took);
+        let longest = of.longest.map(|entries| entries.to_string());
+        let in_all = [of.took.total(), of.took.mean, of.took.least].map(time);
+        let head = [of.rank.to_string(), of.name.to_owned(), count].into_iter().chain(longest).chain(in_all);
+        head.chain(rest).collect()
     };
     let names =
         ["rank", "queue", "entries", "at once", "in all", "mean", "least", "median", "quartiles", "99 %", "longest"];
     table(&mut page, &names, of.queues.iter().map(row));
     page += "\nThe searches in them:\n\n";
-    let row = |of: &Searches| {
-        let took = [time(of.took.total()), time(of.took.mean), time(of.took.least)];
-        let cells = cells(&of.took);
-        let head = [of.rank.to_string(), of.name.to_owned(), cells[0].clone()];
-        [&head[..], &took, &cells[1..]].concat()
-    };
     let names = ["rank", "queue", "searches", "in all", "mean", "least", "median", "quartiles", "99 %", "longest"];
     table(&mut page, &names, of.searches.iter().map(row));
     page += "\nWhat was waited for (`ibex explain --waits`); waits may overlap:\n\n";
@@ -248,12 +243,11 @@ fn of_planted(planted: &[Finding]) -> String {
 }
 
 /// Count, median, quartiles, 99th percentile and greatest.
-fn cells(of: &Distribution) -> Vec<String> {
+fn cells(of: &Distribution) -> [String; 5] {
     let quartiles = format!("{} to {}", time(of.lower_quartile), time(of.upper_quartile));
-    vec![grouped(of.count as i64), time(of.median), quartiles, time(of.percentile_99), time(of.greatest)]
+    [grouped(of.count as i64), time(of.median), quartiles, time(of.percentile_99), time(of.greatest)]
 }
 
-/// Nanoseconds in the unit that fits.
 fn time(nanoseconds: f64) -> String {
     match nanoseconds.abs() {
         magnitude if magnitude < 1e3 => format!("{nanoseconds:.0} ns"),
@@ -297,8 +291,8 @@ mod tests {
             events: 9,
             lost: 0,
             times: vec![Times { from: "arrival", to: "match", of: "unexpected".to_owned(), took }],
-            queues: vec![Queue { rank: 0, name: "posted", longest: 1, stay: took }],
-            searches: vec![Searches { rank: 0, name: "posted", took }],
+            queues: vec![Queue { rank: 0, name: "posted", longest: Some(1), took }],
+            searches: vec![Queue { rank: 0, name: "posted", longest: None, took }],
             waits: Vec::new(),
             faults: vec!["A sentence.".to_owned()],
         };

@@ -9,15 +9,12 @@
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// What is planted: a rank, and milliseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Planted {
-    late_sender: (u32, u32),
-    late_receiver: (u32, u32),
-}
-
-/// The ranks of the proxy application.
 pub(super) const RANKS: u32 = 4;
+
+/// The rank that sends late and the one that receives late, and how many milliseconds: longer than what a busy machine does
+/// by itself. Both ranks are at an end of the grid, with one neighbour.
+const LATE_SENDER: (u32, u32) = (0, 300);
+const LATE_RECEIVER: (u32, u32) = (RANKS - 1, 200);
 
 /// How long a wait for a fault may be, in durations of the fault. It is shorter where the rank that waits is a little late
 /// itself, and longer where the late rank lost its processor.
@@ -30,7 +27,6 @@ pub(super) struct Explained {
     pub(super) kinds: Vec<Waits>,
 }
 
-/// All waits of a kind.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Waits {
     pub(super) kind: String,
@@ -49,7 +45,6 @@ pub(super) struct Pair {
     pub(super) nanoseconds: i64,
 }
 
-/// One of the longest.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct One {
     pub(super) from: String,
@@ -59,7 +54,6 @@ pub(super) struct One {
     pub(super) nanoseconds: i64,
 }
 
-/// What became of a fault.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) kind: &'static str,
@@ -74,34 +68,24 @@ pub(super) struct Finding {
     pub(super) is_found: bool,
 }
 
-impl Planted {
-    /// Longer than what a busy machine does by itself. Both ranks are at an end of the grid, with one neighbour.
-    pub(super) fn usual() -> Self {
-        Self { late_sender: (0, 300), late_receiver: (RANKS - 1, 200) }
-    }
+/// The faults as the program takes them.
+pub(super) fn words() -> [String; 4] {
+    let of = |(rank, milliseconds): (u32, u32)| format!("{rank}:{milliseconds}");
+    ["--late-sender".to_owned(), of(LATE_SENDER), "--late-receiver".to_owned(), of(LATE_RECEIVER)]
+}
 
-    /// As the program takes it.
-    pub(super) fn words(self) -> [String; 4] {
-        let of = |(rank, milliseconds): (u32, u32)| format!("{rank}:{milliseconds}");
-        ["--late-sender".to_owned(), of(self.late_sender), "--late-receiver".to_owned(), of(self.late_receiver)]
-    }
-
-    /// What is found of it.
-    pub(super) fn found(self, explained: &Explained) -> Vec<Finding> {
-        let sender = |one: &One| one.from.clone();
-        let receiver = |one: &One| one.to.clone();
-        vec![
-            of_kind(explained, "late_sender", self.late_sender, sender),
-            of_kind(explained, "late_receiver", self.late_receiver, receiver),
-        ]
-    }
+pub(super) fn found(explained: &Explained) -> Vec<Finding> {
+    vec![
+        of_kind(explained, "late_sender", LATE_SENDER, |one| &one.from),
+        of_kind(explained, "late_receiver", LATE_RECEIVER, |one| &one.to),
+    ]
 }
 
 fn of_kind(
     explained: &Explained,
     kind: &'static str,
     (rank, milliseconds): (u32, u32),
-    who: fn(&One) -> String,
+    who: fn(&One) -> &str,
 ) -> Finding {
     let longest = explained.kinds.iter().filter(|of| of.kind == kind).flat_map(|of| &of.longest);
     // Collective operations, which wait for who is late, too, have negative tags.
@@ -133,17 +117,17 @@ mod tests {
 
     #[test]
     fn a_fault_is_found_by_rank_and_duration_among_messages_of_the_application() {
-        let found = Planted::usual().found(&explained(2, 299));
+        let found = super::found(&explained(2, 299));
         assert_eq!((found[0].is_found, found[0].place), (true, Some(2)));
         assert_eq!(found[0].wait.as_ref().unwrap().to, "1");
         assert!(!found[1].is_found && found[1].wait.is_none(), "there is no late receiver");
-        assert!(!Planted::usual().found(&explained(-12, 299))[0].is_found, "a collective operation");
-        assert!(!Planted::usual().found(&explained(2, 30))[0].is_found, "too short");
-        assert!(!Planted::usual().found(&explained(2, 600))[0].is_found, "too long");
+        assert!(!super::found(&explained(-12, 299))[0].is_found, "a collective operation");
+        assert!(!super::found(&explained(2, 30))[0].is_found, "too short");
+        assert!(!super::found(&explained(2, 600))[0].is_found, "too long");
     }
 
     #[test]
     fn the_program_is_told_rank_and_duration() {
-        assert_eq!(Planted::usual().words().join(" "), "--late-sender 0:300 --late-receiver 3:200");
+        assert_eq!(words().join(" "), "--late-sender 0:300 --late-receiver 3:200");
     }
 }

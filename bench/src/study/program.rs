@@ -9,13 +9,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::planted::{self, Planted};
-use crate::catalogue::transport::Transport;
+use super::planted;
+use crate::catalogue::Transport;
+use crate::nodes::Where;
 use crate::nodes::hosts::quoted;
-use crate::nodes::place::Where;
 use crate::programs::mpi;
 
-/// A program.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -30,7 +29,6 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The HPC Challenge, with matrices of this order.
     pub(super) fn hpcc(order: u32) -> Self {
         let words = format!("the HPC Challenge (Debian's hpcc), matrices of order {order}, one more of {}", order / 2);
         // HPL.dat with two numbers for PTRANS behind it.
@@ -61,8 +59,8 @@ impl Program {
     }
 
     /// Our own proxy, a grid in strips whose edges are exchanged, with these faults.
-    pub(super) fn halo(place: Where, planted: Planted) -> Self {
-        let faults = planted.words();
+    pub(super) fn halo(place: Where) -> Self {
+        let faults = planted::words();
         let words = format!(
             "examples/halo.c, edges of a grid; rank {} has twice the work ({})",
             planted::RANKS / 2,
@@ -73,9 +71,6 @@ impl Program {
     }
 
     /// Makes the folder in which it runs anew, with its input.
-    ///
-    /// # Errors
-    /// The folder cannot be written to.
     pub(super) fn prepare(&self, folder: &Path) -> Result<()> {
         if folder.exists() {
             fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -88,9 +83,6 @@ impl Program {
     }
 
     /// The command that runs it in this folder, behind these words.
-    ///
-    /// # Errors
-    /// Those of [`mpi::mpirun`].
     pub(super) fn command(
         &self,
         place: Where,
@@ -129,8 +121,7 @@ mod tests {
         let place = place();
         let script = |all| {
             let recorder = recorder(place, Path::new("/t/a b/trace"), all);
-            let halo = Program::halo(place, Planted::usual());
-            halo.command(place, Transport::Ibex, Path::new("/t/a b"), &recorder).unwrap().pop().unwrap()
+            Program::halo(place).command(place, Transport::Ibex, Path::new("/t/a b"), &recorder).unwrap().pop().unwrap()
         };
         let all = script(true);
         assert!(all.starts_with(

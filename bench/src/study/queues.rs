@@ -9,56 +9,39 @@
 
 use std::collections::HashMap;
 
-use ibex_messages::{Job, Message};
+use ibex_messages::{Job, ReceiveSide, Time};
 use ibex_trace::Reader;
 use serde::Serialize;
 
 use super::distribution::Distribution;
 
-/// A queue of a rank, of which at least one entry is known.
+/// The entries of a queue of a rank, or the searches in it; there is at least one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Queue {
     pub(super) rank: u32,
-    /// `posted` or `unexpected`.
     #[serde(rename = "queue")]
     pub(super) name: &'static str,
     /// How many entries it had at the most.
-    pub(super) longest: usize,
-    /// How long entries stayed.
-    pub(super) stay: Distribution,
-}
-
-/// The searches of a queue of a rank, of which there is at least one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Searches {
-    pub(super) rank: u32,
-    #[serde(rename = "queue")]
-    pub(super) name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) longest: Option<usize>,
+    /// How long an entry stayed, or a search took.
     pub(super) took: Distribution,
 }
 
-/// What the two queues are called.
 const POSTED: &str = "posted";
 const UNEXPECTED: &str = "unexpected";
 
 /// The queues of all ranks. A message that nobody has received stays in no queue here.
 pub(super) fn queues(job: &Job) -> Vec<Queue> {
-    let of = |rank: u32, name, stay: fn(&Message) -> Option<(i64, i64)>| {
-        let messages = job.messages.iter().filter(|message| message.receiver == rank);
-        let stays: Vec<(i64, i64)> = messages.filter_map(stay).collect();
-        let lengths = stays.iter().map(|(from, to)| (to - from) as f64).collect();
-        Some(Queue { rank, name, longest: longest(&stays), stay: Distribution::of(lengths)? })
+    let of = |rank: u32, name, entered: fn(ReceiveSide) -> Option<Time>| {
+        let sides = job.messages.iter().filter(|message| message.receiver == rank).filter_map(|one| one.receive);
+        let stay = |side: ReceiveSide| Some((entered(side)?.nanoseconds(), side.matched?.nanoseconds()));
+        let stays: Vec<(i64, i64)> = sides.filter_map(stay).collect();
+        let took = Distribution::of(stays.iter().map(|(from, to)| (to - from) as f64).collect())?;
+        Some(Queue { rank, name, longest: Some(longest(&stays)), took })
     };
-    let posted = |message: &Message| {
-        let side = message.receive?;
-        Some((side.posted?.nanoseconds(), side.matched?.nanoseconds()))
-    };
-    let unexpected = |message: &Message| {
-        let side = message.receive?;
-        Some((side.unexpected?.nanoseconds(), side.matched?.nanoseconds()))
-    };
-    let ranks = 0..job.ranks.len() as u32;
-    ranks.flat_map(|rank| [of(rank, POSTED, posted), of(rank, UNEXPECTED, unexpected)]).flatten().collect()
+    let of_rank = |rank| [of(rank, POSTED, |side| side.posted), of(rank, UNEXPECTED, |side| side.unexpected)];
+    (0..job.ranks.len() as u32).flat_map(of_rank).flatten().collect()
 }
 
 /// How many of these were there at once, at the most. One that goes when another comes is gone.
@@ -74,10 +57,10 @@ fn longest(stays: &[(i64, i64)]) -> usize {
 }
 
 /// The searches of all ranks, where the trace has them.
-pub(super) fn searches(readers: &[Reader]) -> Vec<Searches> {
+pub(super) fn searches(readers: &[Reader]) -> Vec<Queue> {
     let rows = readers.iter().flat_map(|reader| {
         let (rank, found) = (reader.head().rank.unwrap_or(0), of_rank(reader));
-        let row = |(name, took)| Some(Searches { rank, name, took: Distribution::of(took)? });
+        let row = |(name, took)| Some(Queue { rank, name, longest: None, took: Distribution::of(took)? });
         found.into_iter().filter_map(row).collect::<Vec<_>>()
     });
     rows.collect()
@@ -134,11 +117,11 @@ mod tests {
         let job = Job::synthetic(3, 300, 5);
         let queues = queues(&job);
         assert_eq!(queues.len(), 6);
-        let entries: usize = queues.iter().map(|queue| queue.stay.count).sum();
+        let entries: usize = queues.iter().map(|queue| queue.took.count).sum();
         assert_eq!(entries, 300);
         for queue in &queues {
             let of_rank = job.messages.iter().filter(|message| message.receiver == queue.rank).count();
-            assert!(queue.stay.count < of_rank && queue.longest >= 1 && queue.stay.least >= 0.0, "{queue:?}");
+            assert!(queue.took.count < of_rank && queue.longest >= Some(1) && queue.took.least >= 0.0, "{queue:?}");
         }
     }
 

@@ -11,9 +11,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::ways::{self, InWay, Way};
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::{self, Nodes};
-use crate::nodes::place::Where;
+use crate::catalogue::Transport;
+use crate::nodes::{Nodes, Where, job};
 use crate::programs::mpi;
 
 /// In the order of the paper's figure.
@@ -23,20 +22,16 @@ static WAYS: [Way; 3] = [
     Way::new(ways::MPI_T, Transport::Callbacks),
 ];
 
-/// The program.
 pub(super) const PROGRAM: &str = "ibex_rma_threads";
 
-/// How long one run of it may take.
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// Operations, times ways to wait for them.
 const ROWS_OF_SIZE: usize = 6;
 
-/// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) rounds: usize,
-    /// Of a row.
     pub(super) seconds: f64,
     /// Numbers of threads, each with each of these sizes.
     pub(super) runs: &'static [(&'static [u32], &'static [u64])],
@@ -49,7 +44,6 @@ impl Extent {
     pub(super) const QUICK: Self = Self { rounds: 1, seconds: 0.05, runs: &[(&[1, 4], &[8])] };
 }
 
-/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RmaThreads {
     pub(super) rounds: usize,
@@ -65,7 +59,6 @@ pub(super) struct Row {
     pub(super) ways: Vec<InWay>,
 }
 
-/// What a row is of.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(super) struct Key {
     pub(super) operation: String,
@@ -82,17 +75,12 @@ struct Line {
     value: f64,
 }
 
-/// Measures in turns.
-///
-/// # Errors
-/// A program that fails, or does not measure all of it.
 pub(super) fn measured(nodes: &dyn Nodes, place: Where, extent: Extent, has_tool: bool) -> Result<RmaThreads> {
     let ways = ways::possible(&WAYS, place, has_tool);
     let found = ways::in_turns(&ways, extent.rounds, |way| once(nodes, way.place(place), way.transport, extent))?;
     Ok(RmaThreads { rounds: extent.rounds, rows: rows(&ways, &found) })
 }
 
-/// All rows, in a way.
 fn once(nodes: &dyn Nodes, place: Where, transport: Transport, extent: Extent) -> Result<Vec<Line>> {
     let mut all = Vec::new();
     for (threads, sizes) in extent.runs {

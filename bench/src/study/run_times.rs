@@ -14,9 +14,8 @@ use serde::Serialize;
 
 use super::program::{self, Program};
 use super::ways::{self, InWay, Way};
-use crate::catalogue::transport::Transport;
-use crate::nodes::job::{self, Nodes};
-use crate::nodes::place::Where;
+use crate::catalogue::Transport;
+use crate::nodes::{Nodes, Where, job};
 use crate::programs::mpi;
 
 /// In the order of the paper's figure; the recorder has the place of its Score-P.
@@ -29,23 +28,16 @@ static WAYS: [Way; 6] = [
     Way::recorded(Transport::Ibex),
 ];
 
-/// The run times of a program.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RunTimes {
     pub(super) program: &'static str,
     pub(super) words: String,
     pub(super) ranks: u32,
-    /// What is timed.
     pub(super) of: &'static str,
     pub(super) rounds: usize,
-    /// Seconds.
     pub(super) ways: Vec<InWay>,
 }
 
-/// Runs a program in so many rounds.
-///
-/// # Errors
-/// It fails, or does not print what its main loop took.
 pub(super) fn measured(
     nodes: &dyn Nodes,
     place: Where,
@@ -67,7 +59,6 @@ pub(super) fn measured(
     })
 }
 
-/// What it takes in a way.
 fn seconds(nodes: &dyn Nodes, place: Where, way: Way, program: &Program, folder: &Path) -> Result<f64> {
     program.prepare(folder)?;
     let recorder = if way.is_recorded { program::recorder(place, &folder.join("trace"), false) } else { Vec::new() };
@@ -91,8 +82,8 @@ fn loop_time(stdout: &str, before: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::job::{Job, Outcome, Stream};
     use crate::nodes::place::tests::place;
+    use crate::nodes::{Job, Outcome, Stream};
     use std::cell::RefCell;
 
     /// Nodes that keep the scripts they are given, and answer each with these lines.

@@ -8,11 +8,9 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::ways::{self, InWay, Way};
-use crate::catalogue::transport::Transport;
-use crate::catalogue::{self, Test};
-use crate::nodes::job::{self, Nodes};
-use crate::nodes::place::Where;
-use crate::programs::measurement::Measurement;
+use crate::catalogue::{self, Test, Transport};
+use crate::nodes::{Nodes, Where, job};
+use crate::programs::Measurement;
 use crate::programs::mpi;
 
 /// In the order of the paper's table.
@@ -27,14 +25,12 @@ static WAYS: [Way; 4] = [
 const SIZES: [u64; 6] = [0, 8, 512, 4096, 65536, 1 << 20];
 const TESTS: [&str; 2] = ["latency", "bandwidth"];
 
-/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sizes {
     pub(super) rounds: usize,
     pub(super) rows: Vec<Row>,
 }
 
-/// A test with messages of a size.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) test: &'static str,
@@ -44,9 +40,6 @@ pub(super) struct Row {
 }
 
 /// Measures in so many rounds, each test and size for so many seconds.
-///
-/// # Errors
-/// A program that fails, or does not measure all of it.
 pub(super) fn measured(
     nodes: &dyn Nodes,
     place: Where,
@@ -58,14 +51,24 @@ pub(super) fn measured(
     Ok(Sizes { rounds, rows: rows(&ways, &found) })
 }
 
+/// Runs `ibex_mpi_bench` in a way: these tests with these sizes, each for so many seconds.
+pub(super) fn bench(
+    nodes: &dyn Nodes,
+    place: Where,
+    transport: Transport,
+    (tests, sizes): (&[&'static Test], &[u64]),
+    seconds: Option<f64>,
+) -> Result<Vec<Measurement>> {
+    let mut argv = mpi::command(place, transport, tests, sizes)?;
+    argv.extend(seconds.into_iter().flat_map(|seconds| ["--seconds-per-row".to_owned(), seconds.to_string()]));
+    let outcome = job::run(nodes, &mpi::job(place, transport, argv))?.checked()?;
+    let lines = outcome.stdout.lines().filter_map(|line| mpi::measurement(line, transport, tests).transpose());
+    lines.collect()
+}
+
 /// All tests with all sizes, in a way.
 fn once(nodes: &dyn Nodes, place: Where, transport: Transport, seconds: f64) -> Result<Vec<Measurement>> {
-    let tests = tests();
-    let mut argv = mpi::command(place, transport, &tests, &SIZES)?;
-    argv.extend(["--seconds-per-row".to_owned(), seconds.to_string()]);
-    let outcome = job::run(nodes, &mpi::job(place, transport, argv))?.checked()?;
-    let lines = outcome.stdout.lines().filter_map(|line| mpi::measurement(line, transport, &tests).transpose());
-    let measured: Vec<Measurement> = lines.collect::<Result<_>>()?;
+    let measured = bench(nodes, place, transport, (&tests(), &SIZES), Some(seconds))?;
     for (test, bytes) in wanted() {
         ensure!(
             measured.iter().any(|one| one.test == test.name && one.bytes == bytes),
@@ -101,7 +104,7 @@ fn rows(ways: &[Way], found: &[Vec<Vec<Measurement>>]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::measurement::tests::measured;
+    use crate::programs::tests::measured;
 
     #[test]
     fn each_test_has_a_row_of_each_size_with_the_values_of_all_rounds() {

@@ -8,10 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::distribution::Distribution;
-use crate::catalogue::transport::Transport;
-use crate::nodes::place::Where;
+use crate::catalogue::Transport;
+use crate::nodes::Where;
 
-/// A way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     /// Its name in `study.json` and on the page.
@@ -34,7 +33,6 @@ impl Way {
         Self { name, transport, is_recorded: false, is_built_without: false }
     }
 
-    /// Of the build without events.
     pub(super) const fn without_events(transport: Transport) -> Self {
         Self { is_built_without: true, ..Self::new(NO_EVENTS, transport) }
     }
@@ -71,11 +69,9 @@ pub(super) fn in_turns<T>(ways: &[Way], rounds: usize, mut run: impl FnMut(Way) 
     Ok(found)
 }
 
-/// What a way gave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct InWay {
     pub(super) way: &'static str,
-    /// Over the rounds.
     pub(super) value: Distribution,
     /// Its median over that of the way that the others are compared with.
     pub(super) over_first: Option<f64>,

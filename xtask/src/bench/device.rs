@@ -9,7 +9,6 @@ use anyhow::Result;
 use hw_tests::{Device, Fabric, Options, device};
 use ibex_bench::{Job, Kind, Nodes, Outcome, Stream};
 
-/// Its kind.
 pub(super) fn kind(device: &Device) -> Kind {
     match device {
         Device::SoftRoce => Kind::SoftRoce,
@@ -52,14 +51,5 @@ impl Nodes for OfFabric<'_> {
         })?;
         let (success, shown) = (outcome.success(), outcome.to_string());
         Ok(Outcome { success, shown, stdout: outcome.stdout, stderr: outcome.stderr })
-    }
-}
-
-/// Its name in the output.
-pub(super) fn title(device: &Device, name: &str) -> String {
-    match device {
-        Device::SoftRoce => format!("{device} ({name} in a virtual machine)"),
-        Device::SoftHca | Device::SoftHcaAs(_) => format!("{device} ({name}, an emulated adapter)"),
-        Device::Local(_) => name.to_owned(),
     }
 }

@@ -20,10 +20,8 @@ use std::{env, fs};
 const BEGIN: &str = "<!-- what follows is written by `IBEX_WRITE_DOCS=1 cargo xtask bench --study --full` -->\n";
 const END: &str = "<!-- what came before is written -->\n";
 
-/// How long it may take.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// `cargo xtask bench --study`.
 pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Result<ExitCode> {
     if *device == Device::SoftRoce {
         bail!("the study runs on emulated adapters, or on an adapter of this machine: --device softhca");

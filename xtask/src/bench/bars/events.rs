@@ -6,7 +6,7 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: at the end of this file.
 
-use super::verdict::{Outcome, Verdict};
+use super::{Outcome, Verdict};
 use ibex_bench::{Cost, Ratio, SMALL_BUFFER, Transport};
 
 /// Where a change of this much would not be noticed for noise, a bound is not called met.
@@ -15,7 +15,6 @@ const UNNOTICED: f64 = 1.05;
 /// How many events a second a thread has to raise and deliver through a buffer.
 const DELIVERIES: f64 = 10e6;
 
-/// What is wanted, and whether it is so.
 pub(super) fn verdicts(cost: &Cost) -> Vec<Verdict> {
     let (unregistered, callbacks) = (Transport::Unregistered, Transport::Callbacks);
     vec![
@@ -35,62 +34,54 @@ pub(super) fn verdicts(cost: &Cost) -> Vec<Verdict> {
 }
 
 fn of_matching(cost: &Cost, what: &'static str, way: Transport, bound: f64) -> Verdict {
-    verdict(
-        what,
-        format!("at most {bound:.0}"),
-        "more than a message whose listener has no event, the callback among them",
-        added(cost, way, Transport::Watched).as_ref(),
-        |(added, events)| met(added / events <= bound),
-        |(added, events)| (format!("{:.1}", added / events), format!("{added:.0} for the {events} of 8 B")),
-    )
+    let against = "more than a message whose listener has no event, the callback among them";
+    let judged = added(cost, way, Transport::Watched).map(|(added, events)| {
+        let of = format!("{added:.0} for the {events} of 8 B");
+        (met(added / events <= bound), format!("{:.1}", added / events), of)
+    });
+    verdict(what, &format!("at most {bound:.0}"), against, judged)
 }
 
 fn matching_in_all(cost: &Cost) -> Verdict {
     let plain = cost.message(Transport::Ibex).map(|message| message.instructions);
-    let part = added(cost, Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| (added, plain));
-    verdict(
-        "PML, PERUSE: all events of 8 B",
-        "at most 25 %".to_owned(),
-        "of the instructions of a message that nobody listens to",
-        part.as_ref(),
-        |(added, plain)| met(added / plain <= 0.25),
-        |(added, plain)| (format!("{:.0} %", 100.0 * added / plain), format!("{added:.0} of {plain:.0}")),
-    )
+    let judged = added(cost, Transport::Peruse, Transport::Ibex).zip(plain).map(|((added, _), plain)| {
+        let part = added / plain;
+        (met(part <= 0.25), format!("{:.0} %", 100.0 * part), format!("{added:.0} of {plain:.0}"))
+    });
+    let against = "of the instructions of a message that nobody listens to";
+    verdict("PML, PERUSE: all events of 8 B", "at most 25 %", against, judged)
 }
 
 fn at_most(cost: &Cost, what: &'static str, transport: Transport, bound: f64) -> Verdict {
-    let ratio = cost.find("latency", transport, Some(8));
-    let judge = |ratio: &Ratio| match ratio {
-        _ if ratio.least > bound => Outcome::NotMet,
-        _ if ratio.median > bound || ratio.greatest > bound * UNNOTICED => Outcome::Unclear,
-        _ => Outcome::Met,
-    };
-    verdict(what, format!("at most {bound:.2} x"), "a build without events", ratio, judge, measured)
+    let judged = cost.find("latency", transport, Some(8)).map(|ratio| {
+        let outcome = match ratio {
+            _ if ratio.least > bound => Outcome::NotMet,
+            _ if ratio.median > bound || ratio.greatest > bound * UNNOTICED => Outcome::Unclear,
+            _ => Outcome::Met,
+        };
+        measured(outcome, ratio)
+    });
+    verdict(what, &format!("at most {bound:.2} x"), "a build without events", judged)
 }
 
 fn unchanged(cost: &Cost, what: &'static str, test: &str) -> Verdict {
-    let ratio = cost.find(test, Transport::Callbacks, None);
-    let judge = |ratio: &Ratio| match ratio.slowdown() {
-        (least, _) if least > 1.0 => Outcome::NotMet,
-        (_, most) if most > UNNOTICED => Outcome::Unclear,
-        _ => Outcome::Met,
-    };
-    verdict(what, "no measurable change".to_owned(), "to a build without events", ratio, judge, measured)
+    let judged = cost.find(test, Transport::Callbacks, None).map(|ratio| {
+        let outcome = match ratio.slowdown() {
+            (least, _) if least > 1.0 => Outcome::NotMet,
+            (_, most) if most > UNNOTICED => Outcome::Unclear,
+            _ => Outcome::Met,
+        };
+        measured(outcome, ratio)
+    });
+    verdict(what, "no measurable change", "to a build without events", judged)
 }
 
 fn sites(cost: &Cost) -> Verdict {
-    let judge = |(sites, instructions): &(f64, f64)| met(*instructions <= 2.0 * sites);
-    verdict(
-        "nobody registered: instructions per site",
-        "at most 2".to_owned(),
-        "more than a build without events",
-        sites_of_message(cost).as_ref(),
-        judge,
-        |(sites, instructions)| {
-            let of = format!("{instructions:.1} for the {sites:.1} events of a message of 8 B");
-            (format!("{:.2}", instructions / sites), of)
-        },
-    )
+    let judged = sites_of_message(cost).map(|(sites, instructions)| {
+        let of = format!("{instructions:.1} for the {sites:.1} events of a message of 8 B");
+        (met(instructions <= 2.0 * sites), format!("{:.2}", instructions / sites), of)
+    });
+    verdict("nobody registered: instructions per site", "at most 2", "more than a build without events", judged)
 }
 
 /// The sites of a message, which are as many as it has events when all are listened to, and the instructions that these
@@ -115,25 +106,16 @@ fn added(cost: &Cost, way: Transport, to: Transport) -> Option<(f64, f64)> {
 fn allocations(cost: &Cost) -> Verdict {
     let watched = [Transport::Callbacks, Transport::Buffered].into_iter().filter_map(|way| cost.message(way));
     let most = watched.map(|message| message.allocations).max_by(f64::total_cmp);
-    verdict(
-        "callbacks, buffered: allocations per message",
-        "0".to_owned(),
-        "in the whole process",
-        most.as_ref(),
-        |allocations| met(*allocations == 0.0),
-        |allocations| (allocations.to_string(), "messages of 8 B".to_owned()),
-    )
+    let judged = most.map(|most| (met(most == 0.0), most.to_string(), "messages of 8 B".to_owned()));
+    verdict("callbacks, buffered: allocations per message", "0", "in the whole process", judged)
 }
 
 fn deliveries(cost: &Cost) -> Verdict {
-    verdict(
-        "through a buffer: events",
-        format!("at least {:.0} M/s", DELIVERIES / 1e6),
-        "raised and delivered by one thread",
-        cost.deliveries_per_second.as_ref(),
-        |rate| met(*rate >= DELIVERIES),
-        |rate| (format!("{:.1} M/s", rate / 1e6), "the engine alone".to_owned()),
-    )
+    let judged = cost
+        .deliveries_per_second
+        .map(|rate| (met(rate >= DELIVERIES), format!("{:.1} M/s", rate / 1e6), "the engine alone".to_owned()));
+    let bound = format!("at least {:.0} M/s", DELIVERIES / 1e6);
+    verdict("through a buffer: events", &bound, "raised and delivered by one thread", judged)
 }
 
 fn all_accounted_for(cost: &Cost) -> Verdict {
@@ -141,35 +123,32 @@ fn all_accounted_for(cost: &Cost) -> Verdict {
     let raised: u64 = cost.counts.iter().map(|counts| counts.counts.raised).sum();
     let dropped: u64 = cost.counts.iter().map(|counts| counts.counts.dropped).sum();
     let exact = cost.counts.iter().all(|counts| counts.counts.add_up());
-    verdict(
-        "each event: delivered, or lost and told",
-        "every one".to_owned(),
-        "of those raised",
-        lossy.then_some(&raised),
-        |_| met(exact),
-        |raised| (if exact { "all" } else { "not all" }.to_owned(), format!("{raised} raised, {dropped} dropped")),
-    )
+    let all = if exact { "all" } else { "not all" }.to_owned();
+    let judged = lossy.then(|| (met(exact), all, format!("{raised} raised, {dropped} dropped")));
+    verdict("each event: delivered, or lost and told", "every one", "of those raised", judged)
 }
 
 /// A ratio as a verdict shows it: the median, and the interval.
-fn measured(ratio: &Ratio) -> (String, String) {
-    (format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
+fn measured(outcome: Outcome, ratio: &Ratio) -> (Outcome, String, String) {
+    (outcome, format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
 }
 
 fn met(met: bool) -> Outcome {
     if met { Outcome::Met } else { Outcome::NotMet }
 }
 
-fn verdict<T>(
+/// `judged`: the outcome, the value, and what it is of; none where nothing was measured.
+fn verdict(
     what: &'static str,
-    bound: String,
+    bound: &str,
     against: &'static str,
-    measured: Option<&T>,
-    judge: impl Fn(&T) -> Outcome,
-    shown: impl Fn(&T) -> (String, String),
+    judged: Option<(Outcome, String, String)>,
 ) -> Verdict {
-    let outcome = measured.map_or(Outcome::NotMeasured, judge);
-    Verdict { what, against, bound, measured: measured.map(shown), outcome }
+    let (outcome, measured) = match judged {
+        Some((outcome, value, of)) => (outcome, Some((value, of))),
+        None => (Outcome::NotMeasured, None),
+    };
+    Verdict { what, against, bound: bound.to_owned(), measured, outcome }
 }
 
 #[cfg(test)]

@@ -5,10 +5,46 @@
 
 mod events;
 mod speed;
-mod verdict;
 
 use ibex_bench::{Kind, Report};
-use verdict::{Outcome, Verdict};
+
+/// What is wanted, and what a report says of it.
+#[derive(Debug)]
+struct Verdict {
+    what: &'static str,
+    against: &'static str,
+    /// The bound in words: `at most 1.15 x`.
+    bound: String,
+    /// The value, of several sizes the worst, or why it is not judged, and what it is of (its size); none where nothing was
+    /// measured.
+    measured: Option<(String, String)>,
+    outcome: Outcome,
+}
+
+/// Whether what is wanted was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Met,
+    NotMet,
+    /// What was measured moves too much to say.
+    Unclear,
+    /// The rounds of what was measured lie too far apart.
+    NotJudged,
+    NotMeasured,
+}
+
+impl Outcome {
+    /// `met`, `not met`, `unclear`, `not judged` or `not measured`.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::NotMet => "not met",
+            Self::Unclear => "unclear",
+            Self::NotJudged => "not judged",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
 
 /// What a report says of each bar of such a device, as text; of a first table, only of those that it measures.
 pub(super) fn judged(kind: Kind, report: &Report) -> String {

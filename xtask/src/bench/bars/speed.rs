@@ -7,10 +7,9 @@
 //!
 //! Grade: setup. Called by [`super`]. Tests: at the end of this file.
 
-use super::verdict::{Outcome, Verdict};
+use super::{Outcome, Verdict};
 use ibex_bench::{Kind, Report, Row, Transport, size};
 
-/// One speed that is wanted.
 #[derive(Debug)]
 struct Bar {
     what: &'static str,
@@ -85,14 +84,12 @@ static EMULATED: [Bar; 25] = [
     Bar::adapter("adapter: RDMA write of 1 MiB", "process_vm_writev", "host_bandwidth", AtLeast(0.8)),
 ];
 
-/// What a report says of each bar of such a device.
 pub(super) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
     let bars: &[Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
     bars.iter().map(|bar| bar.verdict(report)).collect()
 }
 
 impl Bar {
-    /// ibex beside the raw adapter.
     const fn raw(
         what: &'static str,
         against: &'static str,
