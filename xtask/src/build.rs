@@ -141,6 +141,12 @@ pub(crate) fn softhca(workspace: &Workspace) -> PathBuf {
     workspace.shared_target().join(Profile::Dev.folder()).join("softhca")
 }
 
+/// Builds the agent that runs a device's jobs, beside this command, where [`hw_tests`] looks for it: one that an older
+/// commit has left there does not understand this one.
+pub(crate) fn agent(workspace: &Workspace) -> Result<()> {
+    build_shared(workspace, &["--quiet", "--package", "ibex-hw-tests", "--bin", "fabric-agent"])
+}
+
 /// Copies the library that cargo built to where it is used from, with its component links.
 fn put_down(workspace: &Workspace, profile: Profile) -> Result<()> {
     fs::create_dir_all(workspace.components())?;

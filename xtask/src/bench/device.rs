@@ -3,6 +3,7 @@
 //!
 //! Grade: setup. Called by [`super`] and [`super::study`]. Tests: those of the bench.
 
+use crate::build;
 use crate::command::step;
 use crate::workspace::Workspace;
 use anyhow::Result;
@@ -33,6 +34,7 @@ pub(super) fn usual() -> Device {
 /// The device, on one node with one adapter.
 pub(super) fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
     step(&format!("Opening {device}"));
+    build::agent(workspace)?;
     let mut options = Options::new(1);
     options.adapters = Some(workspace.root().join("softhca/one-rail.toml"));
     Fabric::open_with(device, &options)
