@@ -8,10 +8,10 @@
 // Under plain mpirun the runtime ends the job when a process dies; with `mpirun --enable-recovery` it does not, and the
 // error has to come from the transport. Needs 2 or more ranks.
 //
-// usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--rank R] [--after N] [--seconds S]
+// usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--after N] [--seconds S]
 //   HOW        _exit, exit (without MPI_Finalize), abort, kill (SIGKILL), segv, mpi_abort
 //   --traffic  what runs when it dies: exchanges of 8 B or 1 MiB, a flood nobody takes, or puts (default small)
-//   --rank     which one dies (default: the last)      --after  rounds before that (default 50, 5 of 1 MiB)
+//   --after    rounds before the last rank dies (default 50, 5 of 1 MiB)
 //   --seconds  how long the others try (default 60)
 #include "check.h"
 
@@ -23,8 +23,7 @@ enum traffic { SMALL, LARGE, FLOOD, ONE_SIDED };
 static const char *const traffic_names[] = {"small", "large", "flood", "one_sided"};
 
 static enum traffic traffic = SMALL;
-static int victim, after = -1; // -1: by traffic
-static double seconds = 60;
+static int victim, seconds;
 static unsigned char *out, *in;
 static MPI_Win window = MPI_WIN_NULL;
 
@@ -58,16 +57,21 @@ static void told(int code, double since) {
     MPI_Abort(MPI_COMM_WORLD, 7);
 }
 
+// Ends the job where a survivor has seen no error in its time.
+static void give_up_after(double start) {
+    if (MPI_Wtime() - start <= seconds)
+        return;
+    printf("not ok %s: expected an error or the end of the job, got neither in %d s, rank %d\n", check.name, seconds, check.rank);
+    fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
+}
+
 // Waits for requests with a limit.
 static void complete(int count, MPI_Request *requests, double start) {
     for (int done = 0; !done;) {
         told(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), start);
-        if (!done && MPI_Wtime() - start > seconds) {
-            printf("not ok %s: expected an error or the end of the job, got neither in %.0f s, rank %d\n", check.name,
-                   seconds, check.rank);
-            fflush(stdout);
-            MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
-        }
+        if (!done)
+            give_up_after(start);
     }
 }
 
@@ -94,46 +98,19 @@ static void round_of_traffic(int round, double start) {
     }
 }
 
-static int usage(void) {
-    if (check.rank == 0)
-        fprintf(stderr, "usage: abnormal_exit _exit|exit|abort|kill|segv|mpi_abort\n"
-                        "       [--traffic small|large|flood|one_sided] [--rank R] [--after N] [--seconds S]\n");
-    MPI_Finalize();
-    return CHECK_USAGE_EXIT;
-}
-
 int main(int argc, char **argv) {
-    static const char *const ways[] = {"_exit", "exit", "abort", "kill", "segv", "mpi_abort"};
-    bool known = false;
+    int kind = SMALL;
     check_start(&argc, &argv, 2);
     victim = check.size - 1;
-    for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
-        known |= strcmp(argv[1], ways[i]) == 0;
-    if (!known || argc % 2 != 0)
-        return usage();
-    for (int i = 2; i < argc; i += 2) {
-        if (strcmp(argv[i], "--rank") == 0) {
-            victim = atoi(argv[i + 1]);
-        } else if (strcmp(argv[i], "--after") == 0) {
-            after = atoi(argv[i + 1]);
-        } else if (strcmp(argv[i], "--seconds") == 0) {
-            seconds = atof(argv[i + 1]);
-        } else if (strcmp(argv[i], "--traffic") == 0) {
-            int t = 0;
-            while (t < 4 && strcmp(argv[i + 1], traffic_names[t]) != 0)
-                t++;
-            if (t == 4)
-                return usage();
-            traffic = (enum traffic)t;
-        } else {
-            return usage();
-        }
-    }
-    if (victim < 0 || victim >= check.size || seconds <= 0)
-        return usage();
-    if (after < 0)
-        after = traffic == SMALL || traffic == FLOOD ? 50 : 5;
-    check_case("rank_%d_ends_by_%s_during_%s_traffic", victim, argv[1], traffic_names[traffic]);
+    const char *how = argc > 1 ? argv[1] : "", *name = check_option(argc, argv, "--traffic");
+    while (name && kind <= ONE_SIDED && strcmp(name, traffic_names[kind]) != 0)
+        kind++;
+    check.misread |= kind > ONE_SIDED;
+    traffic = (enum traffic)kind;
+    int after = check_number(argc, argv, "--after", traffic == SMALL || traffic == FLOOD ? 50 : 5, 1 << 30);
+    seconds = check_number(argc, argv, "--seconds", 60, 1 << 20);
+    check_no_more(argc - 1);
+    check_case("rank_%d_ends_by_%s_during_%s_traffic", victim, how, traffic_names[traffic]);
     out = check_alloc(BYTES);
     in = check_alloc(BYTES);
     memset(out, 1, BYTES);
@@ -145,17 +122,12 @@ int main(int argc, char **argv) {
     double start = MPI_Wtime();
     for (int round = 0;; round++) {
         if (check.rank == victim && round == after)
-            die(argv[1]);
+            die(how);
         if (round == after) { // about when the victim dies
             start = MPI_Wtime();
             alarm((unsigned)seconds + 10); // for calls that have no limit: SIGALRM ends this process
         }
-        if (MPI_Wtime() - start > seconds) { // floods and puts may still be taken by nobody
-            printf("not ok %s: expected an error or the end of the job, got neither in %.0f s, rank %d\n", check.name,
-                   seconds, check.rank);
-            fflush(stdout);
-            MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
-        }
+        give_up_after(start); // floods and puts may still be taken by nobody
         round_of_traffic(round, start);
     }
 }

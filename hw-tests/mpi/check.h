@@ -33,9 +33,13 @@ static struct {
     int rank, size;
     int passed, failed, skipped; // the same on every rank
     double scale;
-    char name[128];  // of the case that runs
+    char name[128];   // of the case that runs
     atomic_int wrong; // mismatches seen by this rank in the case that runs
+    int arguments;    // that the program has taken
+    bool misread;     // one of them is no such number
 } check;
+
+static int left, right; // the neighbours of this rank in the ring of all ranks
 
 // ---- reporting ------------------------------------------------------------------------------------------------------
 
@@ -114,6 +118,17 @@ static inline void check_skip(const char *name, const char *reason) {
 
 // ---- start and finish -----------------------------------------------------------------------------------------------
 
+// Ends the program, which says why and has checked nothing.
+__attribute__((format(printf, 1, 2), noreturn)) static inline void check_refuse(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (check.rank == 0)
+        vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    MPI_Finalize();
+    exit(CHECK_USAGE_EXIT);
+}
+
 // Reads IBEX_TEST_SCALE, takes rank and size of MPI_COMM_WORLD, and makes MPI errors return. No communication.
 static inline void check_attach(int least_ranks) {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -121,21 +136,14 @@ static inline void check_attach(int least_ranks) {
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &check.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &check.size);
+    left = (check.rank + check.size - 1) % check.size;
+    right = (check.rank + 1) % check.size;
     const char *scale = getenv("IBEX_TEST_SCALE");
     check.scale = scale ? atof(scale) : 1.0;
-    if (!(check.scale > 0.0)) {
-        if (check.rank == 0)
-            fprintf(stderr, "IBEX_TEST_SCALE=%s: expected a number above 0\n", scale);
-        MPI_Finalize();
-        exit(CHECK_USAGE_EXIT);
-    }
-    if (check.size < least_ranks) {
-        if (check.rank == 0)
-            fprintf(stderr, "this program needs at least %d ranks, and was started with %d (mpirun -n)\n", least_ranks,
-                    check.size);
-        MPI_Finalize();
-        exit(CHECK_USAGE_EXIT);
-    }
+    if (!(check.scale > 0.0))
+        check_refuse("IBEX_TEST_SCALE=%s: expected a number above 0\n", scale);
+    if (check.size < least_ranks)
+        check_refuse("this program needs at least %d ranks, and was started with %d (mpirun -n)\n", least_ranks, check.size);
 }
 
 static inline void check_start(int *argc, char ***argv, int least_ranks) {
@@ -153,6 +161,45 @@ static inline int check_finish(void) {
     }
     MPI_Finalize();
     return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
+}
+
+// ---- arguments ------------------------------------------------------------------------------------------------------
+
+// A program takes its arguments by their names, before or after MPI_Init, and then calls check_no_more().
+
+// Whether this word is among the arguments.
+static inline bool check_flag(int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], name) == 0) {
+            check.arguments++;
+            return true;
+        }
+    return false;
+}
+
+// The word that follows `name`, the last time that it is among the arguments; NULL where it is not.
+static inline const char *check_option(int argc, char **argv, const char *name) {
+    const char *value = NULL;
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], name) == 0) {
+            value = argv[i + 1];
+            check.arguments += 2;
+        }
+    return value;
+}
+
+// The same, a number from 0 to `most`; `usual` where it is not there.
+static inline int check_number(int argc, char **argv, const char *name, int usual, int most) {
+    const char *value = check_option(argc, argv, name);
+    int number = value ? atoi(value) : usual;
+    check.misread |= value && (number < 0 || number > most);
+    return number;
+}
+
+// Refuses arguments that the program has not taken. Every rank calls it, after MPI_Init.
+static inline void check_no_more(int argc) {
+    if (check.arguments != argc - 1 || check.misread)
+        check_refuse("an argument is not known, or out of its bounds: the program's head says which there are\n");
 }
 
 // ---- what the caller does meanwhile -----------------------------------------------------------------------------------
@@ -234,6 +281,30 @@ static inline void pattern_check(const char *what, const void *buffer, size_t by
                    ((const unsigned char *)buffer)[at]);
 }
 
+// Checks source, tag, count (in bytes) of a receive's status.
+static inline void check_status(const MPI_Status *status, int source, int tag, int bytes) {
+    int count = -1;
+    MPI_OK(MPI_Get_count(status, MPI_BYTE, &count));
+    if (status->MPI_SOURCE != source || status->MPI_TAG != tag || count != bytes)
+        check_fail("status: expected source %d tag %d bytes %d, got source %d tag %d bytes %d", source, tag, bytes,
+                   status->MPI_SOURCE, status->MPI_TAG, count);
+}
+
+// Sends so many bytes to the right neighbour in a communicator, and compares what comes from the left one; by other patterns for
+// each `number`.
+static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsigned char *in, int bytes, int number) {
+    int me, members;
+    MPI_Status status;
+    MPI_OK(MPI_Comm_rank(comm, &me));
+    MPI_OK(MPI_Comm_size(comm, &members));
+    int from = (me + members - 1) % members, to = (me + 1) % members;
+    pattern_fill(out, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)me);
+    memset(in, 0, (size_t)bytes);
+    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, tag, in, bytes, MPI_BYTE, from, tag, comm, &status));
+    check_status(&status, from, tag, bytes);
+    pattern_check("message of the left neighbour", in, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)from);
+}
+
 // ---- seeded random numbers -----------------------------------------------------------------------------------------
 
 struct random {
@@ -279,15 +350,6 @@ static inline void guarded_check(const char *what, const unsigned char *at, size
             check_fail("%s of %zu bytes, guard %d after it: expected 0xa5, got 0x%02x", what, bytes, i + 1,
                        at[bytes + (size_t)i]);
     }
-}
-
-// Checks source, tag, count (in bytes) of a receive's status.
-static inline void check_status(const MPI_Status *status, int source, int tag, int bytes) {
-    int count = -1;
-    MPI_OK(MPI_Get_count(status, MPI_BYTE, &count));
-    if (status->MPI_SOURCE != source || status->MPI_TAG != tag || count != bytes)
-        check_fail("status: expected source %d tag %d bytes %d, got source %d tag %d bytes %d", source, tag, bytes,
-                   status->MPI_SOURCE, status->MPI_TAG, count);
 }
 
 #endif

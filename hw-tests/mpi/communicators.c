@@ -2,28 +2,25 @@
 //
 // Communicators made and freed in hundreds with traffic in each, hundreds alive at once, splits with reversed ranks,
 // equal messages in different communicators kept apart, intercommunicators and their collectives, and neighbourhoods.
-// Runs with 2 or more ranks.
+// Runs with 2 or more ranks; with --many 1 is enough, and tens of thousands are alive at once.
+//
+// usage: communicators [--many]
 #include "check.h"
+
+enum { LONGEST = 70000 };
 
 static int rank, size;
 
 // A ring message of `bytes` and a sum over `comm`, with errors told in terms of ranks of `comm`.
 static void traffic_in(MPI_Comm comm, int bytes, int number) {
+    static unsigned char out[LONGEST], in[LONGEST];
     int me, members, sum = 0, mine;
     MPI_OK(MPI_Comm_rank(comm, &me));
     MPI_OK(MPI_Comm_size(comm, &members));
-    int left = (me + members - 1) % members, right = (me + 1) % members, tag = number % 100;
-    unsigned char *out = check_alloc((size_t)bytes), *in = check_alloc((size_t)bytes);
-    MPI_Status status;
-    pattern_fill(out, (size_t)bytes, (uint64_t)(me * 1000 + number));
-    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, tag, in, bytes, MPI_BYTE, left, tag, comm, &status));
-    check_status(&status, left, tag, bytes);
-    pattern_check("ring message", in, (size_t)bytes, (uint64_t)(left * 1000 + number));
+    check_ring(comm, number % 100, out, in, bytes, number);
     mine = me + number;
     MPI_OK(MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm));
     check_int("sum over the communicator", members * (members - 1) / 2 + members * number, sum);
-    free(out);
-    free(in);
 }
 
 static void made_and_freed(int rounds) {
@@ -31,7 +28,7 @@ static void made_and_freed(int rounds) {
     for (int i = 0; i < rounds; i++) {
         MPI_Comm comm;
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-        traffic_in(comm, i % 10 == 0 ? 70000 : i * 37 % 3000, i);
+        traffic_in(comm, i % 10 == 0 ? LONGEST : i * 37 % 3000, i);
         MPI_OK(MPI_Comm_free(&comm));
         check_true("freed communicator is null", comm == MPI_COMM_NULL);
     }
@@ -76,7 +73,6 @@ static void alive_at_once(int count) {
     MPI_Comm *comms = check_alloc((size_t)count * sizeof *comms);
     MPI_Request *requests = check_alloc(2 * (size_t)count * sizeof *requests);
     int *out = check_alloc((size_t)count * sizeof *out), *in = check_alloc((size_t)count * sizeof *in);
-    int left = (rank + size - 1) % size, right = (rank + 1) % size;
     check_case("messages_of_communicators_alive_at_once_stay_apart");
     for (int i = 0; i < count; i++)
         MPI_OK(MPI_Comm_dup(i == 0 || i % 3 ? MPI_COMM_WORLD : comms[i - 1], &comms[i]));
@@ -105,6 +101,20 @@ static void alive_at_once(int count) {
     free(requests);
     free(out);
     free(in);
+}
+
+// Stock ob1 has up to 65,000.
+static void very_many_alive_at_once(int count) {
+    MPI_Comm *comms = check_alloc((size_t)count * sizeof *comms);
+    check_case("%d_communicators_at_once", count);
+    for (int i = 0; i < count; i++)
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]));
+    for (int i = 0; i < count; i += 1000)
+        traffic_in(comms[i], 4, i);
+    for (int i = 0; i < count; i++)
+        MPI_OK(MPI_Comm_free(&comms[i]));
+    check_end_case();
+    free(comms);
 }
 
 static void groups(int rounds) {
@@ -212,8 +222,14 @@ static void neighbourhoods(void) {
 }
 
 int main(int argc, char **argv) {
-    check_start(&argc, &argv, 2);
+    bool many = check_flag(argc, argv, "--many");
+    check_start(&argc, &argv, many ? 1 : 2);
+    check_no_more(argc);
     rank = check.rank, size = check.size;
+    if (many) {
+        very_many_alive_at_once(scaled(20000, 4000));
+        return check_finish();
+    }
     int crowd = size > 4 ? 2 : 1;
     made_and_freed(scaled(300 / crowd, 10));
     split_every_way(scaled(150 / crowd, 10));

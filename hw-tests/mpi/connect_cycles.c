@@ -17,8 +17,9 @@
 #include "check.h"
 #include "counts.h"
 
-static const int lengths[] = {0, 8, 1000, 12289, 70000, 200000};
-enum { KINDS = sizeof lengths / sizeof *lengths, CHILD_FAILED = 1 };
+enum { LONGEST = 200000, CHILD_FAILED = 1 };
+static const int lengths[] = {0, 8, 1000, 12289, 70000, LONGEST};
+enum { KINDS = sizeof lengths / sizeof *lengths };
 
 static char *program;
 
@@ -51,16 +52,8 @@ static void exchange_across(MPI_Comm inter, int side) {
 }
 
 static void ring_of(MPI_Comm comm, int number) {
-    int me, members, bytes = lengths[number % KINDS];
-    MPI_OK(MPI_Comm_rank(comm, &me));
-    MPI_OK(MPI_Comm_size(comm, &members));
-    int left = (me + members - 1) % members, right = (me + 1) % members;
-    unsigned char *out = check_alloc((size_t)bytes), *in = check_alloc((size_t)bytes);
-    pattern_fill(out, (size_t)bytes, seed_of(2, me, right, number));
-    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, 3, in, bytes, MPI_BYTE, left, 3, comm, MPI_STATUS_IGNORE));
-    pattern_check("ring message", in, (size_t)bytes, seed_of(2, left, me, number));
-    free(out);
-    free(in);
+    static unsigned char out[LONGEST], in[LONGEST];
+    check_ring(comm, 3, out, in, lengths[number % KINDS], number);
 }
 
 // ---- spawned processes ----------------------------------------------------------------------------------------------
@@ -149,29 +142,18 @@ static void port_cycles(int cycles) {
 
 int main(int argc, char **argv) {
     MPI_Comm parent;
-    int cycles = 0, children = 2, connections = 0, at = 1;
-    bool spawn = argc > 1 && strcmp(argv[1], "spawn") == 0;
+    bool spawn = check_flag(argc, argv, "spawn");
     MPI_Init(&argc, &argv);
     MPI_Comm_get_parent(&parent);
     check_attach(parent == MPI_COMM_NULL && !spawn ? 2 : 1);
     if (parent != MPI_COMM_NULL)
         return child(parent);
     program = argv[0];
-    if (spawn || (argc > 1 && strcmp(argv[1], "ports") == 0))
-        at++;
-    for (; at < argc; at += 2) {
-        bool is_cycles = strcmp(argv[at], "--cycles") == 0, is_children = strcmp(argv[at], "--children") == 0;
-        bool is_connections = strcmp(argv[at], "--connections") == 0;
-        int *value = is_cycles ? &cycles : is_children ? &children : is_connections ? &connections : NULL;
-        if (!value || at + 1 == argc || (*value = atoi(argv[at + 1])) < 1) {
-            if (check.rank == 0)
-                fprintf(stderr, "usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]\n");
-            MPI_Finalize();
-            return CHECK_USAGE_EXIT;
-        }
-    }
-    if (cycles == 0)
-        cycles = scaled(5, 2);
+    check_flag(argc, argv, "ports");
+    int cycles = check_number(argc, argv, "--cycles", scaled(5, 2), 1 << 20);
+    int children = check_number(argc, argv, "--children", 2, 1 << 10);
+    int connections = check_number(argc, argv, "--connections", 0, 1 << 20);
+    check_no_more(argc);
     say_processes(check.size);
     if (connections > 0)
         counts_open((const char *[]){"btl_ibex_connections"}, 1);

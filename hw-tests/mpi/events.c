@@ -408,24 +408,17 @@ static void run(void) {
 }
 
 int main(int argc, char **argv) {
-    const char *adapter = NULL, *trace = NULL;
-    plan.seed = 1;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--seed") == 0)
-            plan.seed = strtoull(argv[i + 1], NULL, 0);
-        else if (strcmp(argv[i], "--patterns") == 0)
-            plan.patterns = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--threads") == 0)
-            threads = atoi(argv[i + 1]) < MOST_THREADS ? atoi(argv[i + 1]) : MOST_THREADS;
-        else if (strcmp(argv[i], "--adapter") == 0)
-            adapter = argv[i + 1];
-        else if (strcmp(argv[i], "--trace") == 0)
-            trace = argv[i + 1];
-    }
+    const char *adapter, *trace;
+    plan.seed = (uint64_t)check_number(argc, argv, "--seed", 1, 1 << 30);
+    plan.patterns = check_number(argc, argv, "--patterns", 0, 1 << 20);
+    threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
+    adapter = check_option(argc, argv, "--adapter");
+    trace = check_option(argc, argv, "--trace");
     // Which adapters have them all is known of the emulated ones; of several threads they are another test's.
     one_sided = trace && threads == 1;
     double began = monotonic(); // what is connected in MPI_Init is seen, too
     start(&argc, &argv);
+    check_no_more(argc);
     plan.patterns = plan.patterns ? plan.patterns : scaled(300, 10);
     make_plan();
     if (check.rank == 0)

@@ -2,8 +2,6 @@
 //
 // Events that find a buffer full: what a tool with room for a few gets and what it is told to have lost are together what another
 // saw, for each type and source; the performance variables say the same; what is left is in order. Needs -libex.
-//
-// usage: events_lost [--room N]
 #include "ibex_mpi_t.h"
 
 #include "seen.h"
@@ -35,12 +33,12 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration registration, i
     told++;
 }
 
-static void listen(const char *room) {
+static void listen(void) {
     MPI_Info info;
     MPI_OK(MPI_Info_create(&info));
     seen_listen(&whole, MOST_EVENTS, WATCHED, MPI_INFO_NULL);
     MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
-    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", room));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "4"));
     seen_listen(&narrow, MOST_EVENTS, WATCHED, info);
     MPI_OK(MPI_Info_free(&info));
     for (int kind = 0; kind < KINDS; kind++)
@@ -53,12 +51,11 @@ static void listen(const char *room) {
 static void traffic(int rounds) {
     static char buffers[BURST][BYTES];
     MPI_Request requests[2 * BURST];
-    int to = (check.rank + 1) % check.size, from = (check.rank + check.size - 1) % check.size;
     for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < BURST; i++)
-            MPI_OK(MPI_Isend(buffers[i], 1 + i * BYTES / BURST, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &requests[i]));
+            MPI_OK(MPI_Isend(buffers[i], 1 + i * BYTES / BURST, MPI_BYTE, right, TAG, MPI_COMM_WORLD, &requests[i]));
         for (int i = 0; i < BURST; i++)
-            MPI_OK(MPI_Irecv(buffers[i], BYTES, MPI_BYTE, from, TAG, MPI_COMM_WORLD, &requests[BURST + i]));
+            MPI_OK(MPI_Irecv(buffers[i], BYTES, MPI_BYTE, left, TAG, MPI_COMM_WORLD, &requests[BURST + i]));
         MPI_OK(MPI_Waitall(2 * BURST, requests, MPI_STATUSES_IGNORE));
     }
 }
@@ -106,7 +103,6 @@ static long long judge_types(long long dropped[MOST_SOURCES], long long raised[M
 }
 
 int main(int argc, char **argv) {
-    const char *room = argc > 2 && strcmp(argv[1], "--room") == 0 ? argv[2] : "4";
     static const char *const names[] = {"btl_ibex_events_dropped", "btl_ibex_events_raised", "btl_ibex_events_delivered"};
     static long long expected[3][MOST_SOURCES];
     struct counter counters[3], late;
@@ -116,7 +112,7 @@ int main(int argc, char **argv) {
     seen_begin(&late, "btl_ibex_events_late");
     for (int count = 0; count < 3; count++)
         seen_begin(&counters[count], names[count]);
-    listen(room);
+    listen();
     traffic(scaled(20, 3));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     seen_stop(&narrow);

@@ -87,11 +87,11 @@ static void call_the_interface(MPI_T_event_instance instance, MPI_T_event_regist
 
 static void *exchange(void *argument) {
     static const int lengths[] = {8, 0, 64, 4000, 20000, 100000};
-    int tag = TAG + (int)(intptr_t)argument, to = (check.rank + 1) % check.size, from = (check.rank + check.size - 1) % check.size;
+    int tag = TAG + (int)(intptr_t)argument;
     char *out = check_alloc(100000), *in = check_alloc(100000);
     for (int i = 0; i < rounds; i++) {
         int bytes = lengths[i % 6];
-        MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, tag, in, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, tag, in, bytes, MPI_BYTE, left, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
     free(out);
     free(in);
@@ -147,10 +147,10 @@ static int ends_of(struct tool *tool) {
 
 int main(int argc, char **argv) {
     int provided;
-    if (argc > 2 && strcmp(argv[1], "--threads") == 0)
-        threads = atoi(argv[2]) < MOST_THREADS ? atoi(argv[2]) : MOST_THREADS;
+    threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
     MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(2);
+    check_no_more(argc);
     seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_begin(&seen_dropped, "btl_ibex_events_dropped");
     rounds = scaled(600, 6 * FREED_AFTER) / threads;

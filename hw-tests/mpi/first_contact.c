@@ -4,12 +4,9 @@
 // sides at once. Nothing is sent before; the ranks agree on the moment by the wall clock. Each process can do this
 // once, so the program is made to be run many times, with another --delay-us each time. Runs with 2 or more ranks.
 //
-// usage: first_contact [all_pairs|pairs|one_way|ring|hub|blocking] [--delay-us D]
-//   all_pairs  everyone sends to everyone at once: empty, short and long messages (default)
+// usage: first_contact [pairs|blocking] [--delay-us D]
+//              everyone sends to everyone at once: empty, short and long messages
 //   pairs      one pair of each rank after the other: each meets one new peer at each moment, from both sides
-//   one_way    the lower rank of each pair sends first; the answer uses the connection it made
-//   ring       everyone sends to the right neighbour and receives from the left one
-//   hub        everyone sends to rank 0 at once
 //   blocking   each pair of ranks once, one after the other: a blocking send from the lower rank has left when it returns, as
 //              the sender makes no progress until the receiver has the message. The receiver tells that by MPI_Publish_name
 //              and the sender looks it up: those calls go to the runtime and move no message on
@@ -60,70 +57,51 @@ static void prepare_exchange(struct exchange *exchange, int peer) {
 }
 
 // Starts the messages to and from `peer`, sends before receives: the first of them makes the connection.
-static void start_exchange(struct exchange *exchange, int peer, bool sends, bool takes) {
-    for (int k = 0; sends && k < KINDS; k++)
+static void start_exchange(struct exchange *exchange, int peer) {
+    for (int k = 0; k < KINDS; k++)
         MPI_OK(MPI_Isend(exchange->out[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[k]));
-    for (int k = 0; takes && k < KINDS; k++)
+    for (int k = 0; k < KINDS; k++)
         MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD,
                          &exchange->requests[KINDS + k]));
 }
 
-static void end_exchange(struct exchange *exchange, int peer, bool takes) {
+static void end_exchange(struct exchange *exchange, int peer) {
     MPI_OK(MPI_Waitall(2 * KINDS, exchange->requests, MPI_STATUSES_IGNORE));
     for (int k = 0; k < KINDS; k++) {
-        if (takes)
-            pattern_check("first message", exchange->in[k], (size_t)lengths[k], seed_of(peer, check.rank, k));
+        pattern_check("first message", exchange->in[k], (size_t)lengths[k], seed_of(peer, check.rank, k));
         free(exchange->out[k]);
         free(exchange->in[k]);
     }
 }
 
-// With the ranks at distance `first` up to `last` to the right, all at once.
-static void with_ranks_to_the_right(int first, int last, int late_us) {
+static void all_pairs(void) {
     struct exchange *exchanges = check_alloc((size_t)check.size * sizeof *exchanges);
-    for (int d = first; d <= last; d++)
+    for (int d = 1; d < check.size; d++)
         prepare_exchange(&exchanges[d], (check.rank + d) % check.size);
-    moment(late_us);
-    for (int d = first; d <= last; d++)
-        start_exchange(&exchanges[d], (check.rank + d) % check.size, true, true);
-    for (int d = first; d <= last; d++)
-        end_exchange(&exchanges[d], (check.rank + d) % check.size, true);
+    moment(check.rank % 2 ? delay_us : 0);
+    for (int d = 1; d < check.size; d++)
+        start_exchange(&exchanges[d], (check.rank + d) % check.size);
+    for (int d = 1; d < check.size; d++)
+        end_exchange(&exchanges[d], (check.rank + d) % check.size);
     free(exchanges);
 }
 
-static void pairs(bool one_way) {
+static void pairs(void) {
     int steps = 1;
     while (steps < check.size)
         steps *= 2;
     for (int d = 1; d < steps; d++) {
         int peer = check.rank ^ d;
-        bool lower = check.rank < peer, present = peer < check.size;
-        struct exchange first, answer;
+        bool present = peer < check.size;
+        struct exchange exchange;
         if (present)
-            prepare_exchange(&first, peer);
-        moment(lower ? 0 : delay_us); // all ranks: the pairs of a step meet together
+            prepare_exchange(&exchange, peer);
+        moment(check.rank < peer ? 0 : delay_us); // all ranks: the pairs of a step meet together
         if (!present)
             continue;
-        start_exchange(&first, peer, lower || !one_way, !lower || !one_way);
-        end_exchange(&first, peer, !lower || !one_way);
-        if (one_way) {
-            prepare_exchange(&answer, peer);
-            start_exchange(&answer, peer, !lower, lower);
-            end_exchange(&answer, peer, lower);
-        }
+        start_exchange(&exchange, peer);
+        end_exchange(&exchange, peer);
     }
-}
-
-static void ring(void) {
-    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
-    struct exchange sent, taken;
-    prepare_exchange(&sent, right);
-    prepare_exchange(&taken, left);
-    moment(check.rank % 2 ? delay_us : 0);
-    start_exchange(&sent, right, true, false);
-    start_exchange(&taken, left, false, true);
-    end_exchange(&sent, right, false);
-    end_exchange(&taken, left, true);
 }
 
 // ---- blocking -------------------------------------------------------------------------------------------------------
@@ -176,38 +154,17 @@ static void blocking(void) {
 }
 
 int main(int argc, char **argv) {
-    static const char *const modes[] = {"all_pairs", "pairs", "one_way", "ring", "hub", "blocking"};
-    int mode = 0, at = 1;
     check_start(&argc, &argv, 2); // sends nothing
-    if (at < argc && argv[at][0] != '-') {
-        while (mode < 6 && strcmp(argv[at], modes[mode]) != 0)
-            mode++;
-        at++;
-    }
-    if (mode < 5 && at + 1 < argc && strcmp(argv[at], "--delay-us") == 0) {
-        delay_us = atoi(argv[at + 1]);
-        at += 2;
-    }
-    if (mode == 6 || at != argc || delay_us < 0 || delay_us > 100000) {
-        if (check.rank == 0)
-            fprintf(stderr, "usage: first_contact [all_pairs|pairs|one_way|ring|hub|blocking] [--delay-us 0..100000]\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
-    check_case("first_contact_%s_%d_us_late", modes[mode], delay_us);
-    int to_hub = check.size - check.rank;
-    if (mode == 0)
-        with_ranks_to_the_right(1, check.size - 1, check.rank % 2 ? delay_us : 0);
-    else if (mode == 1 || mode == 2)
-        pairs(mode == 2);
-    else if (mode == 3)
-        ring();
-    else if (mode == 5)
+    bool in_pairs = check_flag(argc, argv, "pairs"), is_blocking = check_flag(argc, argv, "blocking");
+    delay_us = check_number(argc, argv, "--delay-us", 0, 100000);
+    check_no_more(argc);
+    check_case("first_contact_%s_%d_us_late", in_pairs ? "in_pairs" : is_blocking ? "blocking" : "of_all_pairs", delay_us);
+    if (in_pairs)
+        pairs();
+    else if (is_blocking)
         blocking();
-    else if (check.rank == 0)
-        with_ranks_to_the_right(1, check.size - 1, delay_us);
     else
-        with_ranks_to_the_right(to_hub, to_hub, 0);
+        all_pairs();
     check_end_case();
     return check_finish();
 }

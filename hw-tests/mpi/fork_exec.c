@@ -4,8 +4,6 @@
 // After a fork the parent writes to buffers that are registered, or about to be. Where the kernel gives the parent a new page
 // for that, and nobody has asked it not to, the adapter goes on to read and write the old one: the receiver sees what the buffer
 // held before, or the parent never sees what came. Runs with 2 or more ranks.
-//
-// usage: fork_exec [--rounds N]     (default 24 times IBEX_TEST_SCALE)
 #include "check.h"
 
 #include <signal.h>
@@ -49,7 +47,6 @@ static void end_child(pid_t child, bool execs) {
 
 // The messages of a round are under way when the rank forks; the next ones are written after it, to the same buffers.
 static void rounds_with(bool execs, int rounds, unsigned char *out[KINDS], unsigned char *in[KINDS]) {
-    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
     pid_t child = -1;
     for (int round = 0; round < rounds; round++) {
         MPI_Request requests[2 * KINDS];
@@ -85,7 +82,6 @@ static void rounds_with(bool execs, int rounds, unsigned char *out[KINDS], unsig
 static void window_with(bool execs, int rounds) {
     unsigned char *base = check_alloc(LONG), *local = check_alloc(LONG);
     MPI_Win window;
-    int right = (check.rank + 1) % check.size, left = (check.rank + check.size - 1) % check.size;
     MPI_OK(MPI_Win_create(base, LONG, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
     MPI_OK(MPI_Win_fence(0, window));
     for (int round = 0; round < rounds; round++) {
@@ -111,9 +107,6 @@ static void window_with(bool execs, int rounds) {
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
     int rounds = scaled(24, 3);
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-            rounds = atoi(argv[++i]);
     unsigned char *out[KINDS], *in[KINDS];
     for (int k = 0; k < KINDS; k++) {
         out[k] = check_alloc(lengths[k]);

@@ -9,7 +9,7 @@
 // With --ucx UCX is loaded, as by a component of Open MPI that uses it: it patches the functions that unmap memory, and one
 // more than Open MPI does. Runs with 2 or more ranks.
 //
-// usage: freed_memory [--rounds N] [--ucx before|after]     (default 12 times IBEX_TEST_SCALE; before or after MPI_Init)
+// usage: freed_memory [--ucx before|after]     (before or after MPI_Init)
 #define _GNU_SOURCE
 #include "check.h"
 #include "counts.h"
@@ -122,11 +122,7 @@ static bool is_possible(enum way way) {
 }
 
 static void exchange(unsigned char *out, unsigned char *in, int round) {
-    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
-    pattern_fill(out, LONG, (uint64_t)(check.rank * 1000 + round));
-    memset(in, 0, LONG);
-    MPI_OK(MPI_Sendrecv(out, LONG, MPI_BYTE, right, 1, in, LONG, MPI_BYTE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    pattern_check("message in memory that was freed before", in, LONG, (uint64_t)(left * 1000 + round));
+    check_ring(MPI_COMM_WORLD, 1, out, in, LONG, round);
 }
 
 static void rounds_of(enum way way, int rounds) {
@@ -164,18 +160,12 @@ static void warm_up(void) {
 }
 
 int main(int argc, char **argv) {
-    bool before = false, after = false;
-    int rounds = 0;
-    for (int i = 1; i + 1 < argc; i++) {
-        before |= strcmp(argv[i], "--ucx") == 0 && strcmp(argv[i + 1], "before") == 0;
-        after |= strcmp(argv[i], "--ucx") == 0 && strcmp(argv[i + 1], "after") == 0;
-        if (strcmp(argv[i], "--rounds") == 0)
-            rounds = atoi(argv[i + 1]);
-    }
-    if (before)
+    const char *ucx = check_option(argc, argv, "--ucx");
+    if (ucx && strcmp(ucx, "before") == 0)
         install_hooks_of_ucx();
     check_start(&argc, &argv, 2);
-    if (after)
+    check_no_more(argc);
+    if (ucx && strcmp(ucx, "after") == 0)
         install_hooks_of_ucx();
     counts_open(&taken_back, 1);
     warm_up();
@@ -185,7 +175,7 @@ int main(int argc, char **argv) {
             continue;
         }
         check_case("messages in memory that goes %s", ways[way]);
-        rounds_of(way, rounds ? rounds : scaled(12, 4));
+        rounds_of(way, scaled(12, 4));
         check_end_case();
     }
     counts_close();

@@ -34,14 +34,11 @@ static void leave_pending(void) {
 }
 
 int main(int argc, char **argv) {
-    bool threads = argc == 2 && strcmp(argv[1], "--threads") == 0, pending = argc == 2 && strcmp(argv[1], "--pending") == 0;
+    bool threads = check_flag(argc, argv, "--threads"), pending = check_flag(argc, argv, "--pending");
     int provided = -1, version, subversion, running = 0, finished = 0;
-    if (argc > 1 && !threads && !pending) {
-        fprintf(stderr, "usage: init_finalize [--threads|--pending]\n");
-        return CHECK_USAGE_EXIT;
-    }
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(1);
+    check_no_more(argc);
     check_case(pending ? "mpi_ends_though_requests_are_pending" : "mpi_starts_and_ends_without_traffic");
     MPI_Initialized(&running);
     MPI_Get_version(&version, &subversion);

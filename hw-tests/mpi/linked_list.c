@@ -7,8 +7,7 @@
 //
 // Twice: with a shared lock around each access, and within one MPI_Win_lock_all, with flushes. Runs with 2 or more ranks.
 //
-// usage: linked_list [--elements N] [--rounds N] [--downwards] [--attached-first]
-//   --elements        each rank appends, to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more
+// usage: linked_list [--downwards] [--attached-first]
 //   --attached-first  all memory is attached before any rank appends
 //   --downwards       each element at a lower address than the one before. Without --attached-first stock Open MPI 4.1 uses a
 //                     wrong key now and then, over every transport that has keys: see README.md
@@ -16,7 +15,8 @@
 
 #include <sys/mman.h>
 
-enum { PAGE = 4096, NOBODY = -1 };
+// Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
+enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 
 // Where an element is. Two words, written one after the other: the rank decides who appends, the address may come later.
 struct pointer {
@@ -36,7 +36,6 @@ static const char *const how_names[] = {"a_shared_lock_each", "lock_all_and_flus
 static MPI_Win window;
 static enum how how;
 static char *arena; // of elements, a page each
-static int elements = 24, rounds = 8;
 static bool downwards, attached_first;
 
 // ---- one access -----------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ static MPI_Aint address_after(struct pointer element) {
 }
 
 static struct element *place(int number) {
-    return (struct element *)(void *)(arena + (size_t)PAGE * (size_t)(downwards ? elements - number : number));
+    return (struct element *)(void *)(arena + (size_t)PAGE * (size_t)(downwards ? ELEMENTS - number : number));
 }
 
 static void attach(int number) {
@@ -136,7 +135,7 @@ static void read_through(struct pointer head) {
         MPI_OK(MPI_Get(&copy, (int)sizeof copy, MPI_BYTE, (int)element.rank, element.address, (int)sizeof copy, MPI_BYTE, window));
         end((int)element.rank);
         check_int("owner of an element", element.rank, copy.owner);
-        if (copy.owner != element.rank || all++ > check.size * elements)
+        if (copy.owner != element.rank || all++ > check.size * ELEMENTS)
             break;
         int first = element.rank == 0 ? 0 : 1;
         check_int("number of a rank's element in the order of the list", first + seen[copy.owner]++, copy.number);
@@ -145,7 +144,7 @@ static void read_through(struct pointer head) {
         element = copy.next;
     }
     for (int r = 0; r < check.size; r++)
-        check_int("elements of a rank", elements + (r == 0), seen[r]);
+        check_int("elements of a rank", ELEMENTS + (r == 0), seen[r]);
     free(seen);
 }
 
@@ -155,14 +154,14 @@ static void build_and_read(void) {
     if (how == LOCK_ALL)
         MPI_OK(MPI_Win_lock_all(0, window));
     int first = check.rank == 0 ? 0 : 1;
-    for (int i = first; attached_first && i <= elements; i++)
+    for (int i = first; attached_first && i <= ELEMENTS; i++)
         attach(i);
     struct pointer head = {0, 0};
     if (check.rank == 0)
         head = make(0);
     MPI_OK(MPI_Bcast(&head.address, 1, MPI_AINT, 0, MPI_COMM_WORLD));
     struct pointer last = head;
-    for (int i = 1; i <= elements; i++) {
+    for (int i = 1; i <= ELEMENTS; i++) {
         struct pointer mine = make(i);
         append(last, mine);
         last = mine;
@@ -172,38 +171,21 @@ static void build_and_read(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     if (how == LOCK_ALL)
         MPI_OK(MPI_Win_unlock_all(window));
-    for (int i = elements; i >= first; i--)
+    for (int i = ELEMENTS; i >= first; i--)
         MPI_OK(MPI_Win_detach(window, place(i)));
     MPI_OK(MPI_Win_free(&window));
 }
 
-static int usage(void) {
-    fprintf(stderr, "usage: linked_list [--elements N] [--rounds N] [--downwards] [--attached-first]\n");
-    return CHECK_USAGE_EXIT;
-}
-
 int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--downwards") == 0)
-            downwards = true;
-        else if (strcmp(argv[i], "--attached-first") == 0)
-            attached_first = true;
-        else if (i + 1 < argc && strcmp(argv[i], "--elements") == 0)
-            elements = atoi(argv[++i]);
-        else if (i + 1 < argc && strcmp(argv[i], "--rounds") == 0)
-            rounds = atoi(argv[++i]);
-        else
-            return usage();
-    }
-    if (elements < 1 || rounds < 1)
-        return usage();
+    downwards = check_flag(argc, argv, "--downwards");
+    attached_first = check_flag(argc, argv, "--attached-first");
     check_start(&argc, &argv, 2);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    size_t bytes = (size_t)PAGE * (size_t)(elements + 1);
+    check_no_more(argc);
+    size_t bytes = (size_t)PAGE * (size_t)(ELEMENTS + 1);
     for (int h = 0; h < HOWS; h++) {
         how = (enum how)h;
         check_case("a_list_in_memory_of_all_ranks_by_%s", how_names[h]);
-        for (int i = 0; i < scaled(rounds, 1); i++) {
+        for (int i = 0; i < scaled(ROUNDS, 1); i++) {
             // New memory for each list, mostly where that of the last one was.
             arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (arena == MAP_FAILED) {

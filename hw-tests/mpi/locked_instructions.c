@@ -106,7 +106,7 @@ static void rounds(int count, bool asks) {
 }
 
 int main(int argc, char **argv) {
-    bool threads = argc == 2 && strcmp(argv[1], "--threads") == 0;
+    bool threads = check_flag(argc, argv, "--threads");
     int provided;
     struct report report = {0};
     pid_t parent = getpid();
@@ -121,6 +121,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PTRACER, tracer, 0, 0, 0);
     MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(2);
+    check_no_more(argc);
     rounds(WARM, false);
     check_case(threads ? "short_messages_lock_where_several_threads_may_call" : "no_short_message_executes_a_locked_instruction");
     int traced = scaled(ROUNDS, 10);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // One message longer than 2 GiB (than 31 bits of bytes can count), as a count of a large datatype: every byte is
-// checked. Also a sixteenth of it in blocks with gaps, and (with --put) all of it as one put into a window. Needs 2
-// ranks or more, of which the first and the last take part, and --bytes of memory on each of the two.
-//
-// usage: message_over_2gib [--bytes N] [--put]     (default 2 GiB + 16 MiB + 4093, times IBEX_TEST_SCALE)
+// checked. Also a sixteenth of it in blocks with gaps. Needs 2 ranks or more, of which the first and the last take part,
+// and memory for the message on each of the two: 2 GiB + 16 MiB + 4093 bytes, times IBEX_TEST_SCALE.
 #include "check.h"
 
 #include <sys/mman.h>
@@ -84,62 +82,11 @@ static void with_gaps(size_t units) {
     check_end_case();
 }
 
-static void one_put(size_t units) {
-    size_t bytes = units * UNIT;
-    unsigned char *memory = check.rank == last ? map(bytes) : NULL;
-    MPI_Datatype unit;
-    MPI_Win window;
-    check_case("one_put_of_%zu_bytes", bytes);
-    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
-    MPI_OK(MPI_Type_commit(&unit));
-    MPI_OK(MPI_Win_create(memory, memory ? (MPI_Aint)bytes : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
-    MPI_OK(MPI_Win_fence(0, window));
-    unsigned char *from = check.rank == 0 ? map(bytes) : NULL;
-    if (from) {
-        pattern_fill(from, bytes, 3);
-        MPI_OK(MPI_Put(from, (int)units, unit, last, 0, (int)units, unit, window));
-    }
-    MPI_OK(MPI_Win_fence(0, window));
-    if (memory)
-        pattern_check("bytes put here", memory, bytes, 3);
-    MPI_OK(MPI_Win_free(&window));
-    if (memory)
-        munmap(memory, bytes);
-    if (from)
-        munmap(from, bytes);
-    MPI_OK(MPI_Type_free(&unit));
-    check_end_case();
-}
-
 int main(int argc, char **argv) {
-    size_t bytes = 0;
-    bool put = false;
     check_start(&argc, &argv, 2);
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--put") == 0) {
-            put = true;
-        } else if (strcmp(argv[i], "--bytes") == 0 && i + 1 < argc && (bytes = strtoull(argv[i + 1], NULL, 10)) > 0) {
-            i++;
-        } else {
-            if (check.rank == 0)
-                fprintf(stderr, "usage: message_over_2gib [--bytes N] [--put]\n");
-            MPI_Finalize();
-            return CHECK_USAGE_EXIT;
-        }
-    }
     last = check.size - 1;
-    if (bytes == 0)
-        bytes = (size_t)((double)((2ull << 30) + (16 << 20) + UNIT) * check.scale);
-    size_t units = (bytes + UNIT - 1) / UNIT;
-    if (units > 1u << 30) {
-        if (check.rank == 0)
-            fprintf(stderr, "message_over_2gib: --bytes %zu is above the largest, %llu\n", bytes, (1ull << 30) * UNIT);
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
+    size_t bytes = (size_t)((double)((2ull << 30) + (16 << 20) + UNIT) * check.scale), units = (bytes + UNIT - 1) / UNIT;
     contiguous(units);
     with_gaps(units / 16 + 1);
-    if (put)
-        one_put(units);
     return check_finish();
 }

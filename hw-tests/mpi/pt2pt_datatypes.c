@@ -20,7 +20,6 @@ struct layout {
     } range[MAX_RANGES];
 };
 
-static int left, right;
 static unsigned char *source, *target, *packed, *packed_in;
 
 // ---- layouts --------------------------------------------------------------------------------------------------------
@@ -293,8 +292,6 @@ static void separate_allocations(void) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
     source = check_alloc(ROOM);
     target = check_alloc(ROOM);
     packed = check_alloc(ROOM);

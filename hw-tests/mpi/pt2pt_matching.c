@@ -7,7 +7,6 @@
 
 enum { MAX_BYTES = 300000, TAG_TOKEN = 99 };
 
-static int left, right;
 static unsigned char *send_arena, *receive_arena;
 
 // Sizes of both sides of the eager and fragment limits, in an order that mixes them.
@@ -336,8 +335,6 @@ static void cancelled_sends(void) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
     send_arena = check_alloc(guarded_bytes(MAX_BYTES));
     receive_arena = check_alloc(guarded_bytes(MAX_BYTES));
 

@@ -27,7 +27,6 @@ static const struct mode {
 enum { MAX_BYTES = 4 << 20, LARGE = 1 << 20, MAX_SIZES = 512, TAG_DATA = 7, TAG_READY = 8 };
 
 static int sizes[MAX_SIZES], size_count;
-static int left, right;
 static unsigned char *send_arena, *receive_arena;
 static void *buffered; // of buffered sends
 static int buffered_bytes = 2 * MAX_BYTES, buffered_used;
@@ -230,28 +229,9 @@ static void memory_mapped_again(void) {
     check_end_case();
 }
 
-static void sends_to_self(void) {
-    check_case("sends_to_self_at_every_size");
-    for (int i = 0; i < size_count; i += 2) {
-        unsigned char *to = guarded_ready(receive_arena, (size_t)sizes[i], (size_t)i);
-        MPI_Request requests[2];
-        MPI_Status statuses[2];
-        pattern_fill(send_arena, (size_t)sizes[i], seed_of(check.rank, sizes[i], 94));
-        MPI_OK(MPI_Isend(send_arena, sizes[i], MPI_BYTE, check.rank, 6, MPI_COMM_WORLD, &requests[0]));
-        MPI_OK(MPI_Irecv(to, sizes[i], MPI_BYTE, check.rank, 6, MPI_COMM_WORLD, &requests[1]));
-        MPI_OK(MPI_Waitall(2, requests, statuses));
-        check_status(&statuses[1], check.rank, 6, sizes[i]);
-        pattern_check("received", to, (size_t)sizes[i], seed_of(check.rank, sizes[i], 94));
-        guarded_check("receive", to, (size_t)sizes[i]);
-    }
-    check_end_case();
-}
-
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
     list_sizes();
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
     send_arena = check_alloc(guarded_bytes(MAX_BYTES));
     receive_arena = check_alloc(guarded_bytes(MAX_BYTES));
     buffered = check_alloc((size_t)buffered_bytes);
@@ -263,7 +243,6 @@ int main(int argc, char **argv) {
         exchanges();
         short_message_in_a_long_receive();
         memory_mapped_again();
-        sends_to_self();
     } while (check_again());
 
     MPI_OK(MPI_Buffer_detach(&buffered, &buffered_bytes));

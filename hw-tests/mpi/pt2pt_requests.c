@@ -7,8 +7,6 @@
 
 enum { MAX_BYTES = 200000, TAG_READY = 900 };
 
-static int left, right;
-
 static uint64_t seed_of(int sender, int number, int round) {
     return ((uint64_t)sender << 48) ^ ((uint64_t)round << 32) ^ (uint64_t)number;
 }
@@ -176,8 +174,6 @@ static void freed_requests(void) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
 
     every_completion_call();
     int many = scaled(12000, 64) / (check.size * check.size) + 4;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Reads every performance variable of a transport through MPI's tool interface, before and after known traffic: short,
+// Reads every performance variable of the BTL ibex through MPI's tool interface, before and after known traffic: short,
 // long and scattered messages around the ring, and one-sided puts, gets and atomics where a window can be made. Rank 0
-// prints a line for each: `pvar NAME CLASS VALUE was VALUE`. Names given with a minimum must have grown by that much
-// (counters, aggregates, timers) or be at least that (other classes) on every rank. Needs 2 or more ranks.
+// prints a line for each: `pvar NAME VALUE was VALUE`. Names given with a minimum must have grown by that much (counters,
+// aggregates, timers) or be at least that (other classes) on every rank. Needs 2 or more ranks.
 //
-// usage: pvars [--prefix P] [--no-one-sided] [NAME=MINIMUM]...     (default prefix btl_ibex_; NAME with or without it)
+// usage: pvars [--no-one-sided] [NAME=MINIMUM]...     (NAME without btl_ibex_)
 #include "check.h"
 
-enum { MOST = 256, NAME_BYTES = 160, LONG = 1 << 20, SHORTS = 200, LONGS = 5, ONE_SIDED = 20 };
+static const char prefix[] = "btl_ibex_";
+enum { PREFIX = sizeof prefix - 1, MOST = 256, NAME_BYTES = 160, LONG = 1 << 20, SHORTS = 200, LONGS = 5, ONE_SIDED = 20 };
 
 static struct variable {
     char name[NAME_BYTES];
-    int index, class, elements;
+    int class, elements;
     MPI_Datatype type;
     MPI_T_pvar_handle handle;
     double before, after; // the sum of its elements
@@ -20,43 +21,13 @@ static struct variable {
 static int count;
 static MPI_T_pvar_session session;
 
-static const char *class_name(int class) {
-    switch (class) {
-    case MPI_T_PVAR_CLASS_STATE:
-        return "state";
-    case MPI_T_PVAR_CLASS_LEVEL:
-        return "level";
-    case MPI_T_PVAR_CLASS_SIZE:
-        return "size";
-    case MPI_T_PVAR_CLASS_PERCENTAGE:
-        return "percentage";
-    case MPI_T_PVAR_CLASS_HIGHWATERMARK:
-        return "highwatermark";
-    case MPI_T_PVAR_CLASS_LOWWATERMARK:
-        return "lowwatermark";
-    case MPI_T_PVAR_CLASS_COUNTER:
-        return "counter";
-    case MPI_T_PVAR_CLASS_AGGREGATE:
-        return "aggregate";
-    case MPI_T_PVAR_CLASS_TIMER:
-        return "timer";
-    default:
-        return "generic";
-    }
-}
-
 // Of a variable that only grows, what it grew by counts.
 static bool grows(int class) {
     return class == MPI_T_PVAR_CLASS_COUNTER || class == MPI_T_PVAR_CLASS_AGGREGATE || class == MPI_T_PVAR_CLASS_TIMER;
 }
 
-static bool known_type(MPI_Datatype type) {
-    return type == MPI_INT || type == MPI_UNSIGNED || type == MPI_UNSIGNED_LONG || type == MPI_UNSIGNED_LONG_LONG ||
-           type == MPI_COUNT || type == MPI_DOUBLE;
-}
-
 // Opens a handle on every variable whose name starts with the prefix.
-static void find_variables(const char *prefix) {
+static void find_variables(void) {
     int number;
     MPI_OK(MPI_T_pvar_session_create(&session));
     MPI_OK(MPI_T_pvar_get_num(&number));
@@ -67,19 +38,12 @@ static void find_variables(const char *prefix) {
         MPI_T_enum enumeration;
         int code = MPI_T_pvar_get_info(i, variable->name, &name_bytes, &verbosity, &variable->class, &variable->type,
                                        &enumeration, text, &text_bytes, &bind, &readonly, &continuous, &atomic);
-        if (code != MPI_SUCCESS || strncmp(variable->name, prefix, strlen(prefix)) != 0)
+        if (code != MPI_SUCCESS || strncmp(variable->name, prefix, PREFIX) != 0)
             continue;
         check_true("variable has a description", text[0] != '\0');
-        if ((bind != MPI_T_BIND_NO_OBJECT && bind != MPI_T_BIND_MPI_COMM) || !known_type(variable->type)) {
-            if (check.rank == 0)
-                printf("pvar %s %s not read: bound to an object or of a type this program does not know\n",
-                       variable->name, class_name(variable->class));
-            continue;
-        }
-        MPI_Comm world = MPI_COMM_WORLD;
-        variable->index = i;
-        MPI_OK(MPI_T_pvar_handle_alloc(session, i, bind == MPI_T_BIND_NO_OBJECT ? NULL : (void *)&world,
-                                       &variable->handle, &variable->elements));
+        check_true(variable->name, bind == MPI_T_BIND_NO_OBJECT);
+        check_true(variable->name, variable->type == MPI_UNSIGNED || variable->type == MPI_UNSIGNED_LONG_LONG);
+        MPI_OK(MPI_T_pvar_handle_alloc(session, i, NULL, &variable->handle, &variable->elements));
         if (!continuous)
             MPI_OK(MPI_T_pvar_start(session, variable->handle));
         count++;
@@ -87,57 +51,35 @@ static void find_variables(const char *prefix) {
 }
 
 static double read_variable(struct variable *variable) {
-    unsigned char *raw = calloc((size_t)variable->elements + 1, 16);
+    unsigned long long *values = calloc((size_t)variable->elements + 1, sizeof *values);
     double sum = 0;
-    MPI_OK(MPI_T_pvar_read(session, variable->handle, raw));
-    for (int i = 0; i < variable->elements; i++) {
-        if (variable->type == MPI_INT)
-            sum += ((int *)(void *)raw)[i];
-        else if (variable->type == MPI_UNSIGNED)
-            sum += ((unsigned *)(void *)raw)[i];
-        else if (variable->type == MPI_UNSIGNED_LONG)
-            sum += (double)((unsigned long *)(void *)raw)[i];
-        else if (variable->type == MPI_UNSIGNED_LONG_LONG)
-            sum += (double)((unsigned long long *)(void *)raw)[i];
-        else if (variable->type == MPI_COUNT)
-            sum += (double)((MPI_Count *)(void *)raw)[i];
-        else
-            sum += ((double *)(void *)raw)[i];
-    }
-    free(raw);
+    MPI_OK(MPI_T_pvar_read(session, variable->handle, values));
+    for (int i = 0; i < variable->elements; i++)
+        sum += variable->type == MPI_UNSIGNED ? (double)((unsigned *)(void *)values)[i] : (double)values[i];
+    free(values);
     return sum;
 }
 
 // ---- traffic --------------------------------------------------------------------------------------------------------
 
-static void ring(int bytes, int number, unsigned char *out, unsigned char *in) {
-    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
-    pattern_fill(out, (size_t)bytes, (uint64_t)(check.rank * 1000 + number));
-    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, 1, in, bytes, MPI_BYTE, left, 1, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
-    pattern_check("message", in, (size_t)bytes, (uint64_t)(left * 1000 + number));
-}
-
 static void messages(void) {
     unsigned char *out = check_alloc(2 * LONG), *in = check_alloc(2 * LONG);
     MPI_Datatype scattered;
     for (int i = 0; i < SHORTS; i++) {
-        ring(8, i, out, in);
-        ring(1000 + 17 * i, i, out, in);
+        check_ring(MPI_COMM_WORLD, 1, out, in, 8, i);
+        check_ring(MPI_COMM_WORLD, 1, out, in, 1000 + 17 * i, i);
     }
     for (int i = 0; i < LONGS; i++)
-        ring(LONG, i, out, in);
+        check_ring(MPI_COMM_WORLD, 1, out, in, LONG, i);
     MPI_OK(MPI_Type_vector(LONG / 64, 32, 64, MPI_BYTE, &scattered));
     MPI_OK(MPI_Type_commit(&scattered));
-    MPI_OK(MPI_Sendrecv(out, 1, scattered, (check.rank + 1) % check.size, 2, in, 1, scattered,
-                        (check.rank + check.size - 1) % check.size, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Sendrecv(out, 1, scattered, right, 2, in, 1, scattered, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Type_free(&scattered));
     free(out);
     free(in);
 }
 
 static void one_sided(void) {
-    int right = (check.rank + 1) % check.size;
     unsigned char *memory = calloc(1, LONG), *local = check_alloc(LONG);
     long long one = 1, zero = 0, before;
     MPI_Win window;
@@ -171,16 +113,15 @@ static void one_sided(void) {
 
 // ---- what must have grown -------------------------------------------------------------------------------------------
 
-static void check_minimum(const char *argument, const char *prefix) {
+static void check_minimum(const char *argument) {
     const char *equals = strchr(argument, '=');
     int length = (int)(equals - argument);
     double least = atof(equals + 1);
     check_case("%.*s_is_at_least_%s", length, argument, equals + 1);
     struct variable *found = NULL;
     for (int i = 0; i < count && !found; i++) {
-        const char *name = variables[i].name, *tail = name + strlen(prefix);
-        if (((int)strlen(name) == length && strncmp(name, argument, (size_t)length) == 0) ||
-            ((int)strlen(tail) == length && strncmp(tail, argument, (size_t)length) == 0))
+        const char *name = variables[i].name + PREFIX;
+        if ((int)strlen(name) == length && strncmp(name, argument, (size_t)length) == 0)
             found = &variables[i];
     }
     if (!found) {
@@ -188,35 +129,21 @@ static void check_minimum(const char *argument, const char *prefix) {
     } else {
         double value = grows(found->class) ? found->after - found->before : found->after;
         if (!(value >= least))
-            check_fail("%s (%s): expected at least %.0f, got %.0f", found->name, class_name(found->class), least,
-                       value);
+            check_fail("%s: expected at least %.0f, got %.0f", found->name, least, value);
     }
     check_end_case();
 }
 
 int main(int argc, char **argv) {
-    const char *prefix = "btl_ibex_";
-    bool windows = true, usage = false;
-    int provided, at = 1;
+    int provided;
     check_start(&argc, &argv, 2);
-    for (; at < argc && argv[at][0] == '-'; at++)
-        if (strcmp(argv[at], "--no-one-sided") == 0)
-            windows = false;
-        else if (strcmp(argv[at], "--prefix") == 0 && at + 1 < argc)
-            prefix = argv[++at];
-        else
-            usage = true;
-    for (int i = at; i < argc; i++)
-        usage |= strchr(argv[i], '=') == NULL;
-    if (usage) {
-        if (check.rank == 0)
-            fprintf(stderr, "usage: pvars [--prefix P] [--no-one-sided] [NAME=MINIMUM]...\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
+    bool windows = !check_flag(argc, argv, "--no-one-sided");
+    for (int i = 1; i < argc; i++)
+        check.arguments += strchr(argv[i], '=') != NULL;
+    check_no_more(argc);
     check_case("every_variable_named_%s_is_read_before_and_after_traffic", prefix);
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    find_variables(prefix);
+    find_variables();
     if (count == 0)
         check_fail("performance variables named %s...: expected some, got none", prefix);
     for (int i = 0; i < count; i++)
@@ -229,15 +156,14 @@ int main(int argc, char **argv) {
         struct variable *variable = &variables[i];
         variable->after = read_variable(variable);
         if (check.rank == 0)
-            printf("pvar %s %s %.0f was %.0f\n", variable->name, class_name(variable->class), variable->after,
-                   variable->before);
+            printf("pvar %s %.0f was %.0f\n", variable->name, variable->after, variable->before);
         if (grows(variable->class) && variable->after < variable->before)
-            check_fail("%s (%s): expected at least %.0f, got %.0f", variable->name, class_name(variable->class),
-                       variable->before, variable->after);
+            check_fail("%s: expected at least %.0f, got %.0f", variable->name, variable->before, variable->after);
     }
     check_end_case();
-    for (int i = at; i < argc; i++)
-        check_minimum(argv[i], prefix);
+    for (int i = 1; i < argc; i++)
+        if (strchr(argv[i], '='))
+            check_minimum(argv[i]);
     for (int i = 0; i < count; i++)
         MPI_OK(MPI_T_pvar_handle_free(session, &variables[i].handle));
     MPI_OK(MPI_T_pvar_session_free(&session));

@@ -17,20 +17,12 @@ enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20 
 static const char *const port_events = "btl_ibex_port_events";
 
 static unsigned char *out, *in;
-static int is_short;
+static bool is_short;
 
-static void exchange(int bytes, int round) {
-    int right = (check.rank + 1) % check.size, left = (check.rank + check.size - 1) % check.size;
-    pattern_fill(out, (size_t)bytes, (uint64_t)(round * 100 + check.rank));
-    memset(in, 0, (size_t)bytes);
-    MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, right, round, in, bytes, MPI_BYTE, left, round, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
-    pattern_check("a message", in, (size_t)bytes, (uint64_t)(round * 100 + left));
-}
+static void exchange(int bytes, int round) { check_ring(MPI_COMM_WORLD, round, out, in, bytes, round); }
 
 // Every other 4 bytes: sent in fragments.
 static void exchange_with_gaps(int count, int round) {
-    int right = (check.rank + 1) % check.size, left = (check.rank + check.size - 1) % check.size;
     MPI_Datatype gapped;
     MPI_OK(MPI_Type_vector(count, 1, 2, MPI_INT, &gapped));
     MPI_OK(MPI_Type_commit(&gapped));
@@ -79,7 +71,6 @@ static void idle(unsigned long long events) {
 
 // Of each size AT_ONCE messages to the right neighbour, by the first bytes of one buffer.
 static void all_sizes_at_once(int least, int most) {
-    int right = (check.rank + 1) % check.size, left = (check.rank + check.size - 1) % check.size;
     unsigned char *received = check_alloc((size_t)AT_ONCE * (size_t)most);
     for (int bytes = least; bytes <= most; bytes *= 2) {
         MPI_Request requests[2 * AT_ONCE];
@@ -107,28 +98,19 @@ static void traffic(int least, int most) {
 }
 
 int main(int argc, char **argv) {
-    int connect = 0, events = 0, least = 0, most = 0;
-    bool good = true;
+    int least = 0, most = 0;
     check_start(&argc, &argv, 2);
-    for (int i = 1; i < argc && good; i++) {
-        if (strcmp(argv[i], "--connect") == 0)
-            connect = 1;
-        else if (strcmp(argv[i], "--short") == 0)
-            is_short = 1;
-        else if (strcmp(argv[i], "--events") == 0 && i + 1 < argc)
-            good = (events = atoi(argv[++i])) > 0;
-        else if (strcmp(argv[i], "--traffic") == 0 && i + 1 < argc)
-            good = sscanf(argv[++i], "%d-%d", &least, &most) == 2 && least > 0 && most <= LONGEST_OF_TRAFFIC;
-    }
-    if (!good) {
-        fprintf(stderr, "rail_down: --events NUMBER, from 1; --traffic LEAST-MOST, from 1 to %d bytes\n", LONGEST_OF_TRAFFIC);
-        MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
-    }
+    bool connects = check_flag(argc, argv, "--connect");
+    is_short = check_flag(argc, argv, "--short");
+    int events = check_number(argc, argv, "--events", 0, 1 << 20);
+    const char *sizes = check_option(argc, argv, "--traffic");
+    check.misread |= sizes && (sscanf(sizes, "%d-%d", &least, &most) != 2 || least <= 0 || most > LONGEST_OF_TRAFFIC);
+    check_no_more(argc);
     out = check_alloc(LONGEST);
     in = check_alloc(LONGEST);
     if (events > 0)
         counts_open(&port_events, 1);
-    if (connect)
+    if (connects)
         all_kinds("messages_before");
     if (least > 0) {
         traffic(least, most);

@@ -17,7 +17,6 @@ enum epoch { FENCE, LOCK, LOCK_ALL, PSCW };
 static const char *const kind_names[] = {"allocated", "created", "dynamic"};
 static const char *const epoch_names[] = {"fence", "lock", "lock_all_and_flush", "post_start_complete_wait"};
 
-static int left, right;
 static MPI_Win window;
 static unsigned char *memory;   // of this rank's window
 static MPI_Aint *bases;         // displacement of each rank's memory in its window
@@ -277,8 +276,6 @@ static void windows_made_and_freed(int count) {
 int main(int argc, char **argv) {
     MPI_Group world;
     check_start(&argc, &argv, 2);
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
     MPI_OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
     MPI_OK(MPI_Group_incl(world, 1, &left, &left_group));
     MPI_OK(MPI_Group_incl(world, 1, &right, &right_group));

@@ -111,16 +111,10 @@ static void cut_all(void) {
 }
 
 int main(int argc, char **argv) {
-    MPI_Init(&argc, &argv);
-    check_attach(1);
-    bool by_self = argc == 3 && strcmp(argv[1], "--by") == 0 && strcmp(argv[2], "self") == 0;
-    bool is_cut = argc == 2 && strcmp(argv[1], "--cut") == 0;
-    if (argc != 1 && !by_self && !is_cut) {
-        if (check.rank == 0)
-            fprintf(stderr, "usage: self_messages [--by self] [--cut]\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
+    check_start(&argc, &argv, 1);
+    const char *by = check_option(argc, argv, "--by");
+    bool by_self = by && strcmp(by, "self") == 0, is_cut = check_flag(argc, argv, "--cut");
+    check_no_more(argc);
     if (is_cut)
         cut_all();
     if (by_self)

@@ -4,8 +4,6 @@
 // may, and writes what is no handshake of the job, or half of one, or nothing, while the ranks exchange messages. All
 // messages must be right; what is no handshake must be shown out, and of those who say nothing only a few be kept.
 // Skips where the process listens nowhere (--mca btl_ibex_connect_via ud). Linux. Needs 2 or more ranks.
-//
-// usage: strangers [--rounds N] [--most N]   (defaults 60 times IBEX_TEST_SCALE; 64 that may wait at one port)
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -16,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO = 188, DOORS = 64, PATIENCE = 120, LENGTHS = 3, SILENT_PER_DOOR = 90 };
+enum { HELLO = 188, DOORS = 64, PATIENCE = 120, LENGTHS = 3, SILENT_PER_DOOR = 90, MOST_PER_DOOR = 64 };
 static const int lengths[LENGTHS] = {8, 5000, 200000};
 
 // What is written on a connection. All but the last three end it.
@@ -99,14 +97,8 @@ static bool stands(struct visit *visit) {
 // Messages around the ring, every byte compared.
 static void exchange(void) {
     static unsigned char out[200000], in[200000];
-    int left = (check.rank + check.size - 1) % check.size, right = (check.rank + 1) % check.size;
-    for (int k = 0; k < LENGTHS; k++) {
-        uint64_t seed = (uint64_t)exchanges * 8 + (uint64_t)k;
-        pattern_fill(out, (size_t)lengths[k], seed * 1000 + (uint64_t)check.rank);
-        MPI_OK(MPI_Sendrecv(out, lengths[k], MPI_BYTE, right, k, in, lengths[k], MPI_BYTE, left, k, MPI_COMM_WORLD,
-                            MPI_STATUS_IGNORE));
-        pattern_check("message", in, (size_t)lengths[k], seed * 1000 + (uint64_t)left);
-    }
+    for (int k = 0; k < LENGTHS; k++)
+        check_ring(MPI_COMM_WORLD, k, out, in, lengths[k], exchanges * LENGTHS + k);
     exchanges++;
 }
 
@@ -130,12 +122,12 @@ static int crowd(void) {
 }
 
 // Exchanges until all ranks are done, or it has taken too long.
-static int exchange_until(int most, int (*left)(void)) {
+static int exchange_until(int most, int (*left_over)(void)) {
     double end = MPI_Wtime() + PATIENCE;
     int remaining, all;
     do {
         exchange();
-        remaining = left();
+        remaining = left_over();
         int goes_on = remaining > most && MPI_Wtime() < end;
         MPI_OK(MPI_Allreduce(&goes_on, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
     } while (all);
@@ -146,19 +138,7 @@ static int ending(void) { return standing(-1, true); }
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
-    int rounds = scaled(60, 12), most = 64;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
-            rounds = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--most") && i + 1 < argc)
-            most = atoi(argv[++i]);
-        else {
-            if (check.rank == 0)
-                fprintf(stderr, "usage: strangers [--rounds N] [--most N]\n");
-            MPI_Finalize();
-            return CHECK_USAGE_EXIT;
-        }
-    }
+    int rounds = scaled(60, 12);
     check_case("messages are right while strangers come");
     exchange();
     find_doors();
@@ -184,8 +164,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SILENT_PER_DOOR; i++)
         for (int door = 0; door < door_count; door++)
             visit(door, SILENT);
-    int kept = exchange_until(most, crowd);
-    check_true("no more stand at a port than may", kept <= most);
+    int kept = exchange_until(MOST_PER_DOOR, crowd);
+    check_true("no more stand at a port than may", kept <= MOST_PER_DOOR);
     check_end_case();
     return check_finish();
 }

@@ -5,7 +5,7 @@
 // one-sided operations. Where the MPI or its one-sided component refuses threads the cases are skipped with its reason,
 // or fail when IBEX_REQUIRE_THREADS=1 or IBEX_REQUIRE_RMA_THREADS=1. Runs with 2 or more ranks.
 //
-// usage: threads [--threads N]      (default 4, 2 to 16; of each rank)
+// usage: threads [--threads N]      (default 4, up to 16; of each rank)
 #include "check.h"
 
 #include <pthread.h>
@@ -17,7 +17,6 @@ static int threads = 4; // of each rank
 static const int lengths[] = {8, 0, 64, 4000, 300, 13000, 1, 70000, MAX_BYTES};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-static int left, right;
 static MPI_Comm comms[MOST_THREADS];
 static pthread_barrier_t all_threads;
 static int rounds;
@@ -218,16 +217,8 @@ int main(int argc, char **argv) {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     check_attach(2);
-    if (argc == 3 && strcmp(argv[1], "--threads") == 0)
-        threads = atoi(argv[2]);
-    if ((argc != 1 && argc != 3) || threads < 2 || threads > MOST_THREADS) {
-        if (check.rank == 0)
-            fprintf(stderr, "usage: threads [--threads N]\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
-    left = (check.rank + check.size - 1) % check.size;
-    right = (check.rank + 1) % check.size;
+    threads = check_number(argc, argv, "--threads", threads, MOST_THREADS);
+    check_no_more(argc);
     rounds = scaled(32, 8);
     if (provided < MPI_THREAD_MULTIPLE) {
         const char *required = getenv("IBEX_REQUIRE_THREADS");

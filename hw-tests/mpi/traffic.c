@@ -291,14 +291,14 @@ static void open_lane(struct lane *lane, int number, uint64_t seed, int most) {
     open_channel(lane, inter, of_lane + 4);
 }
 
-static void epoch(struct lane *lanes, int threads, uint64_t seed, int most) {
+static void epoch(struct lane *lanes, int threads, int seed, int most) {
     pthread_t running[MOST_THREADS];
-    check_case("what_%d_threads_exchange_by_seed_%llu_is_what_MPI_says", threads, (unsigned long long)seed);
+    check_case("what_%d_threads_exchange_by_seed_%d_is_what_MPI_says", threads, seed);
     for (int i = 0; i < threads; i++)
-        open_lane(&lanes[i], i, seed, most);
+        open_lane(&lanes[i], i, (uint64_t)seed, most);
     if (threads == 1) {
         // The world itself, beside its duplicates.
-        open_channel(&lanes[0], MPI_COMM_WORLD, seed + 5);
+        open_channel(&lanes[0], MPI_COMM_WORLD, (uint64_t)seed + 5);
         run_lane(&lanes[0]);
     }
     for (int i = 0; threads > 1 && i < threads; i++)
@@ -314,28 +314,17 @@ static void epoch(struct lane *lanes, int threads, uint64_t seed, int most) {
 }
 
 int main(int argc, char **argv) {
-    long long seed = 1, messages = 0;
-    int threads = 1, provided;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--seed") == 0)
-            seed = atoll(argv[i + 1]);
-        else if (strcmp(argv[i], "--messages") == 0)
-            messages = atoll(argv[i + 1]);
-        else if (strcmp(argv[i], "--threads") == 0)
-            threads = atoi(argv[i + 1]);
-    }
+    int provided, seed = check_number(argc, argv, "--seed", 1, 1 << 30), threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
     MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(1);
-    if (threads < 1 || threads > MOST_THREADS || check.size > MOST_PARTICIPANTS) {
-        fprintf(stderr, "traffic: 1 to %d threads, at most %d ranks\n", MOST_THREADS, MOST_PARTICIPANTS);
-        MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
-    }
+    int messages = check_number(argc, argv, "--messages", scaled(20000, 2000), 1 << 30);
+    check_no_more(argc);
+    if (check.size > MOST_PARTICIPANTS)
+        check_refuse("traffic: at most %d ranks\n", MOST_PARTICIPANTS);
     if (threads > 1 && provided < MPI_THREAD_MULTIPLE) {
         check_skip("traffic_of_threads", "this MPI gives no MPI_THREAD_MULTIPLE");
         return check_finish();
     }
-    if (messages == 0)
-        messages = scaled(20000, 2000);
     struct lane *lanes = calloc((size_t)threads, sizeof *lanes);
     size_t buffer_bytes = (size_t)64 << 20;
     void *buffer = check_alloc(buffer_bytes);
@@ -347,7 +336,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Type_free(&bytes));
     for (long long done = 0; done < messages || check_again(); seed++) {
         long long here = 0, all = 0;
-        epoch(lanes, threads, (uint64_t)seed, 8 + (int)(seed % 3) * 40);
+        epoch(lanes, threads, seed, 8 + seed % 3 * 40);
         for (int i = 0; i < threads; i++)
             here += lanes[i].exchanged;
         MPI_OK(MPI_Allreduce(&here, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));

@@ -169,7 +169,10 @@ pub(super) static CASES: &[Case] = &[
     case("collective operations give exact results", "collectives").on(&[2, 3, 4]).quick(),
     case("collective operations give exact results", "collectives").on(&[8]).scale(0.2).limit(300),
     case("communicators come and go", "communicators").on(&[2, 4]).quick(),
-    case("twenty thousand communicators at once carry messages and are freed", "many_communicators").on(&[1]).quick(),
+    case("twenty thousand communicators at once carry messages and are freed", "communicators")
+        .on(&[1])
+        .arguments(&["--many"])
+        .quick(),
     case("communicators of sessions carry messages", "sessions").quick(),
     case("threads send and receive at once", "threads").threads().quick(),
     case("threads send and receive at once when all queues are short", "threads").with(STARVED).threads().scale(0.3),
@@ -285,11 +288,6 @@ pub(super) static OF_PML: &[Case] = &[
         .arguments(&["--threads", "6"])
         .with(HELD_BACK)
         .threads(),
-    case("threads with a communicator each exchange short messages", "threads_scale")
-        .on(&[1, 2])
-        .threads()
-        .scale(0.2)
-        .quick(),
     case("no short message executes a locked instruction", "locked_instructions").with(WITHOUT_FLIGHT_RECORDER).quick(),
     case("short messages execute locked instructions where several threads may call", "locked_instructions")
         .arguments(&["--threads"])
