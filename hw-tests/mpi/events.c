@@ -374,7 +374,7 @@ static double monotonic(void) {
 
 static void start(int *argc, char ***argv) {
     int provided;
-    seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_listen(&tool, MOST_EVENTS, (1u << KINDS) - 1, MPI_INFO_NULL);
     MPI_Init_thread(argc, argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(2);

@@ -20,16 +20,9 @@ static int threads = 1, rounds;
 
 // ---- callbacks ------------------------------------------------------------------------------------------------------
 
-static atomic_int slow_calls, freeing_calls, freed, registered, caller_calls;
+static atomic_int slow_calls, freeing_calls, freed, registering_calls, caller_calls;
 static MPI_T_event_registration slow, freeing, registering, calling;
 static atomic_bool is_freed;
-
-static MPI_T_event_registration with_callback(int kind, MPI_T_event_cb_function function) {
-    MPI_T_event_registration registration = seen_handle(seen_names[kind], MPI_INFO_NULL);
-    seen_must(MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, function),
-              seen_names[kind]);
-    return registration;
-}
 
 static void be_slow(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)instance, (void)registration, (void)safety, (void)user;
@@ -60,7 +53,7 @@ static void free_itself(MPI_T_event_instance instance, MPI_T_event_registration 
 
 static void register_another(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)instance, (void)registration, (void)safety, (void)user;
-    if (atomic_fetch_add(&registered, 1) == FREED_AFTER)
+    if (atomic_fetch_add(&registering_calls, 1) == FREED_AFTER)
         seen_listen(&late, MOST_EVENTS, 1u << END, MPI_INFO_NULL);
 }
 
@@ -79,7 +72,7 @@ static void call_the_interface(MPI_T_event_instance instance, MPI_T_event_regist
     check_true("one of the sources", source >= 0 && source < sources);
     check_int("MPI_T_event_read", MPI_SUCCESS, MPI_T_event_read(instance, 4, &total));
     check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index(seen_names[BEGIN], &index));
-    MPI_T_event_registration other = seen_handle(seen_names[CONNECTED], MPI_INFO_NULL);
+    MPI_T_event_registration other = registered(seen_names[CONNECTED], NULL, MPI_INFO_NULL);
     check_int("MPI_T_event_handle_free of another", MPI_SUCCESS, MPI_T_event_handle_free(other, NULL, NULL));
 }
 
@@ -151,14 +144,14 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     check_attach(2);
     check_no_more(argc);
-    seen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_begin(&seen_dropped, "btl_ibex_events_dropped");
     rounds = scaled(600, 6 * FREED_AFTER) / threads;
     seen_listen(&tools[0], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
-    slow = with_callback(BEGIN, be_slow);
-    freeing = with_callback(BEGIN, free_itself);
-    registering = with_callback(END, register_another);
-    calling = with_callback(BEGIN, call_the_interface);
+    slow = listen_to(seen_names[BEGIN], NULL, be_slow, NULL);
+    freeing = listen_to(seen_names[BEGIN], NULL, free_itself, NULL);
+    registering = listen_to(seen_names[END], NULL, register_another, NULL);
+    calling = listen_to(seen_names[BEGIN], NULL, call_the_interface, NULL);
     seen_listen(&tools[1], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     traffic();
@@ -190,8 +183,8 @@ int main(int argc, char **argv) {
     atomic_fetch_add(&check.wrong, wrong);
     check_true("it was called", atomic_load(&caller_calls) >= CALLERS_EVENTS);
     check_end_case();
-    MPI_T_event_handle_free(slow, NULL, NULL);
-    MPI_T_event_handle_free(registering, NULL, NULL);
-    MPI_T_event_handle_free(calling, NULL, NULL);
+    listen_no_more(slow);
+    listen_no_more(registering);
+    listen_no_more(calling);
     return check_finish();
 }

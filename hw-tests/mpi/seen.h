@@ -7,7 +7,7 @@
 #ifndef IBEX_HW_TESTS_SEEN_H
 #define IBEX_HW_TESTS_SEEN_H
 
-#include "check.h"
+#include "../tools/mpi_t_listen.h"
 #include "elements.h"
 
 #include <pthread.h>
@@ -68,22 +68,6 @@ static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registr
     MPI_T_event_get_source(instance, &seen->source);
 }
 
-static inline void seen_must(int code, const char *what) {
-    if (code == MPI_SUCCESS)
-        return;
-    fprintf(stderr, "%s cannot be listened to: %d\n", what, code);
-    exit(1);
-}
-
-// Takes a handle for an event type; the name without a callback yet.
-static inline MPI_T_event_registration seen_handle(const char *name, MPI_Info info) {
-    MPI_T_event_registration registration;
-    int index;
-    seen_must(MPI_T_event_get_index(name, &index), name);
-    seen_must(MPI_T_event_handle_alloc(index, NULL, info, &registration), name);
-    return registration;
-}
-
 // Listens to every type of `kinds` (a bit each); may be called before MPI_Init.
 static inline void seen_listen(struct tool *tool, int room, unsigned kinds, MPI_Info info) {
     tool->all = check_alloc((size_t)room * sizeof *tool->all);
@@ -95,10 +79,8 @@ static inline void seen_listen(struct tool *tool, int room, unsigned kinds, MPI_
             continue;
         struct seen_callback *callback = check_alloc(sizeof *callback); // until the process ends
         *callback = (struct seen_callback){tool, kind};
-        tool->registrations[kind] = seen_handle(seen_names[kind], info);
-        seen_must(MPI_T_event_register_callback(tool->registrations[kind], MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL,
-                                                callback, seen_event),
-                  seen_names[kind]);
+        tool->registrations[kind] = registered(seen_names[kind], NULL, info);
+        call_back(tool->registrations[kind], MPI_T_CB_REQUIRE_THREAD_SAFE, seen_event, callback);
     }
 }
 
@@ -162,9 +144,9 @@ enum { SEEN_SOURCES = 256 };
 // Between MPI_Init and MPI_Finalize. They are continuous: it counts from here.
 static inline void seen_begin(struct counter *counter, const char *name) {
     int index;
-    seen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
-    seen_must(MPI_T_pvar_session_create(&counter->session), name);
-    seen_must(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values), name);
+    listen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
+    listen_must(MPI_T_pvar_session_create(&counter->session), name);
+    listen_must(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values), name);
 }
 
 static inline long long seen_counted(const struct counter *counter, int source) {

@@ -12,17 +12,12 @@ static const int lengths[] = {0, 8, 3000, 60000, LONGEST};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static struct tool all;
-static atomic_int of_world;
+static int of_world;
 
 // Messages and bytes that were sent to the other rank, or received from it, so far.
 struct carried {
     long long messages, bytes;
 };
-
-static void on_world(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety, (void)user;
-    atomic_fetch_add(&of_world, 1);
-}
 
 static struct carried carried(uint32_t direction) {
     struct carried sum = {0};
@@ -102,7 +97,7 @@ static void judge(void) {
 int main(int argc, char **argv) {
     int provided;
     check_start(&argc, &argv, 2);
-    seen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
     exchange();
     seen_begin(&seen_dropped, "btl_ibex_events_dropped");
     steps_begin();
@@ -110,13 +105,9 @@ int main(int argc, char **argv) {
     say();
     hear();
     unsigned kinds = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u << ARRIVED;
-    MPI_T_event_registration bound;
     MPI_Comm world = MPI_COMM_WORLD;
-    int arrival;
     seen_listen(&all, MOST_EVENTS, kinds, MPI_INFO_NULL);
-    seen_must(MPI_T_event_get_index(seen_names[ARRIVED], &arrival), seen_names[ARRIVED]);
-    seen_must(MPI_T_event_handle_alloc(arrival, &world, MPI_INFO_NULL, &bound), "a communicator");
-    seen_must(MPI_T_event_register_callback(bound, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_world), "a communicator");
+    MPI_T_event_registration bound = listen_to(seen_names[ARRIVED], &world, count_event, &of_world);
     say();
     hear();
     check_case("what one side has sent has come at the other");
@@ -127,9 +118,9 @@ int main(int argc, char **argv) {
     check_end_case();
     check_case("each message begins and ends once");
     judge();
-    check_int("messages of a communicator", 0, atomic_load(&of_world));
+    check_int("messages of a communicator", 0, of_world);
     check_end_case();
-    MPI_T_event_handle_free(bound, NULL, NULL);
+    listen_no_more(bound);
     seen_stop(&all);
     return check_finish();
 }

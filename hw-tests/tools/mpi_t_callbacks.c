@@ -3,10 +3,11 @@
 // Callbacks of MPI_T events while messages cross ibex: which level of safety gets what, what may be read where, what a
 // registration for one communicator hears, what becomes of it when that is freed, and that nothing is called while the
 // interface is not initialised. 2 ranks.
-#include "../mpi/check.h"
+#include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
-enum { TAG = 77, MESSAGES = 20, LEVELS = 4, CONTEXT = 5, ELEMENT_TAG = 7, ELEMENTS = 12 };
+enum { TAG = 77, MESSAGES = 20, LEVELS = 4, ELEMENT_TAG = 7, ELEMENTS = 12 };
+static const char *const xfer_begin = "ibex_xfer_begin";
 
 // What one registration heard of messages with the tag.
 struct heard {
@@ -67,16 +68,13 @@ static void on_event_freeing(MPI_T_event_instance instance, MPI_T_event_registra
     check_int("not while its callback runs", 0, heard->freed);
 }
 
-static void register_for(struct heard *heard, const char *name, MPI_Comm *comm) {
-    int index;
+static void register_for(struct heard *heard, MPI_Comm *comm) {
     memset(heard, 0, sizeof *heard);
-    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("MPI_T_event_handle_alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, comm, MPI_INFO_NULL, &heard->registration));
+    heard->registration = registered(xfer_begin, comm, MPI_INFO_NULL);
 }
 
 static void call(struct heard *heard, int level, MPI_T_event_cb_function callback) {
-    check_int("MPI_T_event_register_callback", MPI_SUCCESS,
-              MPI_T_event_register_callback(heard->registration, level, MPI_INFO_NULL, heard, callback));
+    call_back(heard->registration, level, callback, heard);
 }
 
 static void stop(struct heard *heard) {
@@ -109,12 +107,12 @@ static void hears(const char *who, struct heard *heard, int wanted) {
 static void safety_levels(MPI_Comm comm) {
     struct heard alone[LEVELS], all, chosen[LEVELS];
     check_case("the_callback_of_the_least_level_that_is_fit_is_called");
-    register_for(&all, "ibex_xfer_begin", &comm);
+    register_for(&all, &comm);
     for (int level = LEVELS - 1; level >= 0; level--) {
-        register_for(&alone[level], "ibex_xfer_begin", &comm);
+        register_for(&alone[level], &comm);
         call(&alone[level], level, on_event);
         chosen[level] = all;
-        MPI_OK(MPI_T_event_register_callback(all.registration, level, MPI_INFO_NULL, &chosen[level], on_event));
+        call_back(all.registration, level, on_event, &chosen[level]);
     }
     exchange(comm, 1 - check.rank, MESSAGES);
     for (int level = 1; level < LEVELS; level++)
@@ -142,8 +140,8 @@ static void safety_levels(MPI_Comm comm) {
 static void in_callbacks(MPI_Comm comm) {
     struct heard asking, freeing;
     check_case("what_a_callback_may_ask_and_that_it_may_free_itself");
-    register_for(&asking, "ibex_xfer_begin", &comm);
-    register_for(&freeing, "ibex_xfer_begin", &comm);
+    register_for(&asking, &comm);
+    register_for(&freeing, &comm);
     call(&asking, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_asking);
     call(&freeing, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_freeing);
     exchange(comm, 1 - check.rank, MESSAGES);
@@ -160,8 +158,8 @@ static void in_callbacks(MPI_Comm comm) {
 static void bound(const char *name, MPI_Comm comm, int peer, MPI_Comm other, int other_peer) {
     struct heard here, there;
     check_case(name);
-    register_for(&here, "ibex_xfer_begin", &comm);
-    register_for(&there, "ibex_xfer_begin", &other);
+    register_for(&here, &comm);
+    register_for(&there, &other);
     call(&here, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
     call(&there, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
     exchange(comm, peer, MESSAGES);
@@ -183,8 +181,8 @@ static void bindings(MPI_Comm comm) {
 
     check_case("what_is_freed_is_not_heard_as_its_successor");
     struct heard of_freed, of_self;
-    register_for(&of_self, "ibex_xfer_begin", &self);
-    register_for(&of_freed, "ibex_xfer_begin", &other);
+    register_for(&of_self, &self);
+    register_for(&of_freed, &other);
     call(&of_self, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
     call(&of_freed, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
     exchange(other, 1 - check.rank, MESSAGES);
@@ -205,82 +203,6 @@ static void bindings(MPI_Comm comm) {
     check_end_case();
 }
 
-// A count of the events, of all sources; relative to when its handle was made.
-static long long count(MPI_T_pvar_session session, MPI_T_pvar_handle handle) {
-    unsigned long long values[256];
-    long long sum = 0;
-    memset(values, 0, sizeof values);
-    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(session, handle, values));
-    for (int i = 0; i < 256; i++)
-        sum += (long long)values[i];
-    return sum;
-}
-
-static atomic_llong called, lost;
-
-static void on_event_counting(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety, (void)user;
-    called++;
-}
-
-static void on_dropped(MPI_Count events, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)source, (void)safety;
-    check_true("the data of a callback of the registration that lost them", ((struct heard *)user)->registration == registration);
-    lost += events;
-}
-
-static void counts(MPI_Comm comm) {
-    static const char *const names[] = {"btl_ibex_events_raised", "btl_ibex_events_delivered", "btl_ibex_events_buffered",
-                                        "btl_ibex_events_dropped"};
-    enum { RAISED, DELIVERED, BUFFERED, DROPPED, COUNTS };
-    long long values[COUNTS];
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handles[COUNTS];
-    struct heard direct, narrow;
-    MPI_Info info;
-    int index, length;
-    check_case("the_variables_count_what_was_called_and_what_was_lost");
-    register_for(&direct, "ibex_xfer_begin", &comm);
-    check_int("MPI_T_event_get_index", MPI_SUCCESS, MPI_T_event_get_index("ibex_xfer_begin", &index));
-    memset(&narrow, 0, sizeof narrow);
-    MPI_OK(MPI_Info_create(&info));
-    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
-    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "2"));
-    MPI_OK(MPI_T_event_handle_alloc(index, &comm, info, &narrow.registration));
-    MPI_OK(MPI_Info_free(&info));
-    MPI_OK(MPI_T_pvar_session_create(&session));
-    for (int i = 0; i < COUNTS; i++) {
-        MPI_OK(MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index));
-        MPI_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &length));
-        check_true("there is room for them", length <= 256);
-        check_int(names[i], 0, count(session, handles[i]));
-    }
-    check_int("a dropped handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(narrow.registration, on_dropped));
-    call(&direct, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
-    call(&narrow, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event_counting);
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    // More at a time than fit between two looks into progress.
-    MPI_Request requests[2 * MESSAGES];
-    for (int i = 0; i < MESSAGES; i++) {
-        MPI_OK(MPI_Irecv(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[i]));
-        MPI_OK(MPI_Isend(NULL, 0, MPI_INT, 1 - check.rank, TAG, comm, &requests[MESSAGES + i]));
-    }
-    MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    stop(&direct);
-    stop(&narrow);
-    for (int i = 0; i < COUNTS; i++)
-        values[i] = count(session, handles[i]);
-    check_true("what was raised", values[RAISED] >= 2 * MESSAGES);
-    check_int("what was called", called, values[DELIVERED]);
-    check_int("what was lost", lost, values[DROPPED]);
-    check_true("something was lost", lost > 0);
-    check_int("what went into the buffer came out of it", called - 2 * MESSAGES, values[BUFFERED]);
-    check_int("each event, twice", 4 * MESSAGES, called + lost);
-    MPI_OK(MPI_T_pvar_session_free(&session));
-    check_end_case();
-}
-
 // Before any registration is made.
 static void codes(void) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -295,7 +217,7 @@ static void not_initialised(MPI_Comm comm) {
     struct heard heard;
     int provided;
     check_case("nothing_is_called_while_the_interface_is_not_initialised");
-    register_for(&heard, "ibex_xfer_begin", &comm);
+    register_for(&heard, &comm);
     call(&heard, MPI_T_CB_REQUIRE_THREAD_SAFE, on_event);
     check_int("initialised again", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     check_int("and finalised once", MPI_SUCCESS, MPI_T_finalize());
@@ -323,7 +245,6 @@ int main(int argc, char **argv) {
     safety_levels(comm);
     in_callbacks(comm);
     bindings(comm);
-    counts(comm);
     not_initialised(comm);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();

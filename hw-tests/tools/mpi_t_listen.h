@@ -1,24 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Registers callbacks for MPI_T events; a failure fails the test. `of`: the communicator of the events; NULL: all.
+// Registers callbacks for MPI_T events, also before MPI_Init; a failure ends the program. `of`: the communicator of the events; NULL: all.
 #ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
 #define IBEX_HW_TESTS_MPI_T_LISTEN_H
 
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
 
+static inline void listen_must(int code, const char *what) {
+    if (code == MPI_SUCCESS)
+        return;
+    fprintf(stderr, "%s cannot be listened to: %d\n", what, code);
+    exit(1);
+}
+
 // Returns a registration for the event of this name, without a callback.
 static inline MPI_T_event_registration registered(const char *name, MPI_Comm *of, MPI_Info info) {
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     int index = -1;
-    check_int(name, MPI_SUCCESS, MPI_T_event_get_index(name, &index));
-    check_int("alloc", MPI_SUCCESS, MPI_T_event_handle_alloc(index, of, info, &registration));
+    listen_must(MPI_T_event_get_index(name, &index), name);
+    listen_must(MPI_T_event_handle_alloc(index, of, info, &registration), name);
     return registration;
+}
+
+// The info by which a registration buffers events, of which it has room for so many.
+static inline MPI_Info with_buffer(const char *events) {
+    MPI_Info info;
+    MPI_OK(MPI_Info_create(&info));
+    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
+    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", events));
+    return info;
 }
 
 static inline void call_back(MPI_T_event_registration registration, MPI_T_cb_safety level, MPI_T_event_cb_function *function,
                              void *user) {
-    check_int("callback", MPI_SUCCESS, MPI_T_event_register_callback(registration, level, MPI_INFO_NULL, user, function));
+    listen_must(MPI_T_event_register_callback(registration, level, MPI_INFO_NULL, user, function), "a registration");
 }
 
 static inline MPI_T_event_registration listen_at(MPI_T_cb_safety level, const char *name, MPI_Comm *of,

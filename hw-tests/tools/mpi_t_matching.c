@@ -335,17 +335,9 @@ static void two_tools(void) {
     check_end_case();
 }
 
-static MPI_Info buffered(const char *room) {
-    MPI_Info info;
-    MPI_OK(MPI_Info_create(&info));
-    MPI_OK(MPI_Info_set(info, "ibex_buffered", "true"));
-    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", room));
-    return info;
-}
-
 static void waiting_in_a_buffer(void) {
     MPI_Request request;
-    MPI_Info info = buffered("64");
+    MPI_Info info = with_buffer("64");
     check_case("events that wait in a buffer have the times at which they happened");
     listen_to_all(&tool, &comm, info, MPI_T_CB_REQUIRE_THREAD_SAFE);
     if (check.rank == 1)
@@ -365,7 +357,7 @@ static void waiting_in_a_buffer(void) {
 static void a_buffer_that_is_full(void) {
     enum { MESSAGES = 50 };
     MPI_Request requests[MESSAGES];
-    MPI_Info info = buffered("4");
+    MPI_Info info = with_buffer("4");
     check_case("what a buffer has no room for is counted and told");
     listen_to_all(&tool, &comm, info, MPI_T_CB_REQUIRE_NONE);
     meet();

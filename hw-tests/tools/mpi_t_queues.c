@@ -28,41 +28,37 @@ static unsigned char sent[LONG], got[LONG];
 static MPI_Comm comm, other;
 
 // The example's tool: how many receives it has identified, and what each has found.
-static MPI_T_pvar_session session;
+static MPI_T_pvar_session session, another;
 static MPI_T_pvar_handle handle;
 static int identified, found[4 * MESSAGES], receives;
 
-static MPI_T_pvar_handle handle_of(int variable, MPI_Comm of) {
-    int number, index = -1;
+static MPI_T_pvar_handle handle_in(MPI_T_pvar_session in, int variable, MPI_Comm of) {
+    const char *name = variables[variable].name;
+    int class = variables[variable].class, index, verbosity, bind, readonly, continuous, atomic, count;
     MPI_T_pvar_handle allocated;
-    MPI_OK(PMPI_T_pvar_get_num(&number));
-    for (int i = 0; i < number && index < 0; i++) {
-        char name[64];
-        int room = sizeof name, verbosity, class, bind, readonly, continuous, atomic, count;
-        MPI_Datatype datatype;
-        MPI_T_enum enumtype;
-        int code = PMPI_T_pvar_get_info(i, name, &room, &verbosity, &class, &datatype, &enumtype, NULL, NULL, &bind, &readonly, &continuous,
-                                        &atomic);
-        if (code != MPI_SUCCESS || strcmp(name, variables[variable].name) != 0)
-            continue;
-        index = i;
-        check_int("class", variables[variable].class, class);
-        check_true("datatype", datatype == (variables[variable].is_long ? MPI_UNSIGNED_LONG_LONG : MPI_UNSIGNED));
-        check_int("bind", MPI_T_BIND_MPI_COMM, bind);
-        check_int("read-only", variables[variable].class == MPI_T_PVAR_CLASS_LEVEL, readonly);
-        MPI_OK(PMPI_T_pvar_handle_alloc(session, index, &of, &allocated, &count));
-        check_int("count", 1, count);
-    }
-    check_true(variables[variable].name, index >= 0);
+    MPI_Datatype datatype;
+    MPI_T_enum enumtype;
+    MPI_OK(PMPI_T_pvar_get_index(name, class, &index));
+    MPI_OK(PMPI_T_pvar_get_info(index, NULL, NULL, &verbosity, &class, &datatype, &enumtype, NULL, NULL, &bind, &readonly,
+                                &continuous, &atomic));
+    check_true("datatype", datatype == (variables[variable].is_long ? MPI_UNSIGNED_LONG_LONG : MPI_UNSIGNED));
+    check_int("bind", MPI_T_BIND_MPI_COMM, bind);
+    check_int("read-only", class == MPI_T_PVAR_CLASS_LEVEL, readonly);
+    MPI_OK(PMPI_T_pvar_handle_alloc(in, index, &of, &allocated, &count));
+    check_int("count", 1, count);
     return allocated;
 }
 
-static long long read_of(int variable, MPI_T_pvar_handle from) {
+static MPI_T_pvar_handle handle_of(int variable, MPI_Comm of) { return handle_in(session, variable, of); }
+
+static long long read_in(MPI_T_pvar_session in, int variable, MPI_T_pvar_handle from) {
     unsigned value = 0;
     unsigned long long long_value = 0;
-    MPI_OK(PMPI_T_pvar_read(session, from, variables[variable].is_long ? (void *)&long_value : (void *)&value));
+    MPI_OK(PMPI_T_pvar_read(in, from, variables[variable].is_long ? (void *)&long_value : (void *)&value));
     return variables[variable].is_long ? (long long)long_value : (long long)value;
 }
+
+static long long read_of(int variable, MPI_T_pvar_handle from) { return read_in(session, variable, from); }
 
 static void begin_tool(void) {
     int provided;
@@ -183,18 +179,14 @@ static void receive(int first, int many) {
 
 // A handle of a watermark begins where it is reset; that of another session does not, nor does that of another variable.
 static void a_watermark_is_reset(const char *how) {
-    MPI_T_pvar_session another;
     MPI_T_pvar_handle most, of_other_session, of_bytes, all, now;
-    MPI_T_pvar_session mine = session;
     check_case("the value after a reset is the current level%s", how);
     MPI_OK(PMPI_T_pvar_session_create(&another));
     most = handle_of(UNEXPECTED_MOST, comm);
     of_bytes = handle_of(BYTES_MOST, comm);
     all = handle_of(ALL, comm);
     now = handle_of(UNEXPECTED, comm);
-    session = another;
-    of_other_session = handle_of(UNEXPECTED_MOST, comm);
-    session = mine;
+    of_other_session = handle_in(another, UNEXPECTED_MOST, comm);
     send_more(0, 3 * MESSAGES);
     receive(0, 2 * MESSAGES);
     if (check.rank == 1) {
@@ -215,9 +207,7 @@ static void a_watermark_is_reset(const char *how) {
         check_int("a counter has them", 2, read_of(ALL, all));
         MPI_OK(PMPI_T_pvar_reset(session, most));
         check_int("there are none now", 0, read_of(UNEXPECTED_MOST, most));
-        session = another;
-        check_int("of another session", 3 * MESSAGES, read_of(UNEXPECTED_MOST, of_other_session));
-        session = mine;
+        check_int("of another session", 3 * MESSAGES, read_in(another, UNEXPECTED_MOST, of_other_session));
     }
     // All that can be reset are, with one call; the other session's is as it was. Then one is written.
     meet();
@@ -229,9 +219,7 @@ static void a_watermark_is_reset(const char *how) {
         check_int("all at once", 0, read_of(UNEXPECTED_MOST, most) + read_of(BYTES_MOST, of_bytes) + read_of(ALL, all));
         MPI_OK(PMPI_T_pvar_write(session, most, &(unsigned){7}));
         check_int("written", 7, read_of(UNEXPECTED_MOST, most));
-        session = another;
-        check_int("of another session", 3 * MESSAGES, read_of(UNEXPECTED_MOST, of_other_session));
-        session = mine;
+        check_int("of another session", 3 * MESSAGES, read_in(another, UNEXPECTED_MOST, of_other_session));
     }
     MPI_OK(PMPI_T_pvar_handle_free(session, &most));
     MPI_OK(PMPI_T_pvar_handle_free(session, &of_bytes));
@@ -281,23 +269,22 @@ static void the_least_memory_is_told(const char *how) {
 }
 
 int main(int argc, char **argv) {
-    MPI_T_event_registration registration;
+    MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     int events = 0;
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
     begin_tool();
-    meet();
-    long_queues("");
-    each_variable("", true);
-    a_watermark_is_reset("");
-    the_least_memory_is_told("");
-    registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, "ibex_comm_msg_arrived", &comm, count_event, &events);
-    meet();
-    long_queues(", while another listens to events");
-    each_variable(", while another listens to events", false);
-    a_watermark_is_reset(", while another listens to events");
-    the_least_memory_is_told(", while another listens to events");
+    for (int listens = 0; listens < 2; listens++) {
+        const char *how = listens ? ", while another listens to events" : "";
+        if (listens)
+            registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, "ibex_comm_msg_arrived", &comm, count_event, &events);
+        meet();
+        long_queues(how);
+        each_variable(how, !listens);
+        a_watermark_is_reset(how);
+        the_least_memory_is_told(how);
+    }
     check_true("it has heard of messages", check.rank == 0 || events >= MESSAGES);
     listen_no_more(registration);
     MPI_OK(PMPI_T_pvar_handle_free(session, &handle));
