@@ -6,7 +6,7 @@
 #include "peruse_handle.h"
 #include <peruse.h>
 
-enum { MOST = 100000, MOST_FRAGMENTS = 512, KINDS = 3, TAG = 5 };
+enum { MOST = 100000, MOST_FRAGMENTS = 512, TAG = 5 };
 static const int lengths[] = {1, 2000, MOST};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
@@ -31,27 +31,22 @@ static int in_place(void) {
     return i;
 }
 
-static int on_begin(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)handle, (void)id, (void)parameter;
-    if (spec->operation == PERUSE_RECV && spec->tag == TAG) {
+enum kind { BEGIN, CONTINUE, END, KINDS };
+static const int events[KINDS] = {PERUSE_COMM_REQ_XFER_BEGIN, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_END};
+static enum kind kinds[KINDS] = {BEGIN, CONTINUE, END};
+
+static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *kind) {
+    (void)handle, (void)id;
+    if (spec->operation != PERUSE_RECV || spec->tag != TAG)
+        return MPI_SUCCESS;
+    if (*(enum kind *)kind == BEGIN) {
         receive.begun++;
         receive.at_begin = in_place();
-    }
-    return MPI_SUCCESS;
-}
-
-static int on_continue(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)handle, (void)id, (void)parameter;
-    if (spec->operation == PERUSE_RECV && spec->tag == TAG && receive.continued < MOST_FRAGMENTS)
-        receive.at[receive.continued++] = in_place();
-    return MPI_SUCCESS;
-}
-
-static int on_end(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)handle, (void)id, (void)parameter;
-    if (spec->operation == PERUSE_RECV && spec->tag == TAG) {
+    } else if (*(enum kind *)kind == END) {
         receive.ended++;
         receive.at_end = in_place();
+    } else if (receive.continued < MOST_FRAGMENTS) {
+        receive.at[receive.continued++] = in_place();
     }
     return MPI_SUCCESS;
 }
@@ -107,17 +102,12 @@ static void message(const char *name, int sender, int sent_stride, int received_
 }
 
 int main(int argc, char **argv) {
-    static const char *const names[KINDS] = {"PERUSE_COMM_REQ_XFER_BEGIN", "PERUSE_COMM_REQ_XFER_CONTINUE", "PERUSE_COMM_REQ_XFER_END"};
-    peruse_comm_callback_f *const callbacks[KINDS] = {on_begin, on_continue, on_end};
     peruse_event_h handles[KINDS];
     check_start(&argc, &argv, 2);
     check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    for (int i = 0; i < KINDS; i++) {
-        int event;
-        check_int("query", PERUSE_SUCCESS, PERUSE_Query_event(names[i], &event));
-        handles[i] = opened(event, comm, callbacks[i], NULL);
-    }
+    for (int i = 0; i < KINDS; i++)
+        handles[i] = opened(events[i], comm, on_event, &kinds[i]);
     message("whole", 0, 1, 1);
     message("with gaps at the sender", 0, 2, 1);
     message("with gaps at the receiver", 0, 1, 2);

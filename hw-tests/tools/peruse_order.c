@@ -2,17 +2,20 @@
 //
 // PERUSE has no timestamps: its callbacks are called as things happen, each message of a blocking exchange from its begin to its end
 // before the next one begins, also while a tool by MPI_T has the same events by the adapter's clock, in the order of each source. A
-// message arrives before there is a receive for it. 2 ranks.
+// message arrives before there is a receive for it. Neither tool is affected when the other closes windows, frees handles or finalizes
+// its interface. 2 ranks.
 #include "mpi_t_listen.h"
 #include "peruse_handle.h"
 #include <ibex_mpi_t.h>
 #include <peruse.h>
 
-enum { MESSAGES = 12, LONGEST = 1 << 20, ROOM = 256, KINDS = 2 };
+enum { MESSAGES = 12, LONGEST = 1 << 20, ROOM = 256, KINDS = 2, ELEMENT_TAG = 7 };
 enum { BEGIN = 'b', END = 'e', ARRIVED = 'a' };
 
 static const int lengths[] = {LONGEST, 8, 4000, LONGEST, 70000};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static const char *const xfer_end = "ibex_xfer_end";
 
 static MPI_Comm comm;
 
@@ -36,30 +39,32 @@ static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spe
     return MPI_SUCCESS;
 }
 
-// By MPI_T: how many, and the last timestamp of each source.
-static int shown;
+// By MPI_T: how many of each message, and the last timestamp of each source.
+static int shown[MESSAGES];
 static MPI_Count last[64];
 
 static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    int source = -1;
+    int source = -1, tag = -1;
     MPI_Count timestamp = -1;
     (void)registration, (void)safety, (void)user;
+    check_int("read", MPI_SUCCESS, MPI_T_event_read(instance, ELEMENT_TAG, &tag));
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
     check_int("timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &timestamp));
     check_true("in the order of the source's clock", timestamp >= last[source % 64]);
     last[source % 64] = timestamp;
-    shown++;
+    if (tag >= 0 && tag < MESSAGES)
+        shown[tag]++;
 }
 
 static unsigned char buffer[LONGEST];
 
-static void exchange(void) {
+static void exchange(MPI_Comm on) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int tag = 0; tag < MESSAGES; tag++) {
         if (check.rank == 0)
-            MPI_OK(MPI_Ssend(buffer, length_of(tag), MPI_BYTE, 1, tag, comm));
+            MPI_OK(MPI_Ssend(buffer, length_of(tag), MPI_BYTE, 1, tag, on));
         else
-            MPI_OK(MPI_Recv(buffer, length_of(tag), MPI_BYTE, 0, tag, comm, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Recv(buffer, length_of(tag), MPI_BYTE, 0, tag, on, MPI_STATUS_IGNORE));
     }
 }
 
@@ -72,21 +77,37 @@ static void check_order(void) {
     called = 0;
 }
 
+// Expects each message so often of each tool, once what is on its way is shown; begins anew.
+static void seen(const char *what, int by_peruse, int by_mpi_t) {
+    released(opened(PERUSE_IBEX_PUT_STARTED, comm, on_peruse, NULL));
+    for (int tag = 0; tag < MESSAGES; tag++) {
+        int calls_of_tag = 0;
+        for (int i = 0; i < called; i++)
+            calls_of_tag += calls[i].tag == tag;
+        check_int(what, by_peruse, calls_of_tag);
+        check_int(what, by_mpi_t, shown[tag]);
+    }
+    called = 0;
+    memset(shown, 0, sizeof shown);
+}
+
 static void events_are_called_as_they_happen(void) {
     char begin = BEGIN, end = END;
-    peruse_event_h handles[KINDS] = {opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin), opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end)};
+    peruse_event_h handles[KINDS] = {opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin),
+                                     opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end)};
     check_case("callbacks of PERUSE are called as things happen");
-    exchange();
+    exchange(comm);
     check_order();
     check_end_case();
 
     check_case("beside a tool by MPI_T, which has the order of the sources");
-    MPI_T_event_registration registrations[KINDS] = {listen_to("ibex_xfer_begin", &comm, on_mpi_t, NULL), listen_to("ibex_xfer_end", &comm, on_mpi_t, NULL)};
-    exchange();
+    MPI_T_event_registration registrations[KINDS] = {listen_to("ibex_xfer_begin", &comm, on_mpi_t, NULL),
+                                                     listen_to(xfer_end, &comm, on_mpi_t, NULL)};
+    exchange(comm);
     check_order();
     for (int i = 0; i < KINDS; i++)
         listen_no_more(registrations[i]);
-    check_int("events by MPI_T", 2 * MESSAGES, shown);
+    seen("both, begin and end, by MPI_T", 0, KINDS);
     for (int i = 0; i < KINDS; i++)
         released(handles[i]);
     check_end_case();
@@ -97,7 +118,8 @@ static void messages_arrive_before_there_is_a_receive(void) {
     char begin = BEGIN, end = END, arrived = ARRIVED;
     MPI_Request request = MPI_REQUEST_NULL;
     check_case("a message arrives before there is a receive for it");
-    peruse_event_h handles[] = {opened(PERUSE_COMM_MSG_ARRIVED, comm, on_peruse, &arrived), opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin),
+    peruse_event_h handles[] = {opened(PERUSE_COMM_MSG_ARRIVED, comm, on_peruse, &arrived),
+                                opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_peruse, &begin),
                                 opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end)};
     for (int tag = 0; tag < LENGTHS; tag++) {
         called = 0;
@@ -123,6 +145,39 @@ static void messages_arrive_before_there_is_a_receive(void) {
     check_end_case();
 }
 
+static void tools_do_not_touch_each_other(void) {
+    char end = END;
+    called = 0;
+    check_case("two tools at once, by two interfaces, do not touch each other");
+    MPI_T_event_registration registration = listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, xfer_end, &comm, on_mpi_t, NULL);
+    peruse_event_h handle = opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end), other;
+    exchange(comm);
+    exchange(MPI_COMM_WORLD);
+    seen("both see their communicator alone", 1, 1);
+
+    check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
+    exchange(comm);
+    seen("MPI_T beside a closed window", 0, 1);
+
+    check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
+    listen_no_more(registration);
+    exchange(comm);
+    seen("PERUSE beside a registration that is freed", 1, 0);
+
+    listen_at(MPI_T_CB_REQUIRE_MPI_RESTRICTED, xfer_end, &comm, on_mpi_t, NULL);
+    listen_at(MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, xfer_end, &comm, on_mpi_t, NULL);
+    other = opened(PERUSE_COMM_REQ_XFER_END, comm, on_peruse, &end);
+    exchange(comm);
+    seen("two of each", 2, 2);
+
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&other));
+    exchange(comm);
+    seen("PERUSE after MPI_T", 1, 0);
+    check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
+    check_end_case();
+}
+
 int main(int argc, char **argv) {
     int provided;
     check_start(&argc, &argv, 2);
@@ -131,7 +186,7 @@ int main(int argc, char **argv) {
     check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     events_are_called_as_they_happen();
     messages_arrive_before_there_is_a_receive();
-    check_int("MPI_T", MPI_SUCCESS, MPI_T_finalize());
+    tools_do_not_touch_each_other();
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();
 }
