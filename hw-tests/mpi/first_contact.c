@@ -11,11 +11,9 @@
 //              the sender makes no progress until the receiver has the message. The receiver tells that by MPI_Publish_name
 //              and the sender looks it up: those calls go to the runtime and move no message on
 //   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
-#include "check.h"
+#include "told.h"
 
-#include <time.h>
-
-enum { KINDS = 4, LONGEST = 300000, PATIENCE_SECONDS = 120 };
+enum { KINDS = 4, LONGEST = 300000 };
 static const int lengths[KINDS] = {0, 8, 5000, LONGEST};
 
 static int delay_us;
@@ -106,50 +104,33 @@ static void pairs(void) {
 
 // ---- blocking -------------------------------------------------------------------------------------------------------
 
-// Looks, without any progress of messages, until the receiver has said that it has the message.
-static bool is_received(const char *name) {
-    char value[MPI_MAX_PORT_NAME];
-    for (int tries = 0; tries < PATIENCE_SECONDS * 100; tries++) {
-        if (MPI_Lookup_name(name, MPI_INFO_NULL, value) == MPI_SUCCESS)
-            return true;
-        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
-    }
-    return false;
-}
-
-static void send_first(const char *name, int receiver, int bytes) {
+static void send_first(int receiver, int bytes) {
     unsigned char *out = check_alloc((size_t)bytes);
     pattern_fill(out, (size_t)bytes, seed_of(check.rank, receiver, 0));
     MPI_OK(MPI_Send(out, bytes, MPI_BYTE, receiver, 1, MPI_COMM_WORLD));
-    if (!is_received(name))
+    if (!is_told(check.rank, receiver))
         check_fail("%d bytes to rank %d: not received while their sender made no progress", bytes, receiver);
     free(out);
 }
 
-static void receive_first(const char *name, int sender, int bytes) {
+static void receive_first(int sender, int bytes) {
     unsigned char *in = check_alloc((size_t)bytes);
     MPI_OK(MPI_Recv(in, bytes, MPI_BYTE, sender, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     pattern_check("first message", in, (size_t)bytes, seed_of(sender, check.rank, 0));
-    MPI_OK(MPI_Publish_name(name, MPI_INFO_NULL, "received"));
+    tell(sender, check.rank);
     free(in);
 }
 
 static void blocking(void) {
     static const int eager[] = {0, 8, 200, 2000, 10000};
-    // Names are the runtime's, and other jobs of the same runtime may run this program.
-    const char *job = getenv("PMIX_NAMESPACE") ? getenv("PMIX_NAMESPACE") : "";
     int at = 0;
-    // A name that is not there yet is an error that is looked for.
-    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     // A rank begins to send when all lower ranks have sent to it: until then nobody has spoken to those above.
     for (int sender = 0; sender < check.size; sender++)
         for (int receiver = sender + 1; receiver < check.size; receiver++, at++) {
-            char name[128];
-            snprintf(name, sizeof name, "first_contact %s %d %d", job, sender, receiver);
             if (check.rank == sender)
-                send_first(name, receiver, eager[at % 5]);
+                send_first(receiver, eager[at % 5]);
             if (check.rank == receiver)
-                receive_first(name, sender, eager[at % 5]);
+                receive_first(sender, eager[at % 5]);
         }
 }
 

@@ -4,41 +4,22 @@
 // locked for them at each sender is bounded. The receiver waits until the senders have begun all their sends, which it
 // hears by MPI_Lookup_name: that moves no message on. Runs with 2 or more ranks; all send to rank 0.
 #include "counts.h"
+#include "told.h"
 
-#include <time.h>
-
-enum { PATIENCE_SECONDS = 120, MEDIUM = 2000, MOST_LOCKED = 64 << 20 };
+enum { MEDIUM = 2000, MOST_LOCKED = 64 << 20 };
 
 static const char *const send_memory = "btl_ibex_send_memory";
 static int rounds;
 
-static void name_of(char *name, size_t room, int sender) {
-    const char *job = getenv("PMIX_NAMESPACE");
-    snprintf(name, room, "outstanding %s %d %d", job ? job : "", rounds, sender);
-}
-
-static void wait_for_sender(int sender) {
-    char name[128], value[MPI_MAX_PORT_NAME];
-    name_of(name, sizeof name, sender);
-    for (int tries = 0; tries < PATIENCE_SECONDS * 100; tries++) {
-        if (MPI_Lookup_name(name, MPI_INFO_NULL, value) == MPI_SUCCESS)
-            return;
-        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
-    }
-    check_fail("rank %d did not begin its sends", sender);
-}
-
 // Begins `count` sends of `bytes`, says so, and waits for them.
 static void send_all(int count, int bytes) {
-    char name[128];
     MPI_Request *requests = check_alloc((size_t)count * sizeof *requests);
     unsigned char *out = check_alloc((size_t)count * (size_t)bytes);
     for (int i = 0; i < count; i++)
         memcpy(out + (size_t)i * (size_t)bytes, &i, sizeof i);
     for (int i = 0; i < count; i++)
         MPI_OK(MPI_Isend(out + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, 5, MPI_COMM_WORLD, &requests[i]));
-    name_of(name, sizeof name, check.rank);
-    MPI_OK(MPI_Publish_name(name, MPI_INFO_NULL, "begun"));
+    tell(rounds, check.rank);
     MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
     free(requests);
     free(out);
@@ -47,7 +28,8 @@ static void send_all(int count, int bytes) {
 static void receive_all(int count, int bytes) {
     unsigned char *in = check_alloc((size_t)bytes);
     for (int sender = 1; sender < check.size; sender++)
-        wait_for_sender(sender);
+        if (!is_told(rounds, sender))
+            check_fail("rank %d did not begin its sends", sender);
     for (int sender = 1; sender < check.size; sender++)
         for (int i = 0; i < count; i++) {
             int number;
@@ -70,8 +52,6 @@ static void all(int count, int bytes) {
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
     int few = scaled(4000, 500), many = 8 * few;
-    // A name that is not there yet is an error that is looked for.
-    MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     counts_open(&send_memory, 1);
 
     check_case("%d_sends_outstanding_arrive_in_order", many);

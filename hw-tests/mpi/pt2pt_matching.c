@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Which message goes to which receive: order under one tag with mixed sizes, any source and any tag, probe and
-// matched probe, receives too short for their message, and cancelled requests. Ranks form a ring (one rank talks to
-// itself) or all send to a root. Runs with 1 or more ranks.
+// Which message goes to which receive: any source and any tag, probe and matched probe, receives too short for their
+// message, and cancelled requests; traffic.c has the order of many. Ranks form a ring (one rank talks to itself). Runs
+// with 1 or more ranks.
 #include "check.h"
 
 enum { MAX_BYTES = 300000, TAG_TOKEN = 99 };
@@ -28,93 +28,7 @@ static MPI_Request start_send(unsigned char *from, int bytes, int tag, int numbe
     return request;
 }
 
-// ---- order ----------------------------------------------------------------------------------------------------------
-
-// Messages of one tag, short and long in turn, must be received in the order sent, whatever protocol each one takes.
-static void order_of_mixed_sizes(bool late) {
-    int count = scaled(10, 2) * MIXED;
-    MPI_Request *requests = check_alloc(2 * (size_t)count * sizeof *requests);
-    MPI_Status *statuses = check_alloc(2 * (size_t)count * sizeof *statuses);
-    unsigned char **from = check_alloc((size_t)count * sizeof *from), **to = check_alloc((size_t)count * sizeof *to);
-    check_case("messages_of_mixed_sizes_arrive_in_order_with_receives_posted_%s", late ? "late" : "first");
-    for (int i = 0; i < count; i++) {
-        from[i] = check_alloc((size_t)mixed[i % MIXED]);
-        to[i] = check_alloc((size_t)mixed[i % MIXED] + 8);
-    }
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < count; i++)
-            if ((pass == 1) == late)
-                MPI_OK(MPI_Irecv(to[i], mixed[i % MIXED] + 8, MPI_BYTE, left, 1, MPI_COMM_WORLD, &requests[i]));
-            else
-                requests[count + i] = start_send(from[i], mixed[i % MIXED], 1, i);
-    MPI_OK(MPI_Waitall(2 * count, requests, statuses));
-    for (int i = 0; i < count; i++) {
-        check_status(&statuses[i], left, 1, mixed[i % MIXED]);
-        pattern_check("message", to[i], (size_t)mixed[i % MIXED], seed_of(left, i));
-        free(from[i]);
-        free(to[i]);
-    }
-    check_end_case();
-    free(requests);
-    free(statuses);
-    free(from);
-    free(to);
-}
-
 // ---- wildcards ------------------------------------------------------------------------------------------------------
-
-// Sends numbered messages with varying tags and sizes to the root, sixteen in flight.
-static void send_numbered(int root, int count) {
-    enum { IN_FLIGHT = 16 };
-    MPI_Request requests[IN_FLIGHT];
-    unsigned char *from[IN_FLIGHT];
-    for (int i = 0; i < IN_FLIGHT; i++) {
-        from[i] = check_alloc(MAX_BYTES);
-        requests[i] = MPI_REQUEST_NULL;
-    }
-    for (int i = 0; i < count; i++) {
-        int slot = i % IN_FLIGHT, bytes = 8 + mixed[(i + check.rank) % MIXED] / 2, words[2] = {check.rank, i};
-        MPI_OK(MPI_Wait(&requests[slot], MPI_STATUS_IGNORE));
-        pattern_fill(from[slot], (size_t)bytes, seed_of(check.rank, i));
-        memcpy(from[slot], words, sizeof words);
-        MPI_OK(MPI_Isend(from[slot], bytes, MPI_BYTE, root, i % 5, MPI_COMM_WORLD, &requests[slot]));
-    }
-    MPI_OK(MPI_Waitall(IN_FLIGHT, requests, MPI_STATUSES_IGNORE));
-    for (int i = 0; i < IN_FLIGHT; i++)
-        free(from[i]);
-}
-
-static void receive_numbered(int count) {
-    int *next = calloc((size_t)check.size, sizeof *next);
-    for (int i = 0; i < count; i++) {
-        MPI_Status status;
-        int words[2], bytes;
-        MPI_OK(MPI_Recv(receive_arena, MAX_BYTES, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
-        memcpy(words, receive_arena, sizeof words);
-        if (words[0] != status.MPI_SOURCE) {
-            check_fail("sender in the message: expected %d, got %d", status.MPI_SOURCE, words[0]);
-            continue;
-        }
-        check_int("number of the message", next[words[0]]++, words[1]);
-        bytes = 8 + mixed[(words[1] + words[0]) % MIXED] / 2;
-        check_status(&status, words[0], words[1] % 5, bytes);
-        pattern_fill(send_arena, (size_t)bytes, seed_of(words[0], words[1]));
-        if (memcmp(send_arena + 8, receive_arena + 8, (size_t)bytes - 8) != 0)
-            check_fail("message %d of rank %d: expected its pattern, got other bytes", words[1], words[0]);
-    }
-    free(next);
-}
-
-// Everyone else sends to the root, which takes what comes with wildcards.
-static void any_source_any_tag(int root) {
-    int each = scaled(200, 20);
-    check_case("any_source_any_tag_keeps_the_order_of_each_sender_root_%s", root ? "last" : "first");
-    if (check.rank == root)
-        receive_numbered(each * (check.size - 1));
-    else
-        send_numbered(root, each);
-    check_end_case();
-}
 
 // Three receives with wildcards of different width, three messages: each goes to the first posted one that fits.
 static void first_fitting_receive(bool late) {
@@ -338,12 +252,6 @@ int main(int argc, char **argv) {
     send_arena = check_alloc(guarded_bytes(MAX_BYTES));
     receive_arena = check_alloc(guarded_bytes(MAX_BYTES));
 
-    order_of_mixed_sizes(false);
-    order_of_mixed_sizes(true);
-    if (check.size > 1) {
-        any_source_any_tag(0);
-        any_source_any_tag(check.size - 1);
-    }
     first_fitting_receive(false);
     first_fitting_receive(true);
     probes();

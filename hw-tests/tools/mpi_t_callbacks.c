@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Callbacks of MPI_T events while messages cross ibex: which level of safety gets what, what may be read where, what a
-// registration for one communicator hears, what becomes of it when that is freed, and that nothing is called while the
-// interface is not initialised. 2 ranks.
+// registration for one communicator hears, what becomes of it when that is freed, that what has arrived is shown at the latest by
+// the next call of MPI that makes progress, and that nothing is called while the interface is not initialised. 2 ranks.
+#include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
-enum { TAG = 77, MESSAGES = 20, LEVELS = 4, ELEMENT_TAG = 7, ELEMENTS = 12 };
+enum { TAG = 77, MESSAGES = 20, LEVELS = 4, ELEMENT_TAG = 7, ELEMENTS = 12, ROUNDS = 60, LONGEST = 1 << 20 };
+static const int lengths[] = {8, 4096, 40000, LONGEST};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static const char *const xfer_begin = "ibex_xfer_begin";
 
 // What one registration heard of messages with the tag.
@@ -203,6 +206,75 @@ static void bindings(MPI_Comm comm) {
     check_end_case();
 }
 
+union element {
+    struct arrival arrived;
+    struct transfer transfer;
+    unsigned char bytes[128];
+};
+static union element arrived, ended;
+static int arrivals, ends;
+
+static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety, (void)user;
+    union element element;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
+    if (element.arrived.tag >= 0) {
+        arrived = element;
+        arrivals++;
+    }
+}
+
+// Sends end, too, and may do so after the answer has come.
+static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+    (void)registration, (void)safety, (void)user;
+    union element element;
+    check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
+    if (element.transfer.tag >= 0 && element.transfer.direction == 1) {
+        ended = element;
+        ends++;
+    }
+}
+
+// One call of MPI's that makes progress, and receives nothing.
+static void make_progress(MPI_Comm comm) {
+    int flag;
+    MPI_OK(MPI_Iprobe(1 - check.rank, TAG + 1, comm, &flag, MPI_STATUS_IGNORE));
+}
+
+static void check_message(int bytes, int tag) {
+    check_int("ends", 1, ends);
+    check_int("arrivals", 1, arrivals);
+    check_true("of one message", arrived.arrived.message == ended.transfer.message);
+    check_int("bytes", bytes > 4096 ? 0 : bytes, (long long)arrived.arrived.bytes);
+    check_int("bytes in all", bytes, (long long)arrived.arrived.total);
+    check_int("tag", tag, arrived.arrived.tag);
+    check_int("sender", 1 - check.rank, arrived.arrived.source);
+    check_int("sender's rank in the job", 1 - check.rank, arrived.arrived.peer);
+    check_true("communicator", arrived.arrived.context == ended.transfer.context);
+}
+
+static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
+    static unsigned char buffer[LONGEST];
+    check_case("what has arrived is shown by the next call that makes progress");
+    MPI_T_event_registration one = listen_to("ibex_msg_arrived", &comm, on_arrived, NULL),
+                             other = listen_to("ibex_xfer_end", &comm, on_transfer_end, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        int bytes = lengths[round % LENGTHS];
+        // Rank 0 begins every other time; the other's answer is its next message.
+        if ((check.rank + round) % 2)
+            MPI_OK(MPI_Send(buffer, bytes, MPI_BYTE, 1 - check.rank, round, comm));
+        else {
+            MPI_OK(MPI_Recv(buffer, bytes, MPI_BYTE, 1 - check.rank, round, comm, MPI_STATUS_IGNORE));
+            make_progress(comm);
+            check_message(bytes, round);
+            arrivals = ends = 0;
+        }
+    }
+    listen_no_more(one);
+    listen_no_more(other);
+    check_end_case();
+}
+
 // Before any registration is made.
 static void codes(void) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -245,6 +317,7 @@ int main(int argc, char **argv) {
     safety_levels(comm);
     in_callbacks(comm);
     bindings(comm);
+    arrivals_are_shown_by_the_next_call(comm);
     not_initialised(comm);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();

@@ -222,7 +222,6 @@ static void late_wait(void) {
 // Requests that do not end by a wait for what they are for.
 static void cancelled_and_freed(void) {
     MPI_Request request;
-    uint64_t id = 0;
     meet();
     tool.count = 0;
     check_case("a receive that is cancelled");
@@ -265,31 +264,6 @@ static void cancelled_and_freed(void) {
     if (check.rank == 1)
         check_true("the same request", tool.count == 13 && tool.told[4].event.id == tool.told[12].event.id);
     expect(&tool, "freed early", sending, "A()PFa[]RmBEC");
-    check_end_case();
-
-    check_case("a persistent request is freed by the program alone");
-    if (check.rank == 0)
-        MPI_OK(MPI_Send_init(sent, 2, MPI_INT, 1, TAG, comm, &request));
-    else
-        MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 0, TAG, comm, &request));
-    for (int round = 0; round < 2; round++) {
-        if (check.rank == 1)
-            MPI_OK(MPI_Start(&request));
-        meet();
-        if (check.rank == 0)
-            MPI_OK(MPI_Start(&request));
-        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-        check_true("told", tool.count > 0);
-        id = tool.told[0].event.id;
-        expect(&tool, "a start", sending, "A()Pa[]RmBECN");
-    }
-    MPI_OK(MPI_Request_free(&request));
-    check_true("as the last start", tool.count == 1 && tool.told[0].event.id == id);
-    expect(&tool, "its end", "F", "F");
-    MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 1 - check.rank, TAG, comm, &request));
-    MPI_OK(MPI_Request_free(&request));
-    check_true("one that never began has an id", tool.count == 1 && tool.told[0].event.id > id);
-    expect(&tool, "never begun", "F", "F");
     check_end_case();
 }
 

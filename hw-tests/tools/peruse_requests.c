@@ -289,6 +289,11 @@ static void persistent_requests(void) {
     expect("freed", "F");
     check_true("as the last start", told[0].id == last);
     count = 0;
+    MPI_OK(MPI_Recv_init(got, 2, MPI_INT, 1 - check.rank, TAG, comm, &request));
+    MPI_OK(MPI_Request_free(&request));
+    expect("never begun", "F");
+    check_true("it has an id of its own", told[0].id != last);
+    count = 0;
     check_end_case();
 }
 

@@ -34,9 +34,8 @@ const NOT_QUICK: [&str; 2] = [LONG, "waits"];
 const OF_THE_BTL: [&str; 3] = ["btl_ibex_flags", "btl_ibex_min_rdma_pipeline_size", "btl_ibex_zero_copy_min"];
 
 /// Programs that test functions of the BTL only, and are not run over the PML.
-const OF_OB1: [&str; 2] = ["strangers", "pvars"];
+const OF_OB1: [&str; 1] = ["pvars"];
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("every program in the folder is run by a test, and by a quick one unless that is said", |_| {

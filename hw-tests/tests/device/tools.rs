@@ -29,7 +29,7 @@ const OVER_OB1: [Checked; 5] = [
 ];
 
 /// Those that are run where ibex does the matching.
-const OVER_THE_PML: [Checked; 21] = [
+const OVER_THE_PML: [Checked; 20] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
         "callbacks of MPI_T that may do anything get all that happened where the tool calls",
@@ -38,7 +38,6 @@ const OVER_THE_PML: [Checked; 21] = [
         2,
     ),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
-    ("what has arrived is shown by the next call of MPI that makes progress", "mpi_t_arrivals", &[], 2),
     ("callbacks of PERUSE are called as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),

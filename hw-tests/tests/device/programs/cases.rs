@@ -173,7 +173,7 @@ pub(super) static CASES: &[Case] = &[
         .on(&[1])
         .arguments(&["--many"])
         .quick(),
-    case("communicators of sessions carry messages", "sessions").quick(),
+    case("communicators of sessions carry messages", "communicators").arguments(&["--sessions"]).quick(),
     case("threads send and receive at once", "threads").threads().quick(),
     case("threads send and receive at once when all queues are short", "threads").with(STARVED).threads().scale(0.3),
     case("one-sided transfers land where they should", "rma_transfer").on(&[2, 3]).quick(),
@@ -208,7 +208,6 @@ pub(super) static CASES: &[Case] = &[
     case("no registration outlives its memory where a component of Open MPI tells UCX what goes", "freed_memory")
         .with(&[("osc", "rdma,ucx")]),
     case("connections are made and taken down many times", "connect_cycles").quick(),
-    case("strangers who connect over tcp disturb no job", "strangers").quick(),
     case("a short message in steady state allocates nothing", "allocations").quick(),
     case("the performance variables count what was sent", "pvars").arguments(GROWING).quick(),
     case("a message over 2 GiB arrives whole", "message_over_2gib").limit(420),
