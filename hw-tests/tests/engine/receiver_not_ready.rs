@@ -133,18 +133,9 @@ fn tunables() -> Tunables {
     Tunables { receive_queue_depth: SLOTS, ..Tunables::default() }
 }
 
-/// What a receiver cost that computed while all sent more than it had slots for.
-struct Cost {
-    turned_away: u64,
-    time: Duration,
-    held_back: u64,
-    held_back_time: u64,
-    /// The longest time that it tells a sender to wait, us.
-    timer: u64,
-}
-
-/// The senders send more than there are slots while the receiver computes; then all of it arrives.
-fn flood(senders: u32) -> Cost {
+/// The senders send more than there are slots while the receiver computes; then all of it arrives. With the timer that
+/// is chosen, whose longest is `timer` us, they are turned away as often as is borne, and held back.
+fn is_bounded(senders: u32, timer: u64) {
     let mut crowd = Crowd::connected(senders, &tunables());
     let (begin, before) = (Instant::now(), crowd.turned_away());
     crowd.senders.iter_mut().for_each(|sender| sender.send(MESSAGES));
@@ -152,36 +143,22 @@ fn flood(senders: u32) -> Cost {
     crowd.receiver_computes_until(|crowd| begin.elapsed() >= long && crowd.sum("held_back") >= u64::from(senders));
     let turned_away = crowd.turned_away() - before;
     let (held_back, held_back_time) = (crowd.sum("held_back"), crowd.sum("held_back_time"));
-    let timer = count(&crowd.receiver, "rnr_timer");
     // Last: all that is counted was within it.
-    let cost = Cost { turned_away, time: begin.elapsed(), held_back, held_back_time, timer };
+    let time = begin.elapsed();
     println!(
         "\n{senders} senders: turned away {:.0} times a second; {} requests with the adapter of each; held \
-         back {} times, for {} us",
-        cost.turned_away as f64 / cost.time.as_secs_f64(),
+         back {held_back} times, for {held_back_time} us",
+        turned_away as f64 / time.as_secs_f64(),
         crowd.behind() / u64::from(senders),
-        cost.held_back,
-        cost.held_back_time
     );
-    crowd.finish();
-    cost
-}
-
-/// With the timer that is chosen, whose longest is `timer` us, the senders are turned away as often as is borne, and
-/// held back.
-fn is_bounded(senders: u32, timer: u64) {
-    let cost = flood(senders);
     // By the timers that the connections got, one after the other: src/transport/connections/rnr_timer.rs.
     let a_second = 5000.0 * (1.0 + (f64::from(senders) / 3.0).max(1.0).ln());
-    let bound = (a_second * cost.time.as_secs_f64()) as u64 + u64::from(senders);
-    assert!(
-        (1..=bound).contains(&cost.turned_away),
-        "turned away {} times, at most {bound} expected",
-        cost.turned_away
-    );
-    assert!(cost.held_back >= u64::from(senders));
-    assert!(cost.held_back_time <= u64::from(senders) * cost.time.as_micros() as u64);
-    assert_eq!(cost.timer, timer);
+    let bound = (a_second * time.as_secs_f64()) as u64 + u64::from(senders);
+    assert!((1..=bound).contains(&turned_away), "turned away {turned_away} times, at most {bound} expected");
+    assert!(held_back >= u64::from(senders));
+    assert!(held_back_time <= u64::from(senders) * time.as_micros() as u64);
+    assert_eq!(count(&crowd.receiver, "rnr_timer"), timer);
+    crowd.finish();
 }
 
 #[test]

@@ -98,11 +98,7 @@ fn talk(pair: &mut Pair, rounds: u32) {
 
 /// Talks until so many hellos were refused: a port looks for them in few of its polls.
 fn until_dropped(pair: &mut Pair, hellos: u64) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while pair.count_b("handshakes_dropped") < hellos {
-        assert!(Instant::now() < end, "{} of {hellos} hellos refused", pair.count_b("handshakes_dropped"));
-        talk(pair, 1);
-    }
+    pair.until(|pair| talk(pair, 1), |pair| pair.count_b("handshakes_dropped") >= hellos);
 }
 
 #[test]
@@ -147,13 +143,7 @@ fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_the
     pair.connect();
     let key = pair.b().entry().key;
     let mut stranger = Stranger::new(&pair, &tunables);
-    let until_said = |pair: &mut Pair, words: &str| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !pair.lines().iter().any(|line| line.contains(words)) {
-            assert!(Instant::now() < end, "{words} is missing in {:?}", pair.lines());
-            talk(pair, 1);
-        }
-    };
+    let until_said = |pair: &mut Pair, words: &str| pair.until(|pair| talk(pair, 1), |pair| pair.has_said(words));
     let instance = pair.a.address().instance;
     // A later connection of a rank that is connected: begun beside the one in use, and given up.
     stranger.send(&pair, &hello(&pair, 0, instance, 1000).encode(&key));

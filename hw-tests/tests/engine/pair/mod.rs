@@ -179,12 +179,13 @@ impl Pair {
     /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it
     /// reported.
     pub(crate) fn until_b_says(&mut self, words: &str) -> Vec<Got> {
-        let end = Instant::now() + PATIENCE;
-        while !self.lines().iter().any(|line| line.contains(words)) {
-            assert!(Instant::now() < end, "b said only {:?}", self.lines());
-            poll(self.b.as_mut().expect("b has not ended"), &mut self.got_b);
-        }
+        self.until(Self::poll_b, |pair| pair.has_said(words));
         std::mem::take(&mut self.got_b)
+    }
+
+    /// Whether either has said what contains `words`.
+    pub(crate) fn has_said(&self, words: &str) -> bool {
+        self.lines().iter().any(|line| line.contains(words))
     }
 
     /// Ends b as a process that dies would: its queue pairs are gone, and nobody answers.
@@ -244,23 +245,32 @@ impl Pair {
         self.a.compare_swap(self.to_b, local, remote, values, Token(token)).expect("taken");
     }
 
+    /// Takes turns until it is enough.
+    pub(crate) fn until(&mut self, mut turn: impl FnMut(&mut Self), enough: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !enough(self) {
+            assert!(
+                Instant::now() < end,
+                "a: {:?}; b: {} events; said: {:?}",
+                self.got_a,
+                self.got_b.len(),
+                self.lines()
+            );
+            turn(self);
+            // The kernel's side of a software adapter needs a processor too.
+            std::thread::yield_now();
+        }
+    }
+
     /// Polls both until what `a` reported since the last call satisfies `enough`; gives it.
     pub(crate) fn until_a(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
-        let end = Instant::now() + PATIENCE;
-        while !enough(&self.got_a) {
-            assert!(Instant::now() < end, "a reported only {:?}", self.got_a);
-            self.poll();
-        }
+        self.until(Self::poll, |pair| enough(&pair.got_a));
         std::mem::take(&mut self.got_a)
     }
 
     /// Polls both until what `b` reported since the last call satisfies `enough`; gives it.
     pub(crate) fn until_b(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
-        let end = Instant::now() + PATIENCE;
-        while !enough(&self.got_b) {
-            assert!(Instant::now() < end, "b reported only {} events, a {:?}", self.got_b.len(), self.got_a);
-            self.poll();
-        }
+        self.until(Self::poll, |pair| enough(&pair.got_b));
         std::mem::take(&mut self.got_b)
     }
 
@@ -270,35 +280,22 @@ impl Pair {
         mut does: impl FnMut(&mut Port),
         enough: impl Fn(&[Got]) -> bool,
     ) -> Vec<Got> {
-        let end = Instant::now() + PATIENCE;
-        while !enough(&self.got_b) {
-            assert!(Instant::now() < end, "b reported only {} events", self.got_b.len());
-            does(&mut self.a);
-            if let Some(b) = &mut self.b {
-                poll(b, &mut self.got_b);
-            }
-        }
+        let turn = |pair: &mut Self| {
+            does(&mut pair.a);
+            pair.poll_b();
+        };
+        self.until(turn, |pair| enough(&pair.got_b));
         std::mem::take(&mut self.got_b)
     }
 
     /// Polls `a` alone until a count of `b`'s is so great.
     pub(crate) fn until_b_counts(&mut self, name: &str, count: u64) {
-        let end = Instant::now() + PATIENCE;
-        while self.count_b(name) < count {
-            assert!(Instant::now() < end, "{name} is {}", self.count_b(name));
-            poll(&mut self.a, &mut self.got_a);
-            std::thread::yield_now();
-        }
+        self.until(Self::poll_a, |pair| pair.count_b(name) >= count);
     }
 
     /// Polls `a` alone until what it reported since the last call satisfies `enough`; gives it.
     pub(crate) fn until_a_alone(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
-        let end = Instant::now() + PATIENCE;
-        while !enough(&self.got_a) {
-            assert!(Instant::now() < end, "a reported only {:?}", self.got_a);
-            poll(&mut self.a, &mut self.got_a);
-            std::thread::yield_now();
-        }
+        self.until(Self::poll_a, |pair| enough(&pair.got_a));
         std::mem::take(&mut self.got_a)
     }
 
@@ -312,13 +309,19 @@ impl Pair {
         count(self.b(), name)
     }
 
-    pub(crate) fn poll(&mut self) {
+    fn poll(&mut self) {
+        self.poll_a();
+        self.poll_b();
+    }
+
+    fn poll_a(&mut self) {
         poll(&mut self.a, &mut self.got_a);
+    }
+
+    fn poll_b(&mut self) {
         if let Some(b) = &mut self.b {
             poll(b, &mut self.got_b);
         }
-        // The kernel's side of a software adapter needs a processor too.
-        std::thread::yield_now();
     }
 }
 
