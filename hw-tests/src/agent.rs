@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives jobs over a stream of frames and runs them: the agent of a guest, and of this machine's devices.
+//! Receives jobs over a stream and runs them: the agent of a guest, and of this machine's devices.
 //!
 //! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the
 //! other node); [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to
 //! end its jobs; [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end
 //! with it, so a caller that dies leaves nothing running. Setup grade; one thread per stream and one per job. Tests:
-//! [`crate::channel`] tests both ends together.
+//! `channel` tests both ends together.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -22,12 +22,12 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::job::{Event, Job, Stream};
 use crate::process::{self, Kill};
-use crate::wire::{ENDED, Frame, HELLO, Hello, KILL, PROTOCOL, START, STDERR, STDOUT, STOP};
+use crate::wire::{self, Hello, Message, Messages, PROTOCOL};
 
 /// The TCP port on which agents take jobs from the other node.
 const SHELL_PORT: u16 = 4790;
 /// The name of the virtio-serial port that joins a guest's agent with the host.
-pub const PORT_NAME: &str = "fabric";
+pub(crate) const PORT_NAME: &str = "fabric";
 
 /// Environment and folder that jobs on this machine start with.
 #[derive(Default)]
@@ -46,20 +46,17 @@ struct Started {
 type Shared<W> = Arc<Mutex<W>>;
 
 /// Serves one stream until it ends or the other side asks to stop: says hello, starts and kills jobs, passes on their
-/// events. All jobs of the stream have ended when it returns.
-///
-/// # Errors
-/// The stream broke, or carried what is no frame.
+/// events. All jobs of the stream have ended when it returns. Fails where the stream broke, or carried what is no job.
 pub(crate) fn serve(
-    mut input: impl Read,
+    input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
-    hello: &Hello,
+    hello: Hello,
     here: &Here,
 ) -> anyhow::Result<()> {
     let output = Arc::new(Mutex::new(output));
-    send(&output, &Frame::with_json(HELLO, 0, hello)?)?;
+    send(&output, &Message::Hello(hello))?;
     let mut jobs = HashMap::new();
-    let served = take_jobs(&mut input, &output, here, &mut jobs);
+    let served = take_jobs(wire::read(input), &output, here, &mut jobs);
     for job in jobs.values() {
         (job.kill)();
     }
@@ -71,56 +68,50 @@ pub(crate) fn serve(
 }
 
 fn take_jobs<W: Write + Send + 'static>(
-    input: &mut impl Read,
+    messages: Messages,
     output: &Shared<W>,
     here: &Here,
     jobs: &mut HashMap<u32, Started>,
 ) -> anyhow::Result<()> {
-    while let Some(frame) = Frame::read(input).context("read a frame of jobs")? {
-        match frame.kind {
-            START => {
+    for message in messages {
+        match message.context("read what an agent is told")? {
+            Message::Start(number, job) => {
                 jobs.retain(|_, job| !job.passing.is_finished());
-                jobs.insert(frame.job, start(&frame, output, here)?);
+                jobs.insert(number, start(number, job, output, here));
             }
             // A job that is not there has ended.
-            KILL => {
-                if let Some(job) = jobs.get(&frame.job) {
+            Message::Kill(number) => {
+                if let Some(job) = jobs.get(&number) {
                     (job.kill)();
                 }
             }
-            STOP => break,
-            kind => bail!("a frame of kind {kind} is none an agent takes"),
+            Message::Stop => break,
+            other => bail!("an agent is told {other:?}"),
         }
     }
     Ok(())
 }
 
-fn start<W: Write + Send + 'static>(frame: &Frame, output: &Shared<W>, here: &Here) -> anyhow::Result<Started> {
-    let mut job: Job = frame.json().context("read a job")?;
+fn start<W: Write + Send + 'static>(number: u32, mut job: Job, output: &Shared<W>, here: &Here) -> Started {
     job.cwd = job.cwd.or_else(|| here.folder.clone());
     let (sender, events) = mpsc::channel();
     let kill = process::start(&job, &here.environment, sender);
-    let (number, output) = (frame.job, Arc::clone(output));
-    let passing = thread::spawn(move || pass_on(number, &events, &output));
-    Ok(Started { kill, passing })
+    let output = Arc::clone(output);
+    let passing = thread::spawn(move || pass_on(number, events, &output));
+    Started { kill, passing }
 }
 
 /// Passes on a job's events until it has ended, also when nobody can be told any more.
-fn pass_on<W: Write>(number: u32, events: &Receiver<Event>, output: &Shared<W>) {
+fn pass_on<W: Write>(number: u32, events: Receiver<Event>, output: &Shared<W>) {
     let mut heard = true;
     for event in events {
-        let frame = match event {
-            Event::Wrote(Stream::Stdout, bytes) => Ok(Frame::new(STDOUT, number, bytes)),
-            Event::Wrote(Stream::Stderr, bytes) => Ok(Frame::new(STDERR, number, bytes)),
-            Event::Ended(ending, elapsed) => Frame::with_json(ENDED, number, &(ending, elapsed)),
-        };
         // A stream that fails has ended; its reader sees that too, and kills the jobs.
-        heard = heard && frame.and_then(|frame| send(output, &frame)).is_ok();
+        heard = heard && send(output, &Message::Told(number, event)).is_ok();
     }
 }
 
-fn send<W: Write>(output: &Shared<W>, frame: &Frame) -> io::Result<()> {
-    frame.write(&mut *output.lock().unwrap_or_else(PoisonError::into_inner))
+fn send<W: Write>(output: &Shared<W>, message: &Message) -> io::Result<()> {
+    wire::write(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), message)
 }
 
 /// The life of a guest's agent: serves the host until it closes the port, and the other node beside.
@@ -137,7 +128,7 @@ pub fn serve_port(node: usize, trouble: Option<String>, environment: Vec<(String
     thread::spawn(move || serve_nodes(&listener, node, &shells));
     let port = open_port()?;
     let hello = Hello { protocol: PROTOCOL, node, trouble };
-    serve(port.try_clone().context("share the port")?, port, &hello, &here)
+    serve(port.try_clone().context("share the port")?, port, hello, &here)
 }
 
 fn open_port() -> anyhow::Result<fs::File> {
@@ -170,7 +161,7 @@ fn serve_nodes(listener: &TcpListener, node: usize, here: &Arc<Here>) {
         thread::spawn(move || -> anyhow::Result<()> {
             stream.set_nodelay(true)?;
             let hello = Hello { protocol: PROTOCOL, node, trouble: None };
-            serve(stream.try_clone()?, stream, &hello, &here)
+            serve(stream.try_clone()?, stream, hello, &here)
         });
     }
 }
@@ -182,7 +173,7 @@ fn serve_nodes(listener: &TcpListener, node: usize, here: &Arc<Here>) {
 /// The stream broke.
 pub fn serve_parent() -> anyhow::Result<()> {
     let hello = Hello { protocol: PROTOCOL, node: 0, trouble: None };
-    serve(io::stdin(), io::stdout(), &hello, &Here::default())
+    serve(io::stdin(), io::stdout(), hello, &Here::default())
 }
 
 /// Runs `command` with a shell in the node named `host`, as `rsh` does; returns its status.
@@ -192,7 +183,7 @@ pub fn serve_parent() -> anyhow::Result<()> {
 pub fn remote_shell(host: &str, command: &str) -> anyhow::Result<i32> {
     let stream = TcpStream::connect((host, SHELL_PORT)).with_context(|| format!("reach the agent of {host}"))?;
     stream.set_nodelay(true)?;
-    let channel = crate::channel::Channel::over(stream.try_clone()?, stream)?;
+    let channel = crate::channel::Channel::over(wire::read(stream.try_clone()?), stream)?;
     let job = Job::new(["sh", "-c", command]).limit(Duration::from_hours(24));
     let outcome = channel.start(&job)?.wait_with(|stream, line| match stream {
         Stream::Stdout => println!("{line}"),

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 /// The RDMA device that jobs run on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -174,16 +174,6 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The state of port 1 of a device of this machine, as the kernel writes it (`4: ACTIVE`).
-///
-/// # Errors
-/// The file cannot be read.
-pub fn local_port_state(name: &str) -> anyhow::Result<String> {
-    let file = format!("{SYSFS}/{name}/ports/1/state");
-    let text = fs::read_to_string(&file).with_context(|| format!("read the port state of {name} from {file}"))?;
-    Ok(text.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,14 +202,14 @@ mod tests {
 
     #[test]
     fn a_missing_device_is_refused_with_the_list_of_those_there_are() {
-        let folder = std::env::temp_dir().join(format!("hw-tests-sysfs-{}", std::process::id()));
+        let there = crate::Folder::new("hw-tests-sysfs").unwrap();
+        let folder = there.path();
         fs::create_dir_all(folder.join("mlx5_0/ports/1/gid_attrs/ndevs")).unwrap();
         fs::create_dir_all(folder.join("mlx5_1/device/net/ib0")).unwrap();
         fs::write(folder.join("mlx5_0/ports/1/gid_attrs/ndevs/0"), "enp1s0\n").unwrap();
-        let refusal = interface_under(&folder, "mlx4_0").unwrap_err().to_string();
+        let refusal = interface_under(folder, "mlx4_0").unwrap_err().to_string();
         assert!(refusal.contains("mlx5_0, mlx5_1"), "{refusal}");
-        assert_eq!(interface_under(&folder, "mlx5_0").unwrap().as_deref(), Some("enp1s0"));
-        assert_eq!(interface_under(&folder, "mlx5_1").unwrap().as_deref(), Some("ib0"));
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(interface_under(folder, "mlx5_0").unwrap().as_deref(), Some("enp1s0"));
+        assert_eq!(interface_under(folder, "mlx5_1").unwrap().as_deref(), Some("ib0"));
     }
 }

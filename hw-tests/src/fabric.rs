@@ -24,23 +24,40 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
 use crate::channel::Channel;
 use crate::device::{self, Device};
 use crate::job::{Job, Outcome, Stream};
-use crate::local::LocalAgent;
-use crate::options::Options;
 use crate::pace;
 use crate::programs;
 use crate::running::Running;
 use crate::vm::{self, boot};
+use crate::wire;
 
 /// The configuration of the usual emulated adapters: two, so that there is something to stripe over.
 const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../softhca/two-rails.toml");
+
+/// Options of a fabric.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// One or two.
+    pub nodes: usize,
+    /// The configuration file of the emulated adapters (docs/softhca.md); two InfiniBand adapters where `None`.
+    pub adapters: Option<PathBuf>,
+}
+
+impl Options {
+    /// The usual fabric of so many nodes.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes, adapters: None }
+    }
+}
 
 /// Nodes with an RDMA device.
 pub struct Fabric {
@@ -190,13 +207,6 @@ impl Fabric {
         &self.interface
     }
 
-    /// Where the other node, and its own, reach a node: an IPv4 address of the fabric, or `localhost` on a local
-    /// device.
-    #[must_use]
-    pub fn address(&self, node: usize) -> String {
-        if self.is_virtual() { vm::address(node) } else { "localhost".to_owned() }
-    }
-
     /// A node's host name, as `mpirun --host` takes it.
     #[must_use]
     pub fn host_name(&self, node: usize) -> String {
@@ -220,6 +230,35 @@ impl Fabric {
             Keeper::Local { .. } => error,
             Keeper::Virtual(machines) => error.context(format!("soft-RoCE failed{}", machines.consoles())),
         }
+    }
+}
+
+/// The agent of a device of this machine, the process that runs the jobs of its one node. A process of its own, so that
+/// the jobs end when the program that wanted them is killed, and so that on emulated adapters it and all it starts can
+/// run under `softhca run`.
+struct LocalAgent {
+    process: Child,
+    channel: Channel,
+}
+
+impl LocalAgent {
+    /// Starts the agent: what `command` runs, with the words that make it one.
+    fn start(mut command: Command) -> anyhow::Result<(Self, Channel)> {
+        // Its own process group: a Ctrl-C for this program must not end it before it has ended the jobs.
+        command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
+        let output = process.stdin.take().context("take the agent's input")?;
+        let input = process.stdout.take().context("take the agent's output")?;
+        let channel = Channel::over(wire::read(input), output)?;
+        Ok((Self { process, channel: channel.clone() }, channel))
+    }
+}
+
+impl Drop for LocalAgent {
+    fn drop(&mut self) {
+        // It fails only where the agent has ended; ending the jobs takes it a bounded time.
+        let _ = self.channel.stop();
+        let _ = self.process.wait();
     }
 }
 

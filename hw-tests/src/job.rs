@@ -2,7 +2,7 @@
 //! A job: a command in one node, what it prints, and how it ended.
 //!
 //! [`Job`] says what to run, [`crate::Running`] is a started one, [`Outcome`] a finished one. Made by callers of
-//! [`crate::fabric`]; events come from [`crate::channel`] (a guest) or [`crate::process`] (this machine). Setup grade;
+//! [`crate::fabric`]; events come from `channel` (a guest) or `process` (this machine). Setup grade;
 //! plain values. Times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
 
 use std::fmt;
@@ -91,7 +91,7 @@ pub enum Ending {
 }
 
 /// Which of its streams a job wrote to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Stream {
     /// Standard output.
     Stdout,
@@ -100,8 +100,8 @@ pub enum Stream {
 }
 
 /// What a started job tells.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Event {
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Event {
     /// It wrote these bytes.
     Wrote(Stream, Vec<u8>),
     /// It ended after this time; nothing follows.

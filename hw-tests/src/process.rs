@@ -31,7 +31,7 @@ const GOING: Duration = Duration::from_secs(30);
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Ends the job it was made for when called; harmless when the job has ended.
-pub type Kill = Box<dyn Fn() + Send>;
+pub(crate) type Kill = Box<dyn Fn() + Send>;
 
 /// What a job's supervisor hears.
 enum News {
@@ -44,8 +44,7 @@ enum News {
 ///
 /// The returned function ends the job early. `inherited` is set before the job's own variables. A program that cannot
 /// be started is an ending, not an error.
-#[must_use]
-pub fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
+pub(crate) fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
     let (news, hears) = mpsc::channel();
     let asked = news.clone();
     let began = Instant::now();
@@ -257,14 +256,14 @@ mod tests {
 
     #[test]
     fn a_job_past_its_limit_ends_with_all_it_started_even_in_other_process_groups() {
-        let (mark, said) = (new_mark(), std::env::temp_dir().join(format!("hw-tests-process-{}", new_mark())));
+        let (mark, folder) = (new_mark(), crate::Folder::new("hw-tests-process").unwrap());
+        let said = folder.file("said");
         let job = shell("setsid sleep 1000 & echo $!; : > $SAID; sleep 1000").env("SAID", said.to_str().unwrap());
         let child = spawn(&job, &[], &mark).unwrap();
         // Its limit is over when it has said what it started, however long that takes.
         while !said.exists() {
             thread::sleep(Duration::from_millis(1));
         }
-        fs::remove_file(&said).unwrap();
         let ((events, told), (news, hears)) = (mpsc::channel(), mpsc::channel());
         assert_eq!(supervise(child, &mark, Duration::ZERO, &events, &news, &hears), Ending::TimedOut);
         let output: Vec<u8> = told

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs of this workspace that a fabric runs: the agent of its nodes, and the command of the emulated adapters.
 //!
-//! Named by the environment, beside the running program, or built with cargo; found once per process. Called by
+//! Beside the running program, named by the environment, or built with cargo; found once per process. Called by
 //! [`crate::fabric`]. Setup grade; any thread. Tests: at the end of this file.
 
 use std::path::{Path, PathBuf};
@@ -10,16 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
-/// Names the agent's program, instead of `fabric-agent` beside the running program.
-pub const AGENT_VARIABLE: &str = "FABRIC_AGENT";
 /// Names the command of the emulated adapters, instead of the `softhca` that cargo builds in the target folder.
-pub const SOFTHCA_VARIABLE: &str = "SOFTHCA_COMMAND";
+const SOFTHCA_VARIABLE: &str = "SOFTHCA_COMMAND";
 
-/// The agent's program: named, beside this program (or beside its `deps` folder), or built now.
+/// The agent's program: beside this program (or beside its `deps` folder), or built now.
 pub(crate) fn agent() -> anyhow::Result<PathBuf> {
-    if let Some(named) = named(AGENT_VARIABLE)? {
-        return Ok(named);
-    }
     let program = std::env::current_exe().context("find this program's folder")?;
     let folders = program.ancestors().skip(1).take(2);
     if let Some(agent) = folders.map(|folder| folder.join("fabric-agent")).find(|file| file.is_file()) {
@@ -36,8 +31,9 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
 /// optimised in the dev profile too, as the workspace says.
 pub(crate) fn softhca() -> anyhow::Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
-    if let Some(named) = named(SOFTHCA_VARIABLE)? {
-        return Ok(named);
+    if let Some(named) = std::env::var_os(SOFTHCA_VARIABLE).filter(|value| !value.is_empty()) {
+        let named = PathBuf::from(named);
+        return named.canonicalize().with_context(|| format!("{SOFTHCA_VARIABLE} is {}", named.display()));
     }
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(there) = &*found {
@@ -49,12 +45,6 @@ pub(crate) fn softhca() -> anyhow::Result<PathBuf> {
     build("softhca", "softhca", "dev", target)?;
     let there = built(target.join("debug/softhca"), "softhca")?;
     Ok(found.insert(there).clone())
-}
-
-fn named(variable: &str) -> anyhow::Result<Option<PathBuf>> {
-    let Some(named) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
-    let named = PathBuf::from(named);
-    named.canonicalize().map(Some).with_context(|| format!("{variable} is {}", named.display()))
 }
 
 /// The folder of build outputs that `program` lies in, and the target folder.

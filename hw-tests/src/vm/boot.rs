@@ -9,10 +9,9 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,39 +23,40 @@ use super::image::{Settings, initramfs};
 use super::kernel::Kernel;
 use crate::agent::PORT_NAME;
 use crate::channel::{Channel, await_hello};
-use crate::pace;
+use crate::{Folder, pace, wire};
 
-const FOLDER_PREFIX: &str = "ibex-fabric-";
+/// How the folder of a boot begins, before the process' number.
+const FOLDER: &str = "ibex-fabric";
 /// `init.sh` starts the other processors, and says why so late; the kernel then must not have patched its locks away.
 /// Nor may it look whether its clock is steady: where it is found not to be, on a busy machine, the kernel patches itself
 /// while it runs, which the translator gets wrong.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet mitigations=off panic=-1 random.trust_cpu=on maxcpus=1 noreplace-smp tsc=reliable";
+/// Processors of each node. With one, a loop that polls starves the kernel's part of soft-RoCE.
+const CPUS: &str = "2";
 /// How many times a boot is tried: see `init.sh` on the translator.
 const ATTEMPTS: usize = 3;
 /// How often a thread looks at what it cannot wait for.
 const TICK: Duration = Duration::from_millis(20);
 
 /// What to boot.
-pub struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// The guests' kernel.
-    pub kernel: &'a Kernel,
+    pub(crate) kernel: &'a Kernel,
     /// The agent's program.
-    pub agent: &'a Path,
+    pub(crate) agent: &'a Path,
     /// How many nodes.
-    pub nodes: usize,
-    /// Processors of each node.
-    pub cpus: usize,
+    pub(crate) nodes: usize,
     /// Memory of each node, in MiB.
-    pub memory: u64,
+    pub(crate) memory: u64,
     /// How QEMU runs them.
-    pub accelerator: Accelerator,
+    pub(crate) accelerator: Accelerator,
 }
 
 /// The booted nodes; dropping them ends them.
-pub struct Machines {
+pub(crate) struct Machines {
     /// The agents, by node.
-    pub channels: Vec<Channel>,
+    pub(crate) channels: Vec<Channel>,
     // Ended before their folder is removed.
     owners: Vec<Machine>,
     folder: Folder,
@@ -64,17 +64,13 @@ pub struct Machines {
 
 impl Machines {
     /// The last lines that the guests wrote to their consoles, for messages.
-    #[must_use]
-    pub fn consoles(&self) -> String {
-        (0..self.owners.len()).map(|node| self.folder.trouble_of(node)).collect()
+    pub(crate) fn consoles(&self) -> String {
+        (0..self.owners.len()).map(|node| trouble_of(&self.folder, node)).collect()
     }
 }
 
 /// Boots all nodes and waits until their agents said hello.
-///
-/// # Errors
-/// A program is missing, or a guest did not come up in time: the message has the end of its console.
-pub fn boot(plan: &Plan) -> anyhow::Result<Machines> {
+pub(crate) fn boot(plan: &Plan) -> anyhow::Result<Machines> {
     let mut attempt = 1;
     loop {
         match boot_once(plan) {
@@ -86,20 +82,21 @@ pub fn boot(plan: &Plan) -> anyhow::Result<Machines> {
 }
 
 fn boot_once(plan: &Plan) -> anyhow::Result<Machines> {
-    let folder = Folder::new()?;
+    remove_left_ones(&std::env::temp_dir());
+    let folder = Folder::new(FOLDER)?;
     let deadline = Instant::now() + plan.accelerator.boot_limit() * pace::crowding();
     let mut machines = Vec::new();
     let mut listeners = Vec::new();
     for node in 0..plan.nodes {
-        let listener = UnixListener::bind(folder.file(node, "agent")).context("listen for the guest's agent")?;
+        let listener = UnixListener::bind(file(&folder, node, "agent")).context("listen for the guest's agent")?;
         listener.set_nonblocking(true).context("listen without waiting")?;
         listeners.push(listener);
         let settings =
             Settings { node, nodes: plan.nodes, agent: plan.agent.to_owned(), modules: plan.kernel.modules.clone() };
-        fs::write(folder.file(node, "initramfs"), initramfs(&settings)?)
+        fs::write(file(&folder, node, "initramfs"), initramfs(&settings)?)
             .context("write the guest's first file system")?;
         if node > 0 {
-            await_file(&folder.file(0, "net"), &machines, deadline).with_context(|| folder.trouble_of(0))?;
+            await_file(&file(&folder, 0, "net"), &machines, deadline).with_context(|| trouble_of(&folder, 0))?;
         }
         machines.push(Machine::start(plan, node, &folder)?);
     }
@@ -109,7 +106,7 @@ fn boot_once(plan: &Plan) -> anyhow::Result<Machines> {
             format!(
                 "the virtual machine of node {node} did not come up with {}{}",
                 plan.accelerator,
-                folder.trouble_of(node)
+                trouble_of(&folder, node)
             )
         })?;
         channels.push(channel);
@@ -131,7 +128,7 @@ fn await_file(file: &Path, machines: &[Machine], deadline: Instant) -> anyhow::R
 }
 
 fn await_agent(listener: &UnixListener, machine: &Machine, deadline: Instant) -> anyhow::Result<Channel> {
-    let mut stream = loop {
+    let stream = loop {
         match listener.accept() {
             Ok((stream, _)) => break stream,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -148,10 +145,10 @@ fn await_agent(listener: &UnixListener, machine: &Machine, deadline: Instant) ->
     stream.set_nonblocking(false).context("set the agent's stream to wait")?;
     let left = deadline.saturating_duration_since(Instant::now()).max(TICK);
     stream.set_read_timeout(Some(left)).context("limit the wait for the agent")?;
-    await_hello(&mut stream).with_context(|| format!("no answer of the agent within {:.0} s", left.as_secs_f64()))?;
+    let mut messages = wire::read(stream.try_clone().context("share the agent's stream")?);
+    await_hello(&mut messages).with_context(|| format!("no answer of the agent within {:.0} s", left.as_secs_f64()))?;
     stream.set_read_timeout(None).context("lift the limit of the agent's stream")?;
-    let output: UnixStream = stream.try_clone().context("share the agent's stream")?;
-    Ok(Channel::greeted(stream, output))
+    Ok(Channel::greeted(messages, stream))
 }
 
 /// One QEMU, owned by a thread.
@@ -163,7 +160,7 @@ struct Machine {
 impl Machine {
     fn start(plan: &Plan, node: usize, folder: &Folder) -> anyhow::Result<Self> {
         let arguments = arguments(plan, node, folder);
-        let log = File::create(folder.file(node, "qemu")).context("make QEMU's log")?;
+        let log = File::create(file(folder, node, "qemu")).context("make QEMU's log")?;
         let (end, ends) = mpsc::channel::<()>();
         let (started, starts) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("node{node}")).spawn(move || {
@@ -211,8 +208,8 @@ fn arguments(plan: &Plan, node: usize, folder: &Folder) -> Vec<OsString> {
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     add(&plan.accelerator.options());
-    add(&["-smp", &plan.cpus.to_string(), "-m", &format!("{}M", plan.memory)]);
-    let path = |name: &str| folder.file(node, name).display().to_string();
+    add(&["-smp", CPUS, "-m", &format!("{}M", plan.memory)]);
+    let path = |name: &str| file(folder, node, name).display().to_string();
     add(&["-kernel", &plan.kernel.image.display().to_string(), "-initrd", &path("initramfs")]);
     add(&["-append", KERNEL_OPTIONS]);
     add(&["-serial", &format!("file:{}", path("console"))]);
@@ -222,59 +219,38 @@ fn arguments(plan: &Plan, node: usize, folder: &Folder) -> Vec<OsString> {
     add(&["-device", &format!("virtserialport,chardev=agent,name={PORT_NAME}")]);
     if plan.nodes > 1 {
         let server = if node == 0 { "on" } else { "off" };
-        let meeting = folder.file(0, "net");
+        let meeting = file(folder, 0, "net");
         add(&["-netdev", &format!("stream,id=net,server={server},addr.type=unix,addr.path={}", meeting.display())]);
         add(&["-device", &format!("virtio-net-pci,netdev=net,mac=52:54:00:69:62:0{node}")]);
     }
     arguments
 }
 
-/// The folder of one boot, removed at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> anyhow::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let parent = std::env::temp_dir();
-        remove_left_ones(&parent);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{FOLDER_PREFIX}{}-{count}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("make the folder {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, node: usize, name: &str) -> PathBuf {
-        self.0.join(format!("node{node}.{name}"))
-    }
-
-    /// The ends of QEMU's log and of the guest's console.
-    fn trouble_of(&self, node: usize) -> String {
-        let mut text = String::new();
-        for name in ["qemu", "console"] {
-            let bytes = fs::read(self.file(node, name)).unwrap_or_default();
-            let all = String::from_utf8_lossy(&bytes);
-            let lines: Vec<&str> = all.lines().filter(|line| !line.trim().is_empty()).collect();
-            if !lines.is_empty() {
-                let last = lines[lines.len().saturating_sub(30)..].join("\n");
-                text.extend(["\n--- ", name, &format!(" of node {node} ---\n"), &last]);
-            }
-        }
-        text
-    }
+/// A file of a node in the folder of a boot.
+fn file(folder: &Folder, node: usize, name: &str) -> PathBuf {
+    folder.file(&format!("node{node}.{name}"))
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed now is removed by a later boot.
-        let _ = fs::remove_dir_all(&self.0);
+/// The ends of QEMU's log and of the guest's console.
+fn trouble_of(folder: &Folder, node: usize) -> String {
+    let mut text = String::new();
+    for name in ["qemu", "console"] {
+        let bytes = fs::read(file(folder, node, name)).unwrap_or_default();
+        let all = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = all.lines().filter(|line| !line.trim().is_empty()).collect();
+        if !lines.is_empty() {
+            let last = lines[lines.len().saturating_sub(30)..].join("\n");
+            text.extend(["\n--- ", name, &format!(" of node {node} ---\n"), &last]);
+        }
     }
+    text
 }
 
 /// Removes the folders of programs that were killed.
 fn remove_left_ones(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX)?.split('-').next());
+        let process = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').nth(1));
         if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -16,29 +16,26 @@ use anyhow::{Context, bail};
 /// What the guest runs first.
 const INIT: &str = include_str!("init.sh");
 /// The statically linked busybox of Debian's `busybox-static`.
-pub const BUSYBOX: &str = "/usr/bin/busybox";
+pub(crate) const BUSYBOX: &str = "/usr/bin/busybox";
 /// The modules without which the guest cannot see its root. What the kernel has built in is not in the list of its
 /// modules.
 const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
 /// What differs between guests.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// This node's number.
-    pub node: usize,
+    pub(crate) node: usize,
     /// How many nodes there are.
-    pub nodes: usize,
+    pub(crate) nodes: usize,
     /// The agent's program, as the host names it.
-    pub agent: PathBuf,
+    pub(crate) agent: PathBuf,
     /// The folder of the kernel's modules, as the host names it.
-    pub modules: PathBuf,
+    pub(crate) modules: PathBuf,
 }
 
 /// The archive for a guest.
-///
-/// # Errors
-/// A module or busybox cannot be read.
-pub fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
     let needed = with_dependencies(&settings.modules, &ROOT_MODULES)?;
     let mut archive = Archive::default();
     for folder in ["proc", "sys", "dev", "lower", "upper", "root", "bin", "fabric", "fabric/modules"] {
@@ -193,14 +190,12 @@ mod tests {
 
     #[test]
     fn modules_come_after_what_they_depend_on_and_once() {
-        let folder = std::env::temp_dir().join(format!("hw-tests-modules-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = crate::Folder::new("hw-tests-modules").unwrap();
         let text = "net/9pnet.ko.xz:\nfs/9p.ko.xz: net/9pnet.ko.xz fs/netfs.ko.xz\nfs/netfs.ko.xz:\n\
                     net/9pnet-virtio.ko.xz: drivers/virtio.ko net/9pnet.ko.xz drivers/ring.ko\n";
-        fs::write(folder.join("modules.dep"), text).unwrap();
-        let order = with_dependencies(&folder, &["9pnet_virtio", "built_in", "9p"]).unwrap();
+        fs::write(folder.file("modules.dep"), text).unwrap();
+        let order = with_dependencies(folder.path(), &["9pnet_virtio", "built_in", "9p"]).unwrap();
         let names: Vec<String> = order.iter().map(|file| module_name(file)).collect();
         assert_eq!(names, ["ring", "9pnet", "virtio", "9pnet_virtio", "netfs", "9p"]);
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -2,9 +2,8 @@
 //! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target
 //! folder.
 //!
-//! [`obtain`] is called by [`crate::fabric`]. Setup grade; a file lock lets several processes ask at once. A kernel
-//! that is there is used as long as `LAYOUT` is that of its folder; it appears under its name only when complete, so an
-//! interrupted download is made again. Tests: at the end of this file.
+//! [`obtain`] is called by [`super::open`]. Setup grade; a file lock lets several processes ask at once. A kernel appears
+//! under its name only when complete, so an interrupted download is made again. Tests: at the end of this file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -13,34 +12,25 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// How the folder of a kernel is made; a folder made otherwise is made again.
-const LAYOUT: &str = "1";
-/// Its presence, with `LAYOUT` in it, says that a folder is complete.
-const STAMP: &str = "complete";
 /// Names the package to take instead of the one that would be chosen.
-pub const PACKAGE_VARIABLE: &str = "FABRIC_KERNEL_PACKAGE";
+pub(crate) const PACKAGE_VARIABLE: &str = "FABRIC_KERNEL_PACKAGE";
 
 /// An unpacked kernel.
 #[derive(Clone, Debug)]
-pub struct Kernel {
-    /// Debian's name of the package.
-    pub package: String,
+pub(crate) struct Kernel {
     /// The bootable image.
-    pub image: PathBuf,
+    pub(crate) image: PathBuf,
     /// The folder of its modules, with `modules.dep` in it.
-    pub modules: PathBuf,
+    pub(crate) modules: PathBuf,
 }
 
 /// Returns the kernel in `cache`, and downloads it first if there is none.
-///
-/// # Errors
-/// apt or dpkg failed, or offers no kernel: the message says what to do.
-pub fn obtain(cache: &Path) -> anyhow::Result<Kernel> {
+pub(crate) fn obtain(cache: &Path) -> anyhow::Result<Kernel> {
     fs::create_dir_all(cache).with_context(|| format!("make the folder {}", cache.display()))?;
     let lock = File::create(cache.join("lock")).context("make the lock of the kernel folder")?;
     lock.lock().context("lock the kernel folder")?;
     let wanted = std::env::var(PACKAGE_VARIABLE).ok().filter(|name| !name.is_empty());
-    if let Some(package) = wanted.clone().or_else(|| newest(&complete_ones(cache)))
+    if let Some(package) = wanted.clone().or_else(|| newest(&there(cache)))
         && let Some(kernel) = opened(cache, &package)
     {
         return Ok(kernel);
@@ -58,24 +48,16 @@ pub fn obtain(cache: &Path) -> anyhow::Result<Kernel> {
     })
 }
 
-fn complete_ones(cache: &Path) -> Vec<String> {
+fn there(cache: &Path) -> Vec<String> {
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
-    let complete = entries.filter(|entry| is_complete(&entry.path()));
-    complete.filter_map(|entry| entry.file_name().into_string().ok()).collect()
-}
-
-fn is_complete(folder: &Path) -> bool {
-    fs::read_to_string(folder.join(STAMP)).is_ok_and(|layout| layout == LAYOUT)
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 fn opened(cache: &Path, package: &str) -> Option<Kernel> {
     let folder = cache.join(package);
-    if !is_complete(&folder) {
-        return None;
-    }
     let image = first_named(&folder.join("boot"), "vmlinuz-")?;
     let modules = first_named(&folder.join("lib/modules"), "")?;
-    modules.join("modules.dep").exists().then(|| Kernel { package: package.to_owned(), image, modules })
+    modules.join("modules.dep").exists().then_some(Kernel { image, modules })
 }
 
 fn first_named(folder: &Path, beginning: &str) -> Option<PathBuf> {
@@ -145,7 +127,6 @@ fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
     let release = modules.file_name().unwrap_or_default();
     output_of(Command::new("depmod").env("PATH", crate::vm::SYSTEM_PATH).arg("-b").arg(&partial).arg(release))
         .context("list the modules' dependencies; depmod is in the package kmod")?;
-    fs::write(partial.join(STAMP), LAYOUT).context("mark the kernel folder as complete")?;
     let folder = cache.join(package);
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
@@ -211,32 +192,29 @@ mod tests {
 
     #[test]
     fn modules_are_found_by_the_name_of_either_release() {
-        let folder = std::env::temp_dir().join(format!("hw-tests-modules-of-{}", std::process::id()));
         for there in ["lib", "usr/lib"] {
-            fs::create_dir_all(folder.join(there).join("modules/6.12.1")).unwrap();
-            name_libraries_twice(&folder).unwrap();
+            let folder = crate::Folder::new("hw-tests-modules-of").unwrap();
+            fs::create_dir_all(folder.file(there).join("modules/6.12.1")).unwrap();
+            name_libraries_twice(folder.path()).unwrap();
             for name in ["lib/modules", "usr/lib/modules"] {
-                let found = first_named(&folder.join(name), "").unwrap();
-                assert_eq!(found, folder.join(name).join("6.12.1"), "where they lie in {there}");
+                let found = first_named(&folder.file(name), "").unwrap();
+                assert_eq!(found, folder.file(name).join("6.12.1"), "where they lie in {there}");
             }
-            fs::remove_dir_all(&folder).unwrap();
         }
     }
 
     #[test]
     fn a_folder_of_an_interrupted_download_is_no_kernel() {
-        let cache = std::env::temp_dir().join(format!("hw-tests-kernel-{}", std::process::id()));
-        let folder = cache.join("linux-image-6.12.1-1-amd64");
-        fs::create_dir_all(folder.join("boot")).unwrap();
-        fs::create_dir_all(folder.join("lib/modules/6.12.1")).unwrap();
-        fs::write(folder.join("boot/vmlinuz-6.12.1"), "").unwrap();
-        fs::write(folder.join("lib/modules/6.12.1/modules.dep"), "").unwrap();
-        assert!(complete_ones(&cache).is_empty());
-        fs::write(folder.join(STAMP), "an older layout").unwrap();
-        assert!(complete_ones(&cache).is_empty());
-        fs::write(folder.join(STAMP), LAYOUT).unwrap();
-        assert_eq!(complete_ones(&cache), ["linux-image-6.12.1-1-amd64"]);
-        assert!(opened(&cache, "linux-image-6.12.1-1-amd64").is_some());
-        fs::remove_dir_all(cache).unwrap();
+        let cache = crate::Folder::new("hw-tests-kernel").unwrap();
+        let package = "linux-image-6.12.1-1-amd64";
+        let partial = cache.file("linux-image-6.12.1-1-amd64.partial");
+        fs::create_dir_all(partial.join("boot")).unwrap();
+        fs::create_dir_all(partial.join("lib/modules/6.12.1")).unwrap();
+        fs::write(partial.join("boot/vmlinuz-6.12.1"), "").unwrap();
+        fs::write(partial.join("lib/modules/6.12.1/modules.dep"), "").unwrap();
+        assert_eq!((newest(&there(cache.path())), opened(cache.path(), package).is_some()), (None, false));
+        fs::rename(&partial, cache.file(package)).unwrap();
+        assert_eq!(newest(&there(cache.path())).as_deref(), Some(package));
+        assert!(opened(cache.path(), package).is_some());
     }
 }

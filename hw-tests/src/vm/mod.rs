@@ -14,28 +14,21 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub mod accelerator;
-pub mod boot;
-pub mod image;
-pub mod kernel;
+mod accelerator;
+pub(crate) mod boot;
+mod image;
+mod kernel;
 pub(crate) mod open;
 
 /// Where the system's programs are, `sbin` included, whatever the caller's `PATH` is.
-pub const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The network interface of every node.
-pub const INTERFACE: &str = "eth0";
+pub(crate) const INTERFACE: &str = "eth0";
 /// The RDMA device of every node.
-pub const DEVICE: &str = "rxe0";
-
-/// The IPv4 address of a node, on [`INTERFACE`]; it exists inside the virtual machines only.
-#[must_use]
-pub fn address(node: usize) -> String {
-    format!("192.168.77.{}", node + 1)
-}
+pub(crate) const DEVICE: &str = "rxe0";
 
 /// The host name of a node.
-#[must_use]
-pub fn host_name(node: usize) -> String {
+pub(crate) fn host_name(node: usize) -> String {
     format!("node{node}")
 }
 
@@ -76,9 +69,8 @@ pub fn guest_trouble(node: usize) -> Option<String> {
         }
         if Instant::now() >= until {
             return Some(format!(
-                "the port of {DEVICE} is {:?}, its GID of {}: {addressed}",
-                state.trim(),
-                address(node)
+                "the port of {DEVICE} is {:?}, its GID that ends with {suffix}: {addressed}",
+                state.trim()
             ));
         }
         thread::sleep(Duration::from_millis(20));

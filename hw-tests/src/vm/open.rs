@@ -5,12 +5,13 @@
 //! Called by [`crate::fabric`]. Setup grade; some seconds, the first time also the download of a kernel. Tests: the
 //! device tests of this package.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
 use super::{SYSTEM_PATH, accelerator, boot, image, kernel};
-use crate::options::{Options, cache};
+use crate::Options;
 
 /// Boots as many nodes as `options` say, with `agent` in each.
 ///
@@ -29,16 +30,15 @@ pub(crate) fn open(options: &Options, agent: &Path) -> anyhow::Result<boot::Mach
     }
     let cache = cache();
     let kernel = kernel::obtain(&cache)?;
-    let memory = options.memory.min(memory_of_machine() * 3 / 4 / options.nodes as u64);
-    let candidates = accelerator::candidates(&cache)?;
+    let memory = memory_of_node(options.nodes);
     let mut failure = None;
-    for accelerator in candidates {
+    for &accelerator in accelerator::candidates(&cache) {
         let nodes = options.nodes;
-        let plan = boot::Plan { kernel: &kernel, agent, nodes, cpus: options.cpus, memory, accelerator };
+        let plan = boot::Plan { kernel: &kernel, agent, nodes, memory, accelerator };
         match boot::boot(&plan) {
             Ok(machines) => {
-                if failure.is_some() || accelerator == accelerator::Accelerator::Kvm {
-                    accelerator::remember(&cache, accelerator)?;
+                if failure.is_some() {
+                    accelerator::remember_in_vain(&cache)?;
                 }
                 return Ok(machines);
             }
@@ -61,8 +61,20 @@ fn is_there(program: &str) -> bool {
     path.split(':').chain(SYSTEM_PATH.split(':')).any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// This machine's memory in MiB.
-fn memory_of_machine() -> u64 {
+/// The memory of each node in MiB, used when touched: one node has enough for two ranks with a message over 2 GiB. All
+/// together have three quarters of this machine's at most.
+fn memory_of_node(nodes: usize) -> u64 {
     let information = rustix::system::sysinfo();
-    (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20
+    let machine = (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20;
+    (if nodes == 1 { 10 << 10 } else { 4 << 10 }).min(machine * 3 / 4 / nodes as u64)
+}
+
+/// Returns the folder for the kernel and for facts about this machine: `soft-roce` in the target folder.
+fn cache() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
+    let cache = target.join("soft-roce");
+    // The guest, and tools run in other folders, need it from the root on; where it does not exist yet, it will.
+    let made = fs::create_dir_all(&cache).and_then(|()| cache.canonicalize());
+    made.unwrap_or(cache)
 }

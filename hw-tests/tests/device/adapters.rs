@@ -10,7 +10,6 @@ use crate::test::Test;
 use anyhow::Result;
 use hw_tests::openmpi::Series;
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("an adapter without atomics connects, however it answers to their right", without_atomics),

@@ -9,7 +9,6 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::on_emulated("the hpc challenge finds over ibex what it finds over shared memory", hpc_challenge)

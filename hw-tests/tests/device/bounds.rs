@@ -15,7 +15,6 @@ use hw_tests::openmpi::Series;
 use ibex::connect::Random;
 use ibex::tunables::{Faces, Kind, Row, TABLE};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("each parameter may have the least and the most that it is permitted", at_the_bounds),
@@ -26,7 +25,8 @@ pub(crate) fn tests() -> Vec<Test> {
             .quick(),
         Test::on_emulated("what only some adapters can do is done or refused by its parameter's name", alone),
         Test::on_emulated("what is just beyond a bound is refused with the bounds, for each parameter", beyond)
-            .device_independent(),
+            .device_independent()
+            .quick(),
     ]
 }
 

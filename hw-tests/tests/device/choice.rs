@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that come to different answers.
+//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that come to different answers; and
+//! one-sided MPI of those who set nothing, for whose windows Open MPI chooses between ibex and its own shared memory.
 //!
 //! Setup grade; one test at a time.
 
@@ -65,7 +66,6 @@ static CHOICES: &[Choice] = &[
     ),
 ];
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = CHOICES
         .iter()
@@ -75,6 +75,20 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .collect();
     tests.extend([
+        Test::new("one-sided operations between ranks of a host are right in a job that sets nothing", |site| {
+            one_sided(|program| plain(program).passes(site))
+        })
+        .quick(),
+        Test::new("one-sided operations between ranks of a host are right in a job that sets ob1 alone", |site| {
+            one_sided(|program| plain(program).with("pml", "ob1").passes(site))
+        }),
+        // A BTL that osc/rdma took without looking whether it reaches all ranks would hang here.
+        Test::new("ranks have windows in common of which one has no port", |site| {
+            let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];
+            let launch = plain("rma_transfer").with("pml", "ob1").each_rank_with("btl", &transports);
+            launch.with("osc", "rdma,pt2pt").scale(0.2).passes(site)
+        })
+        .device_independent(),
         Test::new("a job of one rank has the pml ibex", |site| {
             let outcome = asking(Launch::new("init_finalize", 1), &[]).succeeds(site)?;
             says(&outcome, &[&format!("{CHOSEN} ibex selected")])
@@ -117,4 +131,13 @@ fn chooses(site: &mut Site, choice: &Choice) -> Result<()> {
     let is_other = |line: &str| line.contains(CHOSEN) && line.ends_with(" selected") && !line.ends_with(&chosen);
     ensure!(!outcome.stderr.lines().any(is_other), "a rank has chosen otherwise: {outcome}");
     Ok(())
+}
+
+/// Ranks of a program with what Open MPI chooses.
+fn plain(program: &'static str) -> Launch {
+    Launch::new(program, 3).without("pml").without("btl").without("osc")
+}
+
+fn one_sided(mut passes: impl FnMut(&'static str) -> Result<()>) -> Result<()> {
+    ["rma_atomics", "rma_transfer", "linked_list"].into_iter().try_for_each(&mut passes)
 }

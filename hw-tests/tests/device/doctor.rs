@@ -8,12 +8,11 @@
 use crate::site::{Site, command, faults_applied};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
-use hw_tests::{Job, Outcome};
+use hw_tests::{Folder, Job, Outcome};
 use serde_json::Value;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// A fault of a host or between two hosts, and the doctor's check and message for it.
@@ -163,7 +162,6 @@ static CHANGES: &[Change] = &[
     },
 ];
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let faults = FAULTS.iter().map(|fault| {
         Test::on_emulated(format!("the doctor of two hosts finds {}", fault.sentence), move |site| {
@@ -206,38 +204,24 @@ pub(crate) fn finding(outcome: &Outcome, check: &str, says: &str) -> Result<Valu
     Ok(finding.clone())
 }
 
-/// A folder with an `ssh` that starts what it is told to start here; removed after it.
-struct Shell(PathBuf);
-
-impl Shell {
-    fn new(on_a: &str, on_b: &str) -> Result<Self> {
-        let folder = env::temp_dir().join(format!("ibex-doctor-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        let shell = Shell(folder);
-        // The words behind `--`: the host, and what its shell is to run; they become a command as `"$@"`.
-        let script = format!(
-            "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nhost=$2\nset -- sh -c \"$3\"\n\
-             case $host in\na) {on_a} ;;\nb) {on_b} ;;\nesac\n"
-        );
-        let file = shell.0.join("ssh");
-        fs::write(&file, script)?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-        Ok(shell)
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        // It lies in the folder for temporary files, where nobody is hurt by what stays.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder with an `ssh` that starts what it is told to start here.
+fn shell(on_a: &str, on_b: &str) -> Result<Folder> {
+    let folder = Folder::new("ibex-doctor")?;
+    // The words behind `--`: the host, and what its shell is to run; they become a command as `"$@"`.
+    let script = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nhost=$2\nset -- sh -c \"$3\"\n\
+         case $host in\na) {on_a} ;;\nb) {on_b} ;;\nesac\n"
+    );
+    fs::write(folder.file("ssh"), script)?;
+    fs::set_permissions(folder.file("ssh"), fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
 }
 
 /// Runs the doctor of hosts, with what `a` and `b` do before they start the agent.
 fn run(site: &mut Site, adapters: &str, (on_a, on_b): (&str, &str), arguments: &[&str]) -> Result<Outcome> {
     let command = command()?;
-    let shell = Shell::new(on_a, on_b)?;
-    let path = format!("{}:{}", shell.0.display(), env::var("PATH").unwrap_or_default());
+    let shell = shell(on_a, on_b)?;
+    let path = format!("{}:{}", shell.path().display(), env::var("PATH").unwrap_or_default());
     let words = [command.as_str(), "doctor", "--watch", "0.5"].into_iter().chain(arguments.iter().copied());
     let job =
         site.job(words).env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").env("PATH", path);

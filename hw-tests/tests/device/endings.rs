@@ -11,7 +11,6 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, bail};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for (how, traffic) in [

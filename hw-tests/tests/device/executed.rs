@@ -15,7 +15,6 @@ use hw_tests::Device;
 
 const STAMPS: (fn(&Device) -> bool, &str) = (Device::has_stamps, "the adapters do not stamp completions");
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated_with(

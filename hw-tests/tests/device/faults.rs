@@ -13,7 +13,6 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for harmless in HARMLESS {
@@ -247,7 +246,7 @@ static STATUSES: &[(&str, &[&str])] = &[
 
 fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> {
     let rules = format!("[[fault]]\naction = \"status\"\nstatus = \"{status}\"\ndevice = \"softhca1\"\nnth = 2000\n");
-    let outcome = traffic().on_adapters(with_faults(&rules)).is_refused(site)?;
+    let outcome = traffic().on_adapters(with_faults(&rules)).is_refused_with(site, &[])?;
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status", status])?;
     says(&outcome, words)
 }
@@ -282,7 +281,7 @@ fn fatal_event(site: &mut Site) -> Result<()> {
 
 fn overrun(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"cq-overrun\"\ndevice = \"softhca1\"\nnth = 2000\n";
-    let outcome = traffic().on_adapters(with_faults(rules)).is_refused(site)?;
+    let outcome = traffic().on_adapters(with_faults(rules)).is_refused_with(site, &[])?;
     says(&outcome, &["ibex lost a peer", "softhca1:1"])?;
     says_one_of(&outcome, &["IBV_EVENT_CQ_ERR", "polling the completion queue", "failed with status"])
 }

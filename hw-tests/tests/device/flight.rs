@@ -6,17 +6,17 @@
 //! there. Setup grade; one test at a time.
 
 use crate::launch::Launch;
+use crate::recorder::{a_place, trace};
 use crate::site::{Site, command};
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
-use std::env;
+use hw_tests::Folder;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 type Run = fn(&mut Site) -> Result<()>;
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let tests: [(&str, Run); 7] = [
         ("the flight recorder tells of a peer that died", peer_dies),
@@ -40,39 +40,26 @@ const QUICK: [&str; 3] = [
     "over the pml, a job without a place for the flight recorder goes on",
 ];
 
-/// A folder in shared memory, gone with its test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Folder> {
-        // A run that was killed, or one in a container, may have had this process number, and have left its folder.
-        let folder = |n| PathBuf::from(format!("/dev/shm/ibex-flight-test-{}-{n}", std::process::id()));
-        let new = (0..1000).map(folder).find(|folder| fs::create_dir(folder).is_ok());
-        new.map(Folder).context("no folder can be made in /dev/shm")
-    }
-
-    fn name(&self) -> String {
-        self.0.display().to_string()
-    }
-
-    fn files(&self) -> Result<Vec<String>> {
-        let names = fs::read_dir(&self.0)?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
-        names.filter(|name| !matches!(name, Ok(log) if log.starts_with(".log"))).collect()
-    }
-
-    /// What `ibex flight` says of all that is in it.
-    fn told(&self) -> Result<String> {
-        let output = Command::new(command()?).args(["flight", "--last", "0"]).arg(&self.0).output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(output.status.success(), "ibex flight failed: {text}{}", String::from_utf8_lossy(&output.stderr));
-        Ok(text)
-    }
+/// A folder in shared memory.
+fn folder() -> Result<Folder> {
+    Folder::within(Path::new("/dev/shm"), "ibex-flight-test")
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn name(folder: &Folder) -> String {
+    folder.path().display().to_string()
+}
+
+fn files(folder: &Folder) -> Result<Vec<String>> {
+    let names = fs::read_dir(folder.path())?.map(|file| Ok(file?.file_name().to_string_lossy().into_owned()));
+    names.filter(|name| !matches!(name, Ok(log) if log.starts_with(".log"))).collect()
+}
+
+/// What `ibex flight` says of all that is in a folder.
+fn told(folder: &Folder) -> Result<String> {
+    let output = Command::new(command()?).args(["flight", "--last", "0"]).arg(folder.path()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "ibex flight failed: {text}{}", String::from_utf8_lossy(&output.stderr));
+    Ok(text)
 }
 
 fn has_all(text: &str, words: &[&str]) -> Result<()> {
@@ -83,54 +70,54 @@ fn has_all(text: &str, words: &[&str]) -> Result<()> {
 
 /// The runtime says nothing of the death: ibex finds out.
 fn peer_dies(site: &mut Site) -> Result<()> {
-    let folder = Folder::new()?;
+    let folder = folder()?;
     let launch = Launch::new("abnormal_exit", 2)
         .arguments(&["kill", "--traffic", "large", "--seconds", "600"])
         .option("--enable-recovery")
         .with("btl_ibex_ack_timeout", "14")
         .with("btl_ibex_probe_interval", "1")
         .with("btl_ibex_connect_timeout", "10")
-        .with("btl_ibex_flight_recorder", &folder.name())
+        .with("btl_ibex_flight_recorder", &name(&folder))
         .limit(720);
-    let named = format!("ibex flight {}/ibex-flight.", folder.name());
+    let named = format!("ibex flight {}/ibex-flight.", name(&folder));
     launch.ends_saying(site, &["ibex lost a peer", "rank 1", &named])?;
-    let told = folder.told()?;
+    let told = told(&folder)?;
     has_all(&told, &["Rank 0 of job", "Rank 1 of job", "ibex lost a peer", "port opened", "connection begun"])?;
     has_all(&told, &["connected: queue pair", "rank 1: connection failed, queue pair 0x", "IBV_WC_"])
 }
 
 fn request_fails(site: &mut Site) -> Result<()> {
-    let folder = Folder::new()?;
+    let folder = folder()?;
     let adapters =
         "[[device]]\nname = \"softhca0\"\n[[fault]]\naction = \"status\"\nstatus = \"REM_OP_ERR\"\nnth = 2000\n";
     let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,64K", "--seconds-per-row", "20"];
     let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).on_adapters(adapters);
-    let named = format!("ibex flight {}/ibex-flight.", folder.name());
-    launch.with("btl_ibex_flight_recorder", &folder.name()).is_refused_with(site, &["ibex lost a peer", &named])?;
-    has_all(&folder.told()?, &["connection failed, queue pair 0x", "IBV_WC_REM_OP_ERR (11)"])
+    let named = format!("ibex flight {}/ibex-flight.", name(&folder));
+    launch.with("btl_ibex_flight_recorder", &name(&folder)).is_refused_with(site, &["ibex lost a peer", &named])?;
+    has_all(&told(&folder)?, &["connection failed, queue pair 0x", "IBV_WC_REM_OP_ERR (11)"])
 }
 
 /// What a process that can say nothing did last is there, too.
 fn all_die(site: &mut Site) -> Result<()> {
-    let folder = Folder::new()?;
+    let folder = folder()?;
     let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--traffic", "small", "--seconds", "600"]);
-    launch.with("btl_ibex_flight_recorder", &folder.name()).limit(720).is_refused_with(site, &[])?;
-    has_all(&folder.told()?, &["Rank 1 of job", "no longer running on this host", "connected: queue pair"])
+    launch.with("btl_ibex_flight_recorder", &name(&folder)).limit(720).is_refused_with(site, &[])?;
+    has_all(&told(&folder)?, &["Rank 1 of job", "no longer running on this host", "connected: queue pair"])
 }
 
 fn leaves_nothing(site: &mut Site) -> Result<()> {
-    let folder = Folder::new()?;
-    let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", &folder.name());
+    let folder = folder()?;
+    let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", &name(&folder));
     launch.clone().succeeds(site)?;
-    ensure!(folder.files()?.is_empty(), "files are left: {:?}", folder.files()?);
+    ensure!(files(&folder)?.is_empty(), "files are left: {:?}", files(&folder)?);
     // A tool that holds Open MPI's components up to the end.
     let logger = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     let launch = launch
         .environment("LD_PRELOAD", &logger.display().to_string())
-        .environment("IBEX_LOG_FILE", &folder.0.join(".log.%p").display().to_string())
+        .environment("IBEX_LOG_FILE", &folder.file(".log.%p").display().to_string())
         .environment("IBEX_LOG_EVENTS", "connection_begin");
     launch.succeeds(site)?;
-    ensure!(folder.files()?.is_empty(), "files are left beside a tool: {:?}", folder.files()?);
+    ensure!(files(&folder)?.is_empty(), "files are left beside a tool: {:?}", files(&folder)?);
     Ok(())
 }
 
@@ -155,8 +142,8 @@ fn goes_on_inside(script: String, folder: &str) -> Launch {
 
 /// Looks until both ranks show that they send, then lets the job end.
 fn top(site: &mut Site) -> Result<()> {
-    let folder = Folder::new()?;
-    let (command, name) = (command()?, folder.name());
+    let folder = folder()?;
+    let (command, name) = (command()?, name(&folder));
     let top = format!("{command} top --folder {name} --once --interval 0.5");
     let script = format!(
         "\"$@\" & job=$!; \
@@ -175,8 +162,8 @@ fn top(site: &mut Site) -> Result<()> {
 /// Asks for a rank's receipt until it says what is looked for, then ends the job.
 fn explain(site: &mut Site) -> Result<()> {
     let asked = |start: &str, sought: &str| -> Result<(Folder, Launch)> {
-        let (folder, command) = (Folder::new()?, command()?);
-        let name = folder.name();
+        let (folder, command) = (folder()?, command()?);
+        let name = name(&folder);
         let script = format!(
             "{start} \"$@\" & job=$!; \
              until pid=$(ls {name} | sed -n 's/^ibex-flight[.].*[.]//p' | head -n 1) && [ -n \"$pid\" ] && \
@@ -193,13 +180,11 @@ fn explain(site: &mut Site) -> Result<()> {
     ensure!(outcome.status() == 0, "what a process counts was not told: {outcome}");
     ensure!(said("\"state\": \"ready\"") && said("\"port\": \"softhca") && said("\"inline_sent\""), "{outcome}");
     drop(folder);
-    let trace = env::temp_dir().join(format!("ibex-explain-live-{}", std::process::id()));
-    let start = format!("{} trace -o {} --", command()?, trace.display());
+    let place = a_place()?;
+    let start = format!("{} trace -o {} --", command()?, trace(&place).display());
     // There are messages in the second look at the latest, where ibex does the matching.
-    let recorded = asked(&start, "\"bytes\": [1-9]")
-        .and_then(|(folder, launch)| Ok((folder, launch.with("pml", "ibex").run(site)?)));
-    let _ = fs::remove_dir_all(&trace);
-    let (_, outcome) = recorded?;
+    let (_folder, launch) = asked(&start, "\"bytes\": [1-9]")?;
+    let outcome = launch.with("pml", "ibex").run(site)?;
     ensure!(outcome.status() == 0, "what a process records was not told: {outcome}");
     ensure!(
         outcome.stdout.contains("This is the job so far") && outcome.stdout.contains("\"up_to_bytes\""),

@@ -19,7 +19,7 @@ pub(crate) type Parameters = &'static [(&'static str, &'static str)];
 /// One start of mpirun.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    ranks: usize,
+    pub(crate) ranks: usize,
     /// What each rank has in the environment, and no other rank; of none or of all.
     environment_of_ranks: Vec<String>,
     program: &'static str,
@@ -38,7 +38,7 @@ pub(crate) struct Launch {
     nodes: usize,
     /// The configuration of emulated adapters of its own.
     adapters: Option<String>,
-    limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 impl Launch {
@@ -101,9 +101,7 @@ impl Launch {
     /// One rank with each of these parameters instead of ranks that are all alike.
     pub(crate) fn each_rank_with(mut self, name: &str, values: &[&str]) -> Self {
         self.parameters.retain(|(there, _)| there != name);
-        self.ranks = values.len();
-        self.environment_of_ranks = values.iter().map(|value| format!("OMPI_MCA_{name}={value}")).collect();
-        self
+        self.each_rank_with_own(&values.iter().map(|value| format!("{name}={value}")).collect::<Vec<_>>())
     }
 
     /// As many ranks as there are parameters here, each with one of them (`NAME=VALUE`).
@@ -167,16 +165,6 @@ impl Launch {
         Ok(outcome)
     }
 
-    /// How long it may take.
-    pub(crate) fn time_limit(&self) -> Duration {
-        self.limit
-    }
-
-    /// How many ranks there are.
-    pub(crate) fn ranks(&self) -> usize {
-        self.ranks
-    }
-
     /// That of adapters of its own; else empty.
     pub(crate) fn configuration(&self) -> &str {
         self.adapters.as_deref().unwrap_or_default()
@@ -229,15 +217,9 @@ impl Launch {
 
     /// Runs it and expects that it ends by itself, without success, and says all of these words.
     pub(crate) fn is_refused_with(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
-        let outcome = self.is_refused(site)?;
-        says(&outcome, words)?;
-        Ok(outcome)
-    }
-
-    /// Runs it and expects that it ends by itself, without success.
-    pub(crate) fn is_refused(&self, site: &mut Site) -> Result<Outcome> {
         let outcome = self.run(site)?;
         was_refused(&outcome)?;
+        says(&outcome, words)?;
         Ok(outcome)
     }
 

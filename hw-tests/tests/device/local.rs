@@ -58,7 +58,6 @@ const QUICK: &[&str] = &["pt2pt_modes", "traffic"];
 const OF_LONG_MESSAGES: &[&str] =
     &["pt2pt_modes", "pt2pt_datatypes", "pending_receives", "pt2pt_truncation", "traffic"];
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for &(program, all_ranks, arguments, scale) in PROGRAMS {

@@ -4,15 +4,14 @@
 //! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name),
 //! `IBEX_COMPONENTS` (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs)
 //! and `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do
-//! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run
-//! ([`selection`]), `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
+//! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run, `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
 //!
-//! [`test`] says what a test is: a name, what it does, and what it needs; [`tier`] when one is run. [`engine`] holds
+//! [`test`] says what a test is: a name, what it does, what it needs, and when it is run. [`engine`] holds
 //! the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what dies,
 //! [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
-//! [`executed`], [`subnets`], [`faults`], [`forks`], [`adapters`], [`memory`] and [`reasons`] what only emulated
+//! [`executed`], [`subnets`], [`faults`], [`adapters`], [`memory`] and [`reasons`] what only emulated
 //! adapters can be made to do; [`applications`] programs that others wrote; [`command`] the commands of a user,
-//! [`doctor`] those for several hosts, [`bench`] the measurements; [`flight`] the flight recorder of a job that failed;
+//! [`doctor`] those for several hosts; [`flight`] the flight recorder of a job that failed;
 //! [`tools`] programs linked with ibex and the logger, [`recorder`] its traces, [`waits`] which rank is late by them.
 //! [`listed`] checks that every program is run; [`launch`] writes mpirun's command lines and judges the outcome;
 //! [`site`] boots the nodes, one fabric at a time; [`host`] separates the tests that several processes run.
@@ -21,18 +20,15 @@
 
 mod adapters;
 mod applications;
-mod bench;
 mod bounds;
 mod choice;
 mod command;
-mod defaults;
 mod doctor;
 mod endings;
 mod engine;
 mod executed;
 mod faults;
 mod flight;
-mod forks;
 mod host;
 mod launch;
 mod listed;
@@ -45,12 +41,10 @@ mod rails;
 mod reasons;
 mod recorder;
 mod refusals;
-mod selection;
 mod site;
 mod spawn;
 mod subnets;
 mod test;
-mod tier;
 mod tools;
 mod waits;
 
@@ -61,7 +55,7 @@ use std::env;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use test::Test;
+use test::{Test, list, select};
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -77,13 +71,10 @@ fn main() -> ExitCode {
         executed::tests,
         subnets::tests,
         faults::tests,
-        forks::tests,
         adapters::tests,
-        bench::tests,
         memory::tests,
         spawn::tests,
         choice::tests,
-        defaults::tests,
         local::tests,
         applications::tests,
         command::tests,
@@ -96,12 +87,12 @@ fn main() -> ExitCode {
     ];
     let mut tests: Vec<Test> = files.into_iter().flat_map(|tests| tests()).collect();
     if env::var_os("IBEX_LIST").is_some() {
-        selection::list(&tests);
+        list(&tests);
         return ExitCode::SUCCESS;
     }
     let selected = Site::from_environment().and_then(|site| {
         let wanted = site.as_ref().map_or(Selection::All, Site::selection);
-        let left_out = selection::select(&mut tests, wanted, site.as_ref().map(Site::device))?;
+        let left_out = select(&mut tests, wanted, site.as_ref().map(Site::device))?;
         Ok((site.map(|site| Arc::new(Mutex::new(site))), left_out))
     });
     let (site, left_out) = match selected {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that ranks register, on emulated adapters: with which flags, and on which pages.
+//! The memory that ranks register, on emulated adapters: with which flags, on which pages, and whether ibex asks
+//! libibverbs, in time, to protect it where processes fork below a kernel that does not copy it for them.
 //!
 //! softhca writes each registration to the file `registrations` of the fabric's folder, where its configuration asks
-//! for a trace. The pool of explicit huge pages is this host's; who needs some puts them there, where this process may,
+//! for a trace, and each call of `ibv_fork_init` to `fork-init`. The pool of explicit huge pages is this host's; who needs some puts them there, where this process may,
 //! and gives them back. On other devices each case is skipped. Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
@@ -12,18 +13,19 @@ use anyhow::{Context, Result, ensure};
 use std::thread;
 use std::time::Duration;
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
-    [
+    let tests = [
         Test::on_emulated("slots and the memory of messages are registered with relaxed ordering", of_messages),
         Test::on_emulated("windows and the targets of atomics are registered with strict ordering", of_windows),
         Test::on_emulated("no memory is registered with relaxed ordering where it is not wanted", unwanted),
         Test::on_emulated("an adapter that refuses relaxed ordering is used without", refused),
         Test::on_emulated("slots lie in explicit huge pages where the job may take them", in_explicit_pages).alone(),
         Test::on_emulated("slots lie in other pages where the job may not take explicit ones", in_other_pages).alone(),
-    ]
-    .map(Test::device_independent)
-    .into()
+    ];
+    let forks = FORKS.iter().map(|(sentence, kernel, wanted, asks)| {
+        Test::on_emulated(*sentence, move |site| is_asked(site, kernel, wanted, *asks))
+    });
+    tests.map(Test::device_independent).into_iter().chain(forks).collect()
 }
 
 /// `enum ibv_access_flags`.
@@ -210,5 +212,25 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
         let outcome = ranks_on("explicit").scale(0.2).on_adapters(adapter("")).succeeds(site)?;
         says(&outcome, &["32832 KiB of receive slots"])?;
     }
+    Ok(())
+}
+
+/// What is shown; what the kernel and libibverbs do; `btl_ibex_fork_support`; whether each process asks libibverbs.
+static FORKS: &[(&str, &str, &str, bool)] = &[
+    ("ranks fork safely where libibverbs must see to it", "disabled", "auto", true),
+    ("ranks fork safely where libibverbs must see to it without fail", "disabled", "yes", true),
+    ("libibverbs is not asked to make a fork safe where the kernel copies memory", "unneeded", "yes", false),
+    ("libibverbs is not asked to make a fork safe where it does already", "enabled", "yes", false),
+    ("libibverbs is not asked to make a fork safe where the user does not want it", "disabled", "no", false),
+];
+
+fn is_asked(site: &mut Site, kernel: &str, wanted: &str, asks: bool) -> Result<()> {
+    let adapters = format!("[[device]]\nname = \"softhca0\"\n[device.behaviour]\nfork = \"{kernel}\"\n");
+    let launch = Launch::new("fork_exec", 2).scale(0.25).with("btl_ibex_fork_support", wanted);
+    launch.on_adapters(adapters).passes(site)?;
+    let calls = site.noted("fork-init")?;
+    let answers: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    let expected: &[&str] = if asks { &["0", "0"] } else { &[] };
+    ensure!(answers == expected, "ibv_fork_init got {answers:?} instead of {expected:?}");
     Ok(())
 }

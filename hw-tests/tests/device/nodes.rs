@@ -10,7 +10,6 @@ use crate::test::Test;
 use anyhow::{Context, Result, ensure};
 use hw_tests::{Job, Outcome};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_two_nodes("messages cross between two nodes", |site| across("pt2pt_modes", 2, 0.1).passes(site)),

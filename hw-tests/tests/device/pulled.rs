@@ -7,9 +7,9 @@
 use crate::launch::Launch;
 use crate::site::{Site, counted, fault_to_come, faults_applied};
 use anyhow::{Context, Result, bail};
-use hw_tests::{Fabric, Job, Outcome, Running};
+use hw_tests::{Fabric, Folder, Job, Outcome, Running};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
@@ -87,27 +87,17 @@ impl Pull<'_> {
     }
 }
 
-/// The file that lets a program go on.
-struct GoOn(PathBuf);
-
-impl Drop for GoOn {
-    fn drop(&mut self) {
-        // It lies in the folder for temporary files, and may not have been made.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 impl Launch {
     /// Runs it to its end; when each rank says that it is in the middle, `pull` is called, once.
     pub(crate) fn pulled(&self, site: &mut Site, pull: impl FnOnce(&mut Pull<'_>) -> Result<()>) -> Result<Outcome> {
-        let marks: Vec<String> = (0..self.ranks()).map(|rank| format!("{MARK}{rank}")).collect();
+        let marks: Vec<String> = (0..self.ranks).map(|rank| format!("{MARK}{rank}")).collect();
         self.pulled_at(site, &marks, pull)
     }
 
     /// The same for a job that is let go on when its faults have taken place, unless they end it.
     pub(crate) fn until_faults(&self, site: &mut Site) -> Result<Outcome> {
         self.pulled_at(site, &[], |pull| {
-            let until = Instant::now() + self.time_limit();
+            let until = Instant::now() + self.limit;
             while fault_to_come(pull.fabric)?.is_some() && Instant::now() < until {}
             pull.go_on()
         })
@@ -128,14 +118,15 @@ impl Launch {
         marks: &[String],
         pull: impl FnOnce(&mut Pull<'_>) -> Result<()>,
     ) -> Result<Outcome> {
-        let file = GoOn(std::env::temp_dir().join(format!("ibex-go-on-{}", std::process::id())));
-        let launch = self.clone().environment("IBEX_TEST_GO_ON", &file.0.display().to_string());
+        let folder = Folder::new("ibex-go-on")?;
+        let file = &folder.file("go-on");
+        let launch = self.clone().environment("IBEX_TEST_GO_ON", &file.display().to_string());
         let (fabric, job) = launch.prepared(site)?;
         let mut running = fabric.spawn(&job)?;
         for mark in marks {
             running.wait_for_line(mark, NO_LIMIT)?;
         }
-        let mut pulled = Pull { fabric, file: &file.0, running, ranks: self.ranks(), port_events: 0 };
+        let mut pulled = Pull { fabric, file, running, ranks: self.ranks, port_events: 0 };
         pull(&mut pulled)?;
         let outcome = pulled.running.wait()?;
         faults_applied(fabric, self.configuration(), &outcome)?;

@@ -14,7 +14,6 @@ use hw_tests::Device;
 
 const PORT_EVENTS: (fn(&Device) -> bool, &str) = (Device::has_port_events, "the adapters do not tell of links that go");
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let over_the_pml = under_either().into_iter().chain(tests_of_the_pml()).map(Test::over_the_pml);
     let quick = |test: Test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test };

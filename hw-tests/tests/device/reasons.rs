@@ -12,7 +12,6 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let tests = KINDS.iter().enumerate().map(|(index, kind)| {
         let name = format!("the reason is said first when {} fail", kind.sentence);
@@ -29,33 +28,37 @@ struct Kind {
     parameters: Parameters,
 }
 
-/// The arguments of the bench that sends messages of this size one way, until the fault ends it.
+/// The bench that sends messages of this size one way, until the fault ends it.
 macro_rules! stream_of {
-    ($size:literal) => {
-        &["--tests", "bandwidth", "--sizes", $size, "--seconds-per-row", "120"]
+    ($sentence:literal, $size:literal, $parameters:expr) => {
+        kind(
+            $sentence,
+            "ibex_mpi_bench",
+            &["--tests", "bandwidth", "--sizes", $size, "--seconds-per-row", "120"],
+            $parameters,
+        )
     };
 }
 
+const fn kind(
+    sentence: &'static str,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    parameters: Parameters,
+) -> Kind {
+    Kind { sentence, program, arguments, parameters }
+}
+
 static KINDS: &[Kind] = &[
-    Kind { sentence: "inline messages", program: "ibex_mpi_bench", arguments: stream_of!("8"), parameters: &[] },
-    Kind { sentence: "copied messages", program: "ibex_mpi_bench", arguments: stream_of!("8K"), parameters: &[] },
-    Kind { sentence: "reads", program: "ibex_mpi_bench", arguments: stream_of!("256K"), parameters: &[] },
-    Kind {
-        sentence: "fragments of long messages",
-        program: "ibex_mpi_bench",
-        arguments: stream_of!("256K"),
-        parameters: &[("btl_ibex_flags", "send")],
-    },
-    Kind {
-        sentence: "writes to where the receiver says",
-        program: "ibex_mpi_bench",
-        arguments: stream_of!("256K"),
-        parameters: WRITTEN,
-    },
-    Kind { sentence: "pieces of messages with gaps", program: "pt2pt_datatypes", arguments: &[], parameters: COPIED },
-    Kind { sentence: "one-sided transfers", program: "rma_transfer", arguments: &[], parameters: &[] },
-    Kind { sentence: "atomics", program: "rma_atomics", arguments: &[], parameters: &[] },
-    Kind { sentence: "requests of several threads", program: "threads", arguments: &[], parameters: &[] },
+    stream_of!("inline messages", "8", &[]),
+    stream_of!("copied messages", "8K", &[]),
+    stream_of!("reads", "256K", &[]),
+    stream_of!("fragments of long messages", "256K", &[("btl_ibex_flags", "send")]),
+    stream_of!("writes to where the receiver says", "256K", WRITTEN),
+    kind("pieces of messages with gaps", "pt2pt_datatypes", &[], COPIED),
+    kind("one-sided transfers", "rma_transfer", &[], &[]),
+    kind("atomics", "rma_atomics", &[], &[]),
+    kind("requests of several threads", "threads", &[], &[]),
 ];
 
 /// How a request fails: the rest of the fault's table, and what must be said of it.
@@ -86,7 +89,7 @@ fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
         let (rule, status) = FAILURES[which];
         let adapters = with_faults(&format!("[[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"));
         let launch = Launch::new(kind.program, 2).arguments(kind.arguments).with_all(kind.parameters);
-        let outcome = launch.limit(300).on_adapters(adapters).is_refused(site)?;
+        let outcome = launch.limit(300).on_adapters(adapters).is_refused_with(site, &[])?;
         says(&outcome, &["ibex lost a peer", "to rank ", " on host ", "softhca1:1", "queue pair 0x", status])?;
         // What mpirun itself says of it comes another way, and in no order with it.
         let others = ["pml_ob1", "osc_rdma", "FATAL\n", "Out of resource", "MPI_ERR_"];

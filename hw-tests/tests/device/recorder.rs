@@ -12,13 +12,12 @@ use crate::spawn::{spawned as spawned_by, spawning};
 use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::openmpi::Series;
-use hw_tests::{Job, Outcome};
-use ibex_trace::{Clock, Counts, Error, Folder, Reader};
+use hw_tests::{Folder, Job, Outcome};
+use ibex_trace::{Clock, Counts, Error, Folder as Trace, Reader};
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::on_emulated("over the pml, a job is recorded as the logger writes it down", as_logged),
@@ -38,44 +37,31 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.into_iter().map(Test::device_independent).collect()
 }
 
-/// A folder for a trace, which goes with it.
-pub(crate) struct Place(PathBuf);
-
-impl Place {
-    /// A folder of this process, which is not there yet.
-    pub(crate) fn new() -> Place {
-        let place = env::temp_dir().join(format!("ibex-recorder-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&place);
-        Place(place)
-    }
-
-    /// Where the trace is.
-    pub(crate) fn trace(&self) -> PathBuf {
-        self.0.join("trace")
-    }
+/// A folder for a trace.
+pub(crate) fn a_place() -> Result<Folder> {
+    Folder::new("ibex-recorder")
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Where the trace is in it.
+pub(crate) fn trace(place: &Folder) -> PathBuf {
+    place.file("trace")
 }
 
 /// The launch, by `ibex trace`.
-pub(crate) fn recorded(launch: Launch, place: &Place, options: &str) -> Result<Launch> {
+pub(crate) fn recorded(launch: Launch, place: &Folder, options: &str) -> Result<Launch> {
     recorded_after("", launch, place, options)
 }
 
 /// The same, after some shell commands.
-fn recorded_after(prepare: &str, launch: Launch, place: &Place, options: &str) -> Result<Launch> {
+fn recorded_after(prepare: &str, launch: Launch, place: &Folder, options: &str) -> Result<Launch> {
     let command = command()?;
-    let trace = place.trace().display().to_string();
+    let trace = trace(place).display().to_string();
     Ok(launch.inside(format!("{prepare}exec {command} trace {options} -o {trace} -- \"$@\"")))
 }
 
 /// All files of a trace, none of which has a fault.
-pub(crate) fn sound(trace: &Path) -> Result<Folder> {
-    let folder = Folder::open(trace)?;
+pub(crate) fn sound(trace: &Path) -> Result<Trace> {
+    let folder = Trace::open(trace)?;
     let faults = folder.readers().iter().flat_map(Reader::faults).chain(folder.unreadable());
     let faults: Vec<String> = faults.map(ToString::to_string).collect();
     ensure!(faults.is_empty() && folder.readers().iter().all(Reader::is_finished), "{faults:?}");
@@ -84,15 +70,14 @@ pub(crate) fn sound(trace: &Path) -> Result<Folder> {
 
 /// Of each type as many events as the text has lines, or has lost.
 fn as_logged(site: &mut Site) -> Result<()> {
-    let place = Place::new();
-    fs::create_dir_all(&place.0)?;
-    let log = place.0.join("log").display().to_string();
+    let place = a_place()?;
+    let log = place.file("log").display().to_string();
     let launch = Launch::new("traffic", 4).with("pml", "ibex").limit(300);
     let launch = launch.environment("IBEX_LOG_EVENTS", "all").environment("IBEX_LOG_FILE", &log);
     let launch = recorded(launch, &place, "--events all")?;
     let outcome = launch.run(site)?;
     launch.judge(site, outcome.clone())?;
-    let folder = sound(&place.trace())?;
+    let folder = sound(&trace(&place))?;
     ensure!(folder.readers().len() == 4, "{} files of 4 ranks", folder.readers().len());
     let mut all = 0;
     for (rank, reader) in folder.readers().iter().enumerate() {
@@ -129,7 +114,7 @@ fn as_logged(site: &mut Site) -> Result<()> {
 
 /// Sends and arrivals that belong together, first to first: of what happens in a communicator, from one rank to
 /// another, under one tag. Gives the time that each message took, and the ranks.
-fn ways(folder: &Folder) -> Result<Vec<(i64, usize, usize)>> {
+fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
     let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();
     for merged in folder.events(&..) {
@@ -170,10 +155,10 @@ fn doubt(reader: &Reader) -> Result<i64> {
 
 /// Ranks of one host have one clock: of what was first there is no more doubt than of what their counters show.
 fn in_order(site: &mut Site) -> Result<()> {
-    let place = Place::new();
+    let place = a_place()?;
     let launch = Launch::new("pt2pt_flood", 2).with("pml", "ibex").limit(300);
     recorded(launch, &place, "")?.passes(site)?;
-    let folder = sound(&place.trace())?;
+    let folder = sound(&trace(&place))?;
     let ways = ways(&folder)?;
     ensure!(ways.len() > 10_000, "{} messages", ways.len());
     let doubts: Vec<i64> = folder.readers().iter().map(doubt).collect::<Result<_>>()?;
@@ -191,13 +176,13 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
         site.skip("ranks with clocks of their own", "unshare --time does not work here");
         return Ok(());
     }
-    let place = Place::new();
+    let place = a_place()?;
     let script = "export OMPI_COMM_WORLD_LOCAL_SIZE=2; \
                   [ $OMPI_COMM_WORLD_RANK -lt 2 ] || exec unshare --time --monotonic 5000 \"$@\"; exec \"$@\"";
     let launch = Launch::new("collectives", 4).with("pml", "ibex").ranks_inside(script).limit(300);
     let every = "export IBEX_TRACE_CLOCKS_EVERY=0.05; ";
     recorded_after(every, launch, &place, "")?.passes(site)?;
-    let folder = sound(&place.trace())?;
+    let folder = sound(&trace(&place))?;
     let asked = asked(&folder);
     // Each of the two has a namespace, and so a clock, of its own.
     ensure!(asked[..2] == [0, 0] && asked[2].min(asked[3]) >= 2, "{asked:?} samples of rank 0's clock");
@@ -212,7 +197,7 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
 
 /// How many samples of rank 0's clock each file has: rank 0 asks nobody, and of another host its first rank alone asks
 /// between start and end.
-fn asked(folder: &Folder) -> Vec<usize> {
+fn asked(folder: &Trace) -> Vec<usize> {
     let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
     folder.readers().iter().map(of_rank_0).collect()
 }
@@ -220,14 +205,14 @@ fn asked(folder: &Folder) -> Vec<usize> {
 /// Two virtual machines with clocks of their own, each of which keeps its files to itself.
 fn between_nodes(site: &mut Site) -> Result<()> {
     // Each node's root is an overlay in its memory: what it writes is brought here.
-    let (place, there) = (Place::new(), "/tmp/ibex-recorder-trace");
+    let (place, there) = (a_place()?, "/tmp/ibex-recorder-trace");
     let remove = |node: usize| Job::new(["rm", "-rf", there]).on(node);
     (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
     let command = command()?;
     let inside = format!("export IBEX_TRACE_CLOCKS_EVERY=0.5; exec {command} trace -o {there} -- \"$@\"");
     let launch = Launch::new("pt2pt_modes", 2).scale(0.1).with("pml", "ibex");
     launch.on_two_nodes().inside(inside).limit(400).passes(site)?;
-    fs::create_dir_all(place.trace())?;
+    fs::create_dir_all(trace(&place))?;
     for node in 0..2 {
         let fabric = site.fabric(2)?;
         let names = fabric.run(&Job::new(["ls", there]).on(node))?.checked()?.stdout;
@@ -235,10 +220,10 @@ fn between_nodes(site: &mut Site) -> Result<()> {
             let file = format!("{there}/{name}");
             let shown = fabric.run(&Job::new(["od", "-An", "-v", "-tx1", &file]).on(node))?.checked()?.stdout;
             let bytes: Result<Vec<u8>, _> = shown.split_whitespace().map(|byte| u8::from_str_radix(byte, 16)).collect();
-            fs::write(place.trace().join(name), bytes.context("od shows bytes")?)?;
+            fs::write(trace(&place).join(name), bytes.context("od shows bytes")?)?;
         }
     }
-    let folder = sound(&place.trace())?;
+    let folder = sound(&trace(&place))?;
     let hosts: Vec<&str> = folder.readers().iter().map(|reader| reader.head().host.as_str()).collect();
     ensure!(hosts.len() == 2 && hosts[0] != hosts[1], "{hosts:?}: one file of each node");
     let asked = asked(&folder);
@@ -256,10 +241,10 @@ fn between_nodes(site: &mut Site) -> Result<()> {
 /// After as many messages as it takes until the recorders have written some events.
 fn killed(site: &mut Site) -> Result<()> {
     for after in ["3000", "100000", "3000000"] {
-        let place = Place::new();
+        let place = a_place()?;
         let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--after", after]).with("pml", "ibex");
-        let outcome = recorded(launch.limit(300), &place, "")?.is_refused(site)?;
-        let folder = Folder::open(&place.trace())?;
+        let outcome = recorded(launch.limit(300), &place, "")?.is_refused_with(site, &[])?;
+        let folder = Trace::open(&trace(&place))?;
         ensure!(folder.readers().len() == 2, "{} files: {outcome}", folder.readers().len());
         for reader in folder.readers() {
             let faults: Vec<&Error> = reader.faults().collect();
@@ -277,13 +262,12 @@ fn killed(site: &mut Site) -> Result<()> {
 /// hw-tests/mpi/pcontrol.c says what it wants.
 fn controlled(site: &mut Site) -> Result<()> {
     const EACH: usize = 40;
-    let place = Place::new();
-    fs::create_dir_all(&place.0)?;
-    let log = place.0.join("log").display().to_string();
+    let place = a_place()?;
+    let log = place.file("log").display().to_string();
     let launch = Launch::new("pcontrol", 2).with("pml", "ibex").limit(300);
     let launch = launch.environment("IBEX_LOG_EVENTS", "comm_req_activate").environment("IBEX_LOG_FILE", &log);
     recorded(launch, &place, "")?.passes(site)?;
-    let job = ibex_messages::Job::read(&sound(&place.trace())?);
+    let job = ibex_messages::Job::read(&sound(&trace(&place))?);
     let of = |tag: i32| job.messages.iter().filter(move |message| message.tag == tag).collect::<Vec<_>>();
     for (tag, wanted) in [(1, EACH), (2, 0), (3, EACH)] {
         let messages = of(tag);
@@ -320,12 +304,12 @@ fn controlled(site: &mut Site) -> Result<()> {
 
 /// Ranks begin at 0 again in each world.
 fn spawned(site: &mut Site) -> Result<()> {
-    let place = Place::new();
+    let place = a_place()?;
     // It may be run again, as Debian's PMIx needs it.
     let launch = spawning(2, "2", "2").with("pml", "ibex");
-    let launch = recorded_after(&format!("rm -rf {}; ", place.trace().display()), launch, &place, "")?;
+    let launch = recorded_after(&format!("rm -rf {}; ", trace(&place).display()), launch, &place, "")?;
     spawned_by(site, &launch)?;
-    let folder = Folder::open(&place.trace())?;
+    let folder = Trace::open(&trace(&place))?;
     let mut worlds: BTreeMap<u32, Vec<Option<u32>>> = BTreeMap::new();
     for reader in folder.readers() {
         worlds.entry(reader.head().world).or_default().push(reader.head().rank);
@@ -341,12 +325,12 @@ fn known_crash(site: &mut Site) -> Result<()> {
         site.skip("a crash of Open MPI's shared-memory BTL", "this Open MPI does not crash there");
         return Ok(());
     }
-    let place = Place::new();
+    let place = a_place()?;
     let launch = Launch::new("rma_atomics", 2).with("pml", "ob1").with("btl", "self,sm");
-    let outcome = recorded(launch, &place, "")?.is_refused(site)?;
+    let outcome = recorded(launch, &place, "")?.is_refused_with(site, &[])?;
     ensure!(outcome.stderr.contains("set --mca osc pt2pt"), "it does not say what to set: {outcome}");
     let command = command()?;
-    let output = place.0.join("output");
+    let output = place.file("output");
     fs::write(&output, &outcome.stderr)?;
     let doctor = Job::new([command.as_str(), "doctor", "--watch", "0.1", "--output", &output.display().to_string()]);
     let found = site.fabric(1)?.run(&doctor)?;
@@ -355,13 +339,14 @@ fn known_crash(site: &mut Site) -> Result<()> {
 }
 
 fn refused(site: &mut Site) -> Result<()> {
-    let place = Place::new();
+    let place = a_place()?;
     let launch = recorded(Launch::new("init_finalize", 2), &place, "")?;
     launch.succeeds(site)?;
     let says = |outcome: &Outcome| outcome.stderr.contains("has a trace already");
     let again = launch.run(site)?;
     ensure!(!again.success() && says(&again) && again.stderr.contains("another folder with -o"), "{again}");
-    let json = recorded(Launch::new("init_finalize", 2), &Place(place.0.join("other")), "--json")?.succeeds(site)?;
+    let other = a_place()?;
+    let json = recorded(Launch::new("init_finalize", 2), &other, "--json")?.succeeds(site)?;
     ensure!(json.stdout.contains("\"finished\": true") && json.stdout.contains("\"missing\": 0"), "{json}");
     Ok(())
 }
@@ -374,9 +359,9 @@ fn beside_others(site: &mut Site) -> Result<()> {
     let by_option = launch().environment("LD_PRELOAD", own);
     let in_command = Launch::new("init_finalize", 2).ranks_inside(format!("LD_PRELOAD={own} exec \"$@\""));
     for launch in [by_option, in_command] {
-        let place = Place::new();
+        let place = a_place()?;
         recorded(launch, &place, "")?.succeeds(site)?;
-        ensure!(sound(&place.trace())?.readers().len() == 2, "not both ranks are recorded");
+        ensure!(sound(&trace(&place))?.readers().len() == 2, "not both ranks are recorded");
     }
     Ok(())
 }

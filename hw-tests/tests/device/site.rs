@@ -6,9 +6,9 @@
 //!
 //! Setup grade; one thread at a time.
 
-use crate::tier::share;
+use crate::test::share;
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use hw_tests::{Device, Fabric, Job, Options, Outcome, Selection};
+use hw_tests::{Device, Fabric, Folder, Job, Options, Outcome, Selection};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,8 @@ use std::time::Duration;
 /// The open fabric.
 struct Open {
     fabric: Fabric,
-    /// The configuration of the adapters it was made for; removed after it.
-    adapters: Option<Configuration>,
-}
-
-/// A file with the configuration of emulated adapters.
-struct Configuration(PathBuf);
-
-impl Drop for Configuration {
-    fn drop(&mut self) {
-        // It lies in the folder for temporary files, where nobody is hurt by what stays.
-        let _ = fs::remove_file(&self.0);
-    }
+    /// Has the configuration of the adapters it was made for; removed after it.
+    adapters: Option<Folder>,
 }
 
 /// The place of all tests.
@@ -93,11 +83,10 @@ impl Site {
     /// A new fabric on emulated adapters that this text describes.
     pub(crate) fn fabric_on(&mut self, configuration: &str) -> Result<&Fabric> {
         self.open = None;
-        let file = env::temp_dir().join(format!("ibex-adapters-{}.toml", std::process::id()));
+        let adapters = Folder::new("ibex-adapters")?;
+        let file = adapters.file("adapters.toml");
         fs::write(&file, configuration).with_context(|| format!("cannot write {}", file.display()))?;
-        let adapters = Configuration(file);
-        let mut options = Options::new(1);
-        options.adapters = Some(adapters.0.clone());
+        let options = Options { nodes: 1, adapters: Some(file) };
         let fabric = Fabric::open_with(&self.device, &options)?;
         self.open = Some(Open { fabric, adapters: Some(adapters) });
         self.open_fabric()

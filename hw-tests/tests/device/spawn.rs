@@ -28,7 +28,6 @@ const FAMILIES: [(usize, &str); 5] = [(1, "2"), (1, "3"), (2, "2"), (2, "4"), (3
 /// The same on two nodes, by whichever PML.
 const FAMILIES_ON_TWO_NODES: [(&str, usize, &str); 2] = [("ob1", 1, "3"), ("ibex", 3, "2")];
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let on_one_node = families().chain(meetings()).chain(over_the_pml()).map(Test::device_independent);
     on_one_node.chain(on_two_nodes()).collect()

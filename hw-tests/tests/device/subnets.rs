@@ -11,7 +11,6 @@ use crate::test::{INFINIBAND, Test};
 use anyhow::{Result, ensure};
 use hw_tests::Outcome;
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("roce ports of different networks are paired by the subnets of their gids", |site| {

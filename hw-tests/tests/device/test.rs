@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a test is: its name, what it does, what it needs of the device, and in which tier it is.
+//! What a test is: its name, what it does, what it needs of the device, and in which tier it is; and which tests run.
 //!
-//! Made by every file of tests, chosen by `selection`, run by `main`. Setup grade.
+//! Made by every file of tests; chosen, listed and run by `main`. Setup grade.
 
 use crate::launch::over_the_pml;
 use crate::site::Site;
-use crate::tier::Tier;
-use anyhow::Result;
-use hw_tests::Device;
+use anyhow::{Result, bail};
+use hw_tests::{Device, Selection};
+use std::env;
 
 /// For [`Test::on_emulated_with`].
 pub(crate) const INFINIBAND: (fn(&Device) -> bool, &str) =
@@ -133,4 +133,77 @@ impl Test {
             Needs::TwoNodes => "soft-roce",
         }
     }
+}
+
+/// When `cargo xtask test` runs a test.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tier {
+    /// With `--all` alone.
+    All,
+    /// At each change, but not in a virtual machine.
+    Quick,
+    /// At each change on each device, also in a virtual machine.
+    QuickOnEachDevice,
+}
+
+/// The share of its repeats that a test program does on this device. In the quick tier every kind of case occurs, though
+/// not often; with `--all` one device does all repeats, another emulated one a quarter, and a virtual machine a tenth.
+pub(crate) fn share(selection: Selection, device: &Device) -> f64 {
+    match (selection, device) {
+        (Selection::Quick, Device::SoftRoce) => 0.05,
+        (Selection::DeviceDependent, Device::SoftRoce) => 0.1,
+        (Selection::Quick | Selection::DeviceDependent, _) => 0.25,
+        (Selection::All, _) => 1.0,
+    }
+}
+
+/// Keeps those of a [`Selection`] that are to be run on this device, and whose names contain a line of the variable
+/// `IBEX_ONLY`, if it is set; all where no device was asked for. Returns what is to be said of the others.
+///
+/// # Errors
+/// No test is left.
+pub(crate) fn select(tests: &mut Vec<Test>, selection: Selection, device: Option<&Device>) -> Result<Option<String>> {
+    let all = tests.len();
+    let said = match selection {
+        Selection::All => None,
+        Selection::Quick => {
+            let is_virtual = device.is_some_and(|device| *device == Device::SoftRoce);
+            tests.retain(|test| match test.tier {
+                Tier::All => false,
+                Tier::Quick => !is_virtual,
+                Tier::QuickOnEachDevice => true,
+            });
+            Some(format!(
+                "{} of {all} tests are in the quick tier here; `cargo xtask test --all` runs all",
+                tests.len()
+            ))
+        }
+        Selection::DeviceDependent => {
+            tests.retain(|test| !test.device_independent);
+            let left_out = all - tests.len();
+            Some(format!("skip {left_out} tests of what is the same on every device: they are run on another"))
+        }
+    };
+    let only = env::var("IBEX_ONLY").unwrap_or_default();
+    if !only.is_empty() {
+        let only = only.replace(' ', "_");
+        tests.retain(|test| only.lines().any(|text| test.name.contains(text)));
+    }
+    if tests.is_empty() {
+        bail!("no test is called so: {only}");
+    }
+    Ok(said)
+}
+
+/// Prints a line for each: its tier, the devices that it needs, and its name.
+pub(crate) fn list(tests: &[Test]) {
+    println!("tier   device     test");
+    for test in tests {
+        let tier = if test.tier == Tier::All { "all" } else { "quick" };
+        let devices = if test.device_independent && test.devices() == "any" { "one of any" } else { test.devices() };
+        println!("{tier:5}  {devices:10} {}", test.name);
+    }
+    let quick = tests.iter().filter(|test| test.tier != Tier::All).count();
+    let on_each = tests.iter().filter(|test| test.tier == Tier::QuickOnEachDevice).count();
+    println!("{} tests; {quick} in the quick tier, {on_each} of them also in a virtual machine", tests.len());
 }

@@ -4,7 +4,7 @@
 //! Setup grade; one test at a time.
 
 use crate::launch::Launch;
-use crate::recorder::{Place, recorded, sound};
+use crate::recorder::{a_place, recorded, sound, trace};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Context, Result, ensure};
@@ -12,7 +12,6 @@ use hw_tests::Outcome;
 use ibex_messages::{Job, WaitKind};
 use ibex_trace::Folder;
 
-/// The tests of this file.
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::on_emulated("waits that are planted are found, each with who is late", |site| found(site, "self,ibex")),
@@ -54,11 +53,11 @@ fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {
 }
 
 fn found(site: &mut Site, transports: &str) -> Result<()> {
-    let place = Place::new();
+    let place = a_place()?;
     let launch = recorded(Launch::new("waits", 2).with("pml", "ibex").with("btl", transports).limit(300), &place, "")?;
     let outcome = launch.run(site)?;
     launch.judge(site, outcome.clone())?;
-    let job = Job::read(&sound(&place.trace())?);
+    let job = Job::read(&sound(&trace(&place))?);
     ensure!(job.faults.is_empty(), "{:?}", job.faults);
     let waits = job.message_waits();
     let waited = |tag: i32, kind: WaitKind| -> i64 {
@@ -85,9 +84,9 @@ fn unknown(site: &mut Site) -> Result<()> {
         ("ibex", "--events messages,communicators", "does not have all calls of MPI of ranks 0, 1:"),
         ("ob1", "", "ibex has not done the matching"),
     ] {
-        let place = Place::new();
+        let place = a_place()?;
         recorded(Launch::new("waits", 2).with("pml", pml).limit(300), &place, events)?.passes(site)?;
-        let job = Job::read(&Folder::open(&place.trace())?);
+        let job = Job::read(&Folder::open(&trace(&place))?);
         ensure!((job.messages.len() > 20) == (pml == "ibex"), "{pml}: {} messages", job.messages.len());
         ensure!(job.message_waits().is_empty(), "{:?}", job.message_waits());
         ensure!(job.faults.iter().any(|fault| fault.contains(words)), "{pml}: {:?}", job.faults);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A folder for as long as somebody needs it: that of a boot, of a test, of a trace.
+//!
+//! Setup grade; any thread. Tests: at the end of this file.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// A folder of this process, which goes with this value.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes a folder among the machine's temporary files, whose name begins so.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(name: &str) -> anyhow::Result<Self> {
+        Self::within(&std::env::temp_dir(), name)
+    }
+
+    /// Makes a folder in another one: `NAME-PROCESS-NUMBER`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn within(parent: &Path, name: &str) -> anyhow::Result<Self> {
+        // A process that was killed, or one in a container, may have had this number, and have left its folder.
+        for number in 0.. {
+            let folder = parent.join(format!("{name}-{}-{number}", std::process::id()));
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                made => {
+                    return made.map(|()| Self(folder.clone())).with_context(|| format!("make {}", folder.display()));
+                }
+            }
+        }
+        unreachable!("there are more numbers than folders")
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where a file of this name is in it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays lies where nobody is hurt by it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_one_name_are_apart_and_go_with_what_is_in_them() {
+        let (one, other) = (Folder::new("hw-tests-folder").unwrap(), Folder::new("hw-tests-folder").unwrap());
+        assert_ne!(one.path(), other.path());
+        fs::write(one.file("content"), "").unwrap();
+        let (path, other) = (one.path().to_owned(), other.path().to_owned());
+        drop(one);
+        assert!(!path.exists() && !other.join("content").exists());
+        assert!(Folder::within(&path, "x").unwrap_err().to_string().contains("make "));
+    }
+}
