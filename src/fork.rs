@@ -4,7 +4,7 @@
 //! Before Linux 5.12 the kernel does not copy pages in use by an adapter when a process forks. Then the first write
 //! after the fork gives the writer another page, and the adapter keeps the old one. libibverbs can keep such pages out
 //! of the child instead. Called by the plugin before the first port is opened. Setup grade; one thread. Tests: below,
-//! and `hw-tests/tests/device/forks.rs`.
+//! and `hw-tests/tests/device/memory.rs`.
 
 use crate::tunables::ForkSupport;
 use ibex_ffi::verbs::{self, ForkStatus};

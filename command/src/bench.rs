@@ -3,7 +3,7 @@
 //!
 //! Finds the adapter, the hosts and the installed benchmark programs, and calls [`ibex_bench`]. Progress goes to
 //! standard error, the report to standard output. Grade: setup. Tests: below; with a device,
-//! `hw-tests/tests/device/bench.rs`.
+//! `hw-tests/tests/device/command.rs`.
 
 use crate::answer::{self, Form};
 use crate::facts::adapters::{self, Adapter, Adapters, Port};

@@ -9,7 +9,7 @@
 //! --waits` finds with what was planted. `program` has the programs, `page` shows all of it. Needs the crate that reads
 //! traces, so a feature of its own, which `ibex bench` has.
 //!
-//! Grade: setup. Called by `ibex bench --study`. Tests: in each file; with a device, hw-tests/tests/device/bench.rs.
+//! Grade: setup. Called by `ibex bench --study`. Tests: in each file; with a device, hw-tests/tests/device/command.rs.
 
 mod application;
 mod cost;
