@@ -3,7 +3,8 @@
 //!
 //! Contiguous data is not copied, because its request lives until the message is sent; data with gaps is packed before.
 //! [`Backlog::send`] sends a message unless others wait; `local` sends those that wait. Called by `routing`, `pieces`
-//! and `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `hw-tests/tests/device/local.rs`.
+//! and `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
+//! `hw-tests/tests/device/local.rs`.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -3,7 +3,7 @@
 //!
 //! There are two sizes: the eager limit, and a receive slot for fragments of long messages. A buffer belongs to the
 //! port that registered its memory. Used by `transmit`, `pieces`, `moving` and `progress`. Grade: hot (a pop, a push);
-//! an empty list grows (pending). Threads: the one that has entered the PML. Tests: the MPI programs of `hw-tests`.
+//! an empty list grows (pending). Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};

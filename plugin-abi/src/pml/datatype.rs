@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 
 use ibex_ffi::openmpi::sys;
 
+use super::libmpi;
+
 /// The user's data as MPI describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Data {
@@ -69,7 +71,8 @@ impl Convertor {
     pub(crate) unsafe fn packing(data: &Data) -> Option<Self> {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
         // SAFETY: the call constructs the convertor in place; P2: the data may be read; its datatype lives.
-        let code = unsafe { sys::ibex_convertor_send(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
+        let code =
+            unsafe { libmpi::ibex_convertor_send(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
         // SAFETY: the call constructs it even if it fails.
         let convertor = Convertor(unsafe { convertor.assume_init() });
         (code == sys::OPAL_SUCCESS).then_some(convertor)
@@ -83,7 +86,7 @@ impl Convertor {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
         // SAFETY: the call constructs the convertor in place; P2: the data may be written; its datatype lives.
         let code =
-            unsafe { sys::ibex_convertor_receive(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
+            unsafe { libmpi::ibex_convertor_receive(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
         // SAFETY: the call constructs it even if it fails.
         let convertor = Convertor(unsafe { convertor.assume_init() });
         (code == sys::OPAL_SUCCESS).then_some(convertor)
@@ -98,7 +101,7 @@ impl Convertor {
         let (mut pieces, mut bytes) = (1, room);
         // SAFETY: the convertor packs, into one piece that is writable for its length; the counts live during the call.
         let code =
-            unsafe { sys::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+            unsafe { libmpi::opal_convertor_pack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         if code < 0 { 0 } else { bytes }
     }
 
@@ -112,7 +115,7 @@ impl Convertor {
         let (mut pieces, mut bytes) = (1, length);
         // SAFETY: the convertor unpacks, from one piece that is only read; the counts live during the call.
         let code =
-            unsafe { sys::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
+            unsafe { libmpi::opal_convertor_unpack(&raw mut *self.0, &raw mut piece, &raw mut pieces, &raw mut bytes) };
         code >= 0 && bytes == length
     }
 }
@@ -120,7 +123,7 @@ impl Convertor {
 impl Drop for Convertor {
     fn drop(&mut self) {
         // SAFETY: constructed in place, and not used afterwards.
-        unsafe { sys::ibex_convertor_destruct(&raw mut *self.0) };
+        unsafe { libmpi::ibex_convertor_destruct(&raw mut *self.0) };
     }
 }
 

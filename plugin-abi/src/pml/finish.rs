@@ -4,7 +4,7 @@
 //! [`finish`] completes a request, or puts it on a chain if completing it would call Open MPI. [`tell`] completes those
 //! on the chain with nothing entered, because a callback may free its request, start it again, post others and wait for
 //! them. Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered
-//! the PML. Tests: the MPI programs of `hw-tests`.
+//! the PML. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
-use super::watch;
+use super::{libmpi, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 
@@ -91,13 +91,13 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     }
     if !r.attached.is_null() {
         // SAFETY: Open MPI gave this memory for this message, which has been sent.
-        unsafe { sys::mca_pml_base_bsend_request_free(r.attached.cast()) };
+        unsafe { libmpi::mca_pml_base_bsend_request_free(r.attached.cast()) };
         r.attached = null_mut();
     }
     r.convertor = None;
     if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
         // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
-        return unsafe { sys::ibex_request_complete(Request::as_raw(request)) };
+        return unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
     }
     r.next = null_mut();
     state.has_more = true;
@@ -144,7 +144,7 @@ pub(crate) fn tell(pml: &Pml) {
                 // The callback may have set a new callback for the request's next use. It is taken out while the
                 // request is completed, so that `ibex_request_complete` does not call it.
                 let next = r.base().req_complete_cb.take();
-                sys::ibex_request_complete(Request::as_raw(request));
+                libmpi::ibex_request_complete(Request::as_raw(request));
                 r.base().req_complete_cb = next;
             }
         }
@@ -164,7 +164,7 @@ pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<R
     if references.is_some() {
         r.has_references = false;
         // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
-        unsafe { sys::ibex_request_fini(r.base()) };
+        unsafe { libmpi::ibex_request_fini(r.base()) };
     }
     r.convertor = None;
     watch::forget(r);
@@ -173,6 +173,6 @@ pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<R
     drop(state);
     if let Some((comm, datatype)) = references {
         // SAFETY: both references were taken when the request was made (`has_references`), and are released once.
-        unsafe { sys::ibex_references_release(comm, datatype) };
+        unsafe { libmpi::ibex_references_release(comm, datatype) };
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! One read for the whole message, mostly done within the call. If the kernel forbids it, copies are sent (`pieces`).
 //! Called by `accept`. Grade: pending. Threads: the one that has entered the PML. Tests:
-//! `hw-tests/tests/device/local.rs`.
+//! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

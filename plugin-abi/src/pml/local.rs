@@ -4,7 +4,7 @@
 //! Shared memory is used where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL calls
 //! [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context` ([`add`],
 //! [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
-//! `hw-tests/tests/device/local.rs`.
+//! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -90,7 +90,7 @@ impl Receiver for FromSharedMemory {
 /// # Safety
 /// P4: called by Open MPI: the BTL is open, and has received the bytes of these segments.
 #[inline(always)]
-unsafe fn arrived(
+pub(super) unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
     tag: u8,
     segments: *const sys::mca_btl_base_segment_t,

@@ -50,6 +50,7 @@ mod flow;
 mod getting;
 mod incoming;
 mod instance;
+mod libmpi;
 mod listening;
 mod local;
 mod members;

@@ -10,7 +10,8 @@
 //! Messages that arrive by several ports are counted, and once a peer has moved they are ordered by the rules of
 //! `engine::messenger::failover`. The count begins with a peer's first message, and includes those that a poll delivers in
 //! place. Called by `progress`, `routing`, `pieces` and `striped`. Grade: hot for [`may_be_taken`] and [`count`], else
-//! setup. Threads: the one that has entered the PML, and no port. Tests: below, and `rail_down.c` in `hw-tests/mpi`.
+//! setup. Threads: the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in
+//! `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

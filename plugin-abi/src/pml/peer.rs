@@ -9,7 +9,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::{component, rails};
+use super::{component, libmpi, rails};
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 use engine::messenger::link::Link;
@@ -49,7 +49,9 @@ pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, r
 /// P4, P1: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
-    unsafe { if Communicator::of(comm).has(rank) { Process::from_raw(sys::ibex_comm_peer(comm, rank)) } else { None } }
+    unsafe {
+        if Communicator::of(comm).has(rank) { Process::from_raw(libmpi::ibex_comm_peer(comm, rank)) } else { None }
+    }
 }
 
 /// # Safety

@@ -3,7 +3,7 @@
 //!
 //! A persistent request can be started again. It is never in progress for MPI and idle in the PML: a buffered send is
 //! sent by a request of its own, and the persistent one completes at once. Grade: hot for free, else pending. Threads:
-//! any. Tests: below, and `pt2pt_requests.c` in `hw-tests/mpi`.
+//! any. Tests: below, `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -17,7 +17,7 @@ use super::progress::leave;
 use super::receive::{self, Wanted, post};
 use super::request::{Mode, Owner, Request, RequestFunctions, Role};
 use super::send::{self, Outgoing, hold};
-use super::{peer, watch};
+use super::{libmpi, peer, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -26,7 +26,7 @@ pub(crate) const FUNCTIONS: RequestFunctions =
     RequestFunctions { start: Some(pml_start), free: Some(request_free), cancel: Some(request_cancel) };
 
 /// Value of `req_complete` in a completed request.
-const COMPLETED: usize = 1;
+pub(super) const COMPLETED: usize = 1;
 
 pub(crate) unsafe extern "C" fn pml_isend_init(
     buffer: *const c_void,
@@ -80,9 +80,9 @@ fn take() -> Option<NonNull<Request>> {
 
 /// # Safety
 /// P1: a request that is filled in; only the caller has it.
-unsafe fn make_persistent(request: NonNull<Request>) {
+pub(super) unsafe fn make_persistent(request: NonNull<Request>) {
     // SAFETY: P1: filled in, and only the caller has it.
-    unsafe { sys::ibex_request_persist((*request.as_ptr()).base()) };
+    unsafe { libmpi::ibex_request_persist((*request.as_ptr()).base()) };
 }
 
 /// `pml_start`, and `req_start` of each request.
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys:
 
 /// # Safety
 /// P4: a persistent request that is inactive.
-unsafe fn start(request: NonNull<Request>) -> c_int {
+pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P1: MPI holds it, inactive, and the PML does not refer to it: it is ours though the PML is not entered.
     let r = unsafe { &mut *request.as_ptr() };
@@ -162,7 +162,7 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         // SAFETY: P4: `place` has a request.
         let request = unsafe { Request::from_raw(place.read()) };
         // SAFETY: P4: `place` is the out parameter.
-        unsafe { place.write(sys::ibex_request_null()) };
+        unsafe { place.write(libmpi::ibex_request_null()) };
         let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
         let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: MPI held it until now; P3: nobody completes it meanwhile.

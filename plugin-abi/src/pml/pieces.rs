@@ -3,7 +3,8 @@
 //!
 //! For data with gaps on either side, and for memory that cannot be registered. The state machine is
 //! `engine::messenger::rendezvous::copies`. Called by `accept`, `incoming`, `getting`, `striped`, `local` and `progress`. Grade:
-//! pending. Threads: the one that has entered the PML. Tests: below, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
+//! pending. Threads: the one that has entered the PML. Tests: below,
+//! `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 

@@ -12,11 +12,11 @@ use engine::messenger::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::{Communicator, Queues};
-use super::flow;
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
 use super::watch::{self, Probed};
+use super::{flow, libmpi};
 use crate::runtime::guard::fence;
 
 /// A message that was found: envelope, length, and its handle if it was taken out.
@@ -112,7 +112,7 @@ impl Handle {
     /// P4: MPI's communicator lives.
     unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
         // SAFETY: P4: MPI's communicator lives, as this function requires.
-        NonNull::new(unsafe { sys::ibex_message_alloc(comm) }).map(Handle)
+        NonNull::new(unsafe { libmpi::ibex_message_alloc(comm) }).map(Handle)
     }
 
     /// Fills the handle in and passes it to MPI.
@@ -132,8 +132,8 @@ impl Drop for Handle {
         // SAFETY: the message of `new`, not passed to MPI, and the reference that came with it; both are released once.
         unsafe {
             let comm = self.0.as_ref().comm;
-            sys::ibex_message_return(self.0.as_ptr());
-            sys::ibex_communicator_release(comm);
+            libmpi::ibex_message_return(self.0.as_ptr());
+            libmpi::ibex_communicator_release(comm);
         }
     }
 }
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn pml_iprobe(
             match found {
                 Some(found) => found.say(status),
                 None => {
-                    sys::opal_progress();
+                    libmpi::opal_progress();
                 }
             }
         }
@@ -195,8 +195,8 @@ pub(crate) unsafe extern "C" fn pml_improbe(
                 message.write(handle.hold(&found));
                 found.say(status);
             } else {
-                message.write(sys::ibex_message_null());
-                sys::opal_progress();
+                message.write(libmpi::ibex_message_null());
+                libmpi::opal_progress();
             }
         }
         sys::OPAL_SUCCESS

@@ -485,7 +485,9 @@ fn deliver(pml: &Pml, frame: &mut Frame) {
 #[cold]
 fn end_job(pml: &Pml) {
     #[cfg(test)]
-    assert!(super::instance::OF_TEST.get().is_none(), "the job is ended");
+    if super::instance::OF_TEST.get().is_some() {
+        return super::instance::JOB_HAS_ENDED.set(true);
+    }
     for rail in pml.rails() {
         if let Some(mut port) = rail.enter() {
             failures::tell(&mut port);

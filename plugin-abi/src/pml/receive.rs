@@ -18,7 +18,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Owner, Request, Role};
 use super::send::hold;
-use super::{accept, flow, listening, passage, watch};
+use super::{accept, flow, libmpi, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -211,7 +211,7 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
             take(pml, &mut state, request, handle);
             let error = wait::<true>(pml, state, request, true, status);
             // Releases the message's reference: nothing is entered, and the request was given back.
-            sys::ibex_communicator_release(wanted.comm);
+            libmpi::ibex_communicator_release(wanted.comm);
             error
         }
     })
@@ -240,7 +240,7 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
         }
         leave(pml, state);
         // SAFETY: the message's reference, released once; the request holds its own.
-        unsafe { sys::ibex_communicator_release(wanted.comm) };
+        unsafe { libmpi::ibex_communicator_release(wanted.comm) };
         sys::OPAL_SUCCESS
     })
 }
@@ -255,8 +255,8 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
     unsafe {
         let given = message.read();
         let (comm, bits) = ((*given).comm, (*given).req_ptr.addr() as u64);
-        message.write(sys::ibex_message_null());
-        sys::ibex_message_return(given);
+        message.write(libmpi::ibex_message_null());
+        libmpi::ibex_message_return(given);
         (Wanted { data, from: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, comm }, MessageHandle::from_bits(bits))
     }
 }

@@ -14,6 +14,7 @@ use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
+use super::libmpi;
 use super::reading::Reads;
 use super::striped::OfRail;
 use crate::runtime::free_list::{FreeList, Linked};
@@ -170,7 +171,7 @@ impl Requests {
         let RequestFunctions { start, free, cancel } = self.functions;
         self.free.add((0..GROW_BY).map(|_| Request::unused()).collect(), |request| {
             // SAFETY: P1: nobody has the request yet. Open MPI's part is constructed where it stays.
-            unsafe { sys::ibex_request_construct(&raw mut (*request.as_ptr()).base, start, free, cancel) };
+            unsafe { libmpi::ibex_request_construct(&raw mut (*request.as_ptr()).base, start, free, cancel) };
         });
         self.free.take().expect("requests were added")
     }

@@ -18,7 +18,7 @@ use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{finish, listening, passage, peer, protocol, transfers, transmit, watch};
+use super::{finish, libmpi, listening, passage, peer, protocol, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
             if mode >= sys::MCA_PML_BASE_SEND_READY {
                 let extent = outgoing.data.extent();
                 if at_once::<false>(&outgoing, extent) || copied_at_once(&outgoing, extent) {
-                    request.write(sys::ibex_request_empty());
+                    request.write(libmpi::ibex_request_empty());
                     return sys::OPAL_SUCCESS;
                 }
             }
@@ -321,7 +321,7 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
         Ok((state, request)) => {
             // SAFETY: P4: the out parameter, written before the PML is left, so before a callback sees the request.
             // Without a request it gets Open MPI's request that is always complete, which is never freed.
-            unsafe { place.write(request.map_or_else(|| sys::ibex_request_empty(), Request::as_raw)) };
+            unsafe { place.write(request.map_or_else(|| libmpi::ibex_request_empty(), Request::as_raw)) };
             leave(pml, state);
             sys::OPAL_SUCCESS
         }
@@ -330,14 +330,19 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 }
 
 /// Result of a send that has begun: the entered PML, and the request if MPI or a tool is to see it.
-type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
+pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
 
 /// Begins a send in any mode. Its request may be finished when this returns.
 ///
 /// # Safety
 /// P4: `outgoing` has MPI's arguments.
 #[inline(always)]
-unsafe fn start<'pml>(pml: &'pml Pml, outgoing: &Outgoing, mode: Mode, owner: Owner) -> Result<Begun<'pml>, c_int> {
+pub(super) unsafe fn start<'pml>(
+    pml: &'pml Pml,
+    outgoing: &Outgoing,
+    mode: Mode,
+    owner: Owner,
+) -> Result<Begun<'pml>, c_int> {
     if mode == Mode::Buffered {
         // SAFETY: P4, as this function requires.
         return unsafe { buffered(pml, outgoing, owner) };
@@ -399,7 +404,7 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
         unsafe { (attach(&outgoing.data, outgoing.data.extent())?, peer::link(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
         // SAFETY: `attach` has just returned this memory.
-        unsafe { sys::mca_pml_base_bsend_request_free(attached.cast()) };
+        unsafe { libmpi::mca_pml_base_bsend_request_free(attached.cast()) };
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
     Ok((state, BufferedCopy { extent, attached, link }))
@@ -452,7 +457,7 @@ pub(crate) unsafe fn hold(request: &mut Request) {
     request.has_references = true;
     let (comm, datatype) = (request.comm(), request.data.datatype);
     // SAFETY: communicator and datatype live, as this function requires.
-    unsafe { sys::ibex_request_hold(request.base(), comm, datatype) };
+    unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 
 /// Packs a message into memory that the program has attached. Returns the copy, and the address to be freed.
@@ -461,7 +466,7 @@ pub(crate) unsafe fn hold(request: &mut Request) {
 /// P4: `data` has MPI's arguments, and `extent` describes it.
 pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
     // SAFETY: Open MPI's allocator, asked for at least one byte.
-    let place = unsafe { sys::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
+    let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
     if place.is_null() {
         return Err(sys::OMPI_ERR_BUFFER);
     }
@@ -470,7 +475,7 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
         return Ok((Extent { start: place, length: extent.length }, place));
     }
     // SAFETY: Open MPI has just returned this memory.
-    unsafe { sys::mca_pml_base_bsend_request_free(place.cast()) };
+    unsafe { libmpi::mca_pml_base_bsend_request_free(place.cast()) };
     Err(sys::OPAL_ERROR)
 }
 

@@ -16,6 +16,7 @@ use engine::messenger::header::EAGER_SIZE;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{self, Extent};
+use super::libmpi;
 
 /// BTL tag of eager messages: only their header stands before the data.
 pub(crate) const EAGER: u8 = FIRST_FREE;
@@ -187,7 +188,7 @@ impl SharedMemory {
         let btl = self.btl.as_ptr();
         // SAFETY: `btl.h`: the BTL's own endpoint; the header is only read; P2: `data` may be read during the call.
         let code = unsafe {
-            sys::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.start.cast(), data.length)
+            libmpi::ibex_sendi(btl, peer.endpoint, tag, header_start, header.len(), data.start.cast(), data.length)
         };
         code == sys::OPAL_SUCCESS
     }

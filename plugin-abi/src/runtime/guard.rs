@@ -37,9 +37,17 @@ pub(crate) fn reset() {
     BROKEN.store(false, Ordering::Relaxed);
 }
 
+#[cfg(test)]
+thread_local!(
+    /// Whether a panic of this thread has been caught: what a test in this thread asserts was not so.
+    pub(crate) static CAUGHT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) }
+);
+
 #[cold]
 fn report(what: &'static str, panic: &(dyn std::any::Any + Send)) {
     BROKEN.store(true, Ordering::Relaxed);
+    #[cfg(test)]
+    CAUGHT.set(true);
     let cause = panic
         .downcast_ref::<String>()
         .map(String::as_str)

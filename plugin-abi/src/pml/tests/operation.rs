@@ -2,20 +2,52 @@
 //! A send or a receive of a test: its request, and the program's buffer. The test, like the PML, accesses the buffer by
 //! raw pointers only.
 //!
-//! When a finished operation is dropped, its buffer is overwritten, as a program may do. Called by the other tests of
-//! this folder. Threads: the test's.
+//! The test finishes an operation as its owner does: a blocking call gives the request back, a program frees it. Then
+//! the buffer is overwritten, as a program may do. Called by the other tests of this folder. Threads: the test's.
 
+use std::mem::{forget, replace};
 use std::ptr::NonNull;
 
-use super::super::request::Request;
+use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
+use super::super::persistent::COMPLETED;
+use super::super::request::{Owner, Request, Transfer};
+use super::libmpi::{BLOCK, STRIDE};
+use ibex_ffi::openmpi::sys;
 
-/// Initial value of each byte of a receive buffer.
-pub(super) const EMPTY: u8 = 0xee;
-/// Number of bytes behind a receive buffer that no message may change.
-pub(super) const GUARD: usize = 8;
+/// Initial value of each byte of a receive buffer, and of the gaps of a send buffer.
+const EMPTY: u8 = 0xee;
+/// Number of bytes behind the data that no message may change.
+const GUARD: usize = 8;
+
+/// How the program makes an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    /// Who waits for it: a blocking call, watched or not, or MPI.
+    pub(super) owner: Owner,
+    /// Whether it is started by a persistent request, which MPI holds.
+    pub(super) is_persistent: bool,
+    pub(super) has_gaps: bool,
+}
+
+impl How {
+    pub(super) const CALL: How = How { owner: Owner::Call, is_persistent: false, has_gaps: false };
+    pub(super) const NONBLOCKING: How = How { owner: Owner::Mpi, ..How::CALL };
+}
 
 /// Bytes of a program's buffer.
 pub(super) struct Bytes(NonNull<[u8]>);
+
+/// Returns a buffer for `room` bytes of data that begins with `data`.
+pub(super) fn laid_out(data: &[u8], room: usize, has_gaps: bool) -> Vec<u8> {
+    if !has_gaps {
+        return [data, &vec![EMPTY; room - data.len() + GUARD]].concat();
+    }
+    let mut bytes = vec![EMPTY; room / BLOCK * STRIDE + GUARD];
+    for (block, data) in data.chunks(BLOCK).enumerate() {
+        bytes[block * STRIDE..][..data.len()].copy_from_slice(data);
+    }
+    bytes
+}
 
 impl Bytes {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
@@ -33,15 +65,17 @@ impl Bytes {
         copy
     }
 
-    /// Overwrites the bytes, as a program may do once its operation is finished.
-    fn spoil(&self) {
-        // SAFETY: P2: the operation is finished, so only the test uses the `len` bytes.
-        unsafe { self.start().write_bytes(0xaa, self.0.len()) };
+    /// Overwrites the bytes, as a program may do while no operation uses them.
+    pub(super) fn write(&self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.0.len());
+        // SAFETY: P2: no operation is in progress, so only the test uses the `len` bytes.
+        unsafe { self.start().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
+        self.write(&vec![0xaa; self.0.len()]);
         // SAFETY: `new` leaked the box, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
@@ -49,6 +83,7 @@ impl Drop for Bytes {
 
 /// A send or a receive that was begun.
 pub(super) struct Operation {
+    pml: &'static Pml,
     pub(super) request: NonNull<Request>,
     pub(super) bytes: Bytes,
 }
@@ -64,13 +99,25 @@ pub(super) struct Status {
 }
 
 impl Operation {
-    pub(super) fn new(bytes: Vec<u8>) -> Self {
-        Operation { request: NonNull::from(Box::leak(Box::new(Request::unused()))), bytes: Bytes::new(bytes) }
+    pub(super) fn new(pml: &'static Pml, request: NonNull<Request>, bytes: Bytes) -> Self {
+        Operation { pml, request, bytes }
+    }
+
+    fn owner(&self) -> Owner {
+        // SAFETY: P1: the request lives until the operation is dropped.
+        unsafe { (*self.request.as_ptr()).owner }
     }
 
     pub(super) fn is_finished(&self) -> bool {
         // SAFETY: P1: the request lives until the operation is dropped.
-        unsafe { self.request.as_ref() }.is_finished()
+        let request = unsafe { &mut *self.request.as_ptr() };
+        if request.owner.is_call() { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
+    }
+
+    /// Whether a transfer beyond a single message is in progress.
+    pub(super) fn is_under_way(&self) -> bool {
+        // SAFETY: P1: the request lives until the operation is dropped.
+        !matches!(unsafe { &(*self.request.as_ptr()).transfer }, Transfer::None)
     }
 
     /// Status of the finished receive.
@@ -81,17 +128,46 @@ impl Operation {
             (status.MPI_SOURCE, status.MPI_TAG, status.MPI_ERROR, status._cancelled != 0);
         Status { source, tag, length: status._ucount, error, is_cancelled }
     }
+
+    /// Makes a finished persistent request inactive, as `MPI_Wait` does.
+    pub(super) fn deactivate(&self) {
+        // SAFETY: P1: the request is finished, so the PML no longer refers to it.
+        unsafe { (*self.request.as_ptr()).base().req_state = sys::OMPI_REQUEST_INACTIVE };
+    }
+
+    /// Gives the request up, finished or not (`MPI_Request_free`). Returns the buffer, which an unfinished send reads.
+    pub(super) fn free(mut self) -> Bytes {
+        self.give_back();
+        let bytes = replace(&mut self.bytes, Bytes::new(Vec::new()));
+        forget(self);
+        bytes
+    }
+
+    fn give_back(&mut self) {
+        OF_TEST.set(Some(self.pml));
+        if self.owner().is_call() {
+            assert!(self.is_finished(), "a blocking call ends before it is forgotten");
+            let mut state = self.pml.enter().expect("nobody is inside");
+            // SAFETY: P1: the request was taken from this PML, is finished, and nothing refers to it.
+            unsafe {
+                (*self.request.as_ptr()).convertor = None;
+                state.requests.give_back(self.request);
+            }
+        } else {
+            let mut raw = Request::as_raw(self.request);
+            // SAFETY: P4: a live request that MPI holds, whose functions are the PML's.
+            let code = unsafe { ((*raw).req_free).map(|free| free(&raw mut raw)) };
+            assert!(code == Some(sys::OPAL_SUCCESS) && raw.is_null());
+        }
+    }
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // After a failed assertion the PML may still refer to the request, so it is leaked.
-        if self.is_finished() {
-            self.bytes.spoil();
-            // SAFETY: P1: `new` leaked the box, and the request is finished, so the PML no longer refers to it.
-            drop(unsafe { Box::from_raw(self.request.as_ptr()) });
-        } else {
-            assert!(std::thread::panicking(), "an operation ends before it is forgotten");
+        // After a failed assertion, or the end of the job, the PML may still refer to the request.
+        if !std::thread::panicking() && !JOB_HAS_ENDED.get() {
+            assert!(self.is_finished(), "an operation ends before it is forgotten");
+            self.give_back();
         }
     }
 }

@@ -6,8 +6,10 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::ptr::null;
 use std::rc::Rc;
 
+use super::super::request::Owner;
 use super::*;
 use crate::runtime::listeners::{Event, Listener, Listeners, Protocol, ProtocolSpec, Reason, Spec};
 
@@ -26,9 +28,10 @@ const HEARD: [Event; 6] = [Activate, Event::Protocol, XferBegin, XferContinue, X
 /// Each event with the number of its request.
 type All = RefCell<Vec<(isize, Told)>>;
 
-/// A listener to one communicator of a process. All sends are watched meanwhile.
+/// A listener to the first communicator of process `at`.
 struct Listening<'world> {
     world: &'world World,
+    at: usize,
     all: Rc<All>,
     /// Lives as long as the communicator refers to it.
     _table: Rc<Listeners>,
@@ -58,7 +61,7 @@ impl<'world> Listening<'world> {
         });
         let table = Listeners::of_test(listeners);
         world.listen(at, 0, Rc::as_ptr(&table));
-        Listening { world, all, _table: table }
+        Listening { world, at, all, _table: table }
     }
 
     /// What was told since the last call.
@@ -69,9 +72,12 @@ impl<'world> Listening<'world> {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        self.world.listen_no_more();
+        self.world.listen(self.at, 0, null());
     }
 }
+
+/// A blocking call while a tool listens.
+const WATCHED: How = How { owner: Owner::WatchedCall, ..How::CALL };
 
 const LONG: usize = 6 * READ as usize;
 
@@ -84,10 +90,10 @@ fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
         world.fabric.refuse_memory(refusing, true);
     }
     let bytes = content(3, LONG);
-    let send = world.send(0, (1, 0, 7), Mode::Standard, &bytes).expect("it is announced");
+    let send = world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &bytes).expect("it is announced");
     world.settle();
     let before = listening.told();
-    let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, LONG);
+    let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, LONG);
     world.settle();
     assert!(send.is_finished());
     check(&receive, (0, 7), &bytes);
@@ -122,11 +128,11 @@ fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
     let length = |message: usize| LENGTHS[message % 8];
     let mut sends = Vec::new();
     for message in 0..24 {
-        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, &content(message, length(message))));
+        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, WATCHED, &content(message, length(message))));
         world.settle();
     }
     for message in 0..24 {
-        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, length(message));
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, How::CALL, length(message));
         world.settle();
         check(&receive, (0, 1), &content(message, length(message)));
     }

@@ -1,72 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A world of simulated processes: each has its own PML over ports of one fabric, and all share the communicators.
 //!
-//! This file makes Open MPI's objects (communicators, a datatype, requests) from zeroes and the few fields that the PML
-//! reads. Requests are those of blocking calls, which one store finishes. So no test calls libmpi. Called by `tests.rs`
-//! and `histories.rs`. Threads: the test's.
+//! This file calls the PML as Open MPI does; the functions of Open MPI that the PML calls are in `libmpi.rs` and
+//! `shared_memory.rs`. Called by `tests.rs` and `histories.rs`. Threads: the test's.
 
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 
-use engine::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
-use engine::peer::PeerName;
-use engine::transport::Completion;
-use ibex_ffi::openmpi::{release, sys};
+use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use ibex_ffi::openmpi::sys;
 
 use super::super::communicator::Communicator;
 use super::super::datatype::Data;
-use super::super::instance::{OF_TEST, Pml, Rail, Settings};
-use super::super::request::{Mode, Owner, RequestFunctions};
-use super::super::several::Peer;
-use super::super::watch::Probed;
-use super::super::{peer, progress, receive, send};
-use super::operation::{Bytes, EMPTY, GUARD, Operation};
-use crate::runtime::device::fabric::{Fabric, Sizes};
-use crate::runtime::frame::Frame;
+use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
+use super::super::request::{Mode, Request};
+use super::super::{persistent, probe, progress, receive, send};
+use super::libmpi::{self, BLOCK, STRIDE};
+use super::operation::{Bytes, How, Operation, laid_out};
+use super::process::{Process, Shape, communicator, divert, process};
+use crate::runtime::device::fabric::Fabric;
+use crate::runtime::guard;
 use crate::runtime::listeners::Listeners;
 use crate::runtime::poller::{self, Btl};
-use engine::messenger::link::Link;
-
-/// Sizes of a port, small enough that histories reach each bound.
-pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
-
-/// Longest eager message, header included, bytes.
-pub(super) const EAGER: usize = 256;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) processes: usize,
-    pub(super) communicators: usize,
-    pub(super) rails: usize,
-    /// Longest RDMA read, bytes.
-    pub(super) read_size: u32,
-    /// Bytes of unexpected messages beyond which a receiver holds their senders back.
-    pub(super) unexpected_memory: u64,
-}
-
-struct Process {
-    pml: NonNull<Pml>,
-    communicators: Vec<NonNull<sys::ompi_communicator_t>>,
-}
 
 pub(super) struct World {
     pub(super) fabric: Fabric,
     processes: Vec<Process>,
-    datatype: NonNull<sys::ompi_datatype_t>,
-    /// Whether the next request is that of a watched call; alternates, unless `listened` is set.
-    is_watched: Cell<bool>,
-    /// Communicator with a listener.
-    listened: Cell<Option<NonNull<sys::ompi_communicator_t>>>,
+    /// That of a byte, and of a block with a gap behind it.
+    datatypes: [NonNull<sys::ompi_datatype_t>; 2],
 }
 
 pub(super) struct Found {
     pub(super) source: i32,
     pub(super) tag: i32,
     pub(super) length: usize,
-    /// Handle of the message, if the probe took it out.
-    pub(super) handle: u64,
+    /// The message, if the probe took it out.
+    pub(super) message: *mut sys::ompi_message_t,
 }
 
 /// The communicator, source and tag of a receive or probe; `None`: any.
@@ -83,23 +51,24 @@ impl For {
     }
 }
 
-const fn name(rank: usize) -> PeerName {
-    PeerName { job: 1, rank: rank as u32 }
-}
-
 impl World {
     /// Makes a world without connections.
     pub(super) fn new(shape: Shape) -> Self {
         if shape.rails > 1 {
             poller::set_btl(Btl { deliver: divert, operations_done: |_| () });
         }
+        JOB_HAS_ENDED.set(false);
+        guard::CAUGHT.set(false);
+        libmpi::take_attached();
         let fabric = Fabric::default();
-        // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
-        let mut datatype: Box<sys::ompi_datatype_t> = Box::new(unsafe { std::mem::zeroed() });
-        (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 1);
-        let datatype = NonNull::from(Box::leak(datatype));
+        let datatypes = [(sys::OPAL_DATATYPE_FLAG_NO_GAPS, 1, 1), (0, BLOCK, STRIDE)].map(|(flags, size, extent)| {
+            // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+            let mut datatype: Box<sys::ompi_datatype_t> = Box::new(unsafe { std::mem::zeroed() });
+            (datatype.super_.flags, datatype.super_.size, datatype.super_.ub) = (flags as u16, size, extent as isize);
+            NonNull::from(Box::leak(datatype))
+        });
         let processes = (0..shape.processes).map(|rank| process(&fabric, rank, shape)).collect();
-        World { fabric, processes, datatype, is_watched: Cell::new(false), listened: Cell::new(None) }
+        World { fabric, processes, datatypes }
     }
 
     /// Makes the test act as process `at` from now on.
@@ -110,32 +79,33 @@ impl World {
         pml
     }
 
-    fn comm(&self, at: usize, comm: usize) -> *mut sys::ompi_communicator_t {
-        self.processes[at].communicators[comm].as_ptr()
+    fn comm(&self, at: usize, number: usize) -> *mut sys::ompi_communicator_t {
+        let (pml, processes) = (self.stand_for(at), self.processes.len());
+        let mut known = self.processes[at].communicators.borrow_mut();
+        known.entry(number).or_insert_with(|| communicator(pml, at, number, processes)).as_ptr()
     }
 
-    /// Gives a communicator of process `at` these listeners, until [`Self::listen_no_more`].
-    pub(super) fn listen(&self, at: usize, comm: usize, listeners: *const Listeners) {
-        let comm = self.processes[at].communicators[comm];
-        self.listened.set(Some(comm));
-        // SAFETY: `communicator` leaked it, and the test has one thread.
-        unsafe { (*comm.as_ptr()).c_peruse_handles = listeners.cast_mut().cast() };
-    }
-
-    pub(super) fn listen_no_more(&self) {
-        if let Some(comm) = self.listened.take() {
-            // SAFETY: as in `listen`.
-            unsafe { (*comm.as_ptr()).c_peruse_handles = null_mut() };
+    /// All processes free a communicator (`MPI_Comm_free`). What is in progress keeps it alive.
+    pub(super) fn free_comm(&self, number: usize) {
+        for (at, process) in self.processes.iter().enumerate() {
+            self.stand_for(at);
+            if let Some(comm) = process.communicators.borrow_mut().remove(&number) {
+                // SAFETY: the reference of `communicator`, released once.
+                unsafe { libmpi::ibex_communicator_release(comm.as_ptr()) };
+            }
         }
     }
 
-    fn data(&self, bytes: &Bytes, count: usize) -> Data {
-        Data { buffer: bytes.start().cast(), count, datatype: self.datatype.as_ptr() }
+    /// Gives a communicator of process `at` these listeners, or none.
+    pub(super) fn listen(&self, at: usize, comm: usize, listeners: *const Listeners) {
+        let comm = self.comm(at, comm);
+        // SAFETY: `comm` is the world's, and the test has one thread.
+        unsafe { (*comm).c_peruse_handles = listeners.cast_mut().cast() };
     }
 
-    fn owner(&self) -> Owner {
-        let is_watched = self.is_watched.replace(!self.is_watched.get());
-        if is_watched || self.listened.get().is_some() { Owner::WatchedCall } else { Owner::Call }
+    fn data(&self, bytes: &Bytes, length: usize, how: How) -> Data {
+        let count = if how.has_gaps { length / BLOCK } else { length };
+        Data { buffer: bytes.start().cast(), count, datatype: self.datatypes[usize::from(how.has_gaps)].as_ptr() }
     }
 
     /// Starts a send. `None`: it is finished already.
@@ -144,77 +114,113 @@ impl World {
         from: usize,
         (to, comm, tag): (usize, usize, i32),
         mode: Mode,
-        bytes: &[u8],
+        how: How,
+        content: &[u8],
     ) -> Option<Operation> {
         let pml = self.stand_for(from);
-        let operation = Operation::new(bytes.to_vec());
-        let (data, comm) = (self.data(&operation.bytes, bytes.len()), self.comm(from, comm));
+        let bytes = Bytes::new(laid_out(content, content.len(), how.has_gaps));
+        let (data, comm) = (self.data(&bytes, content.len(), how), self.comm(from, comm));
         let outgoing = send::Outgoing { data, to: to as i32, tag, comm };
         // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
         // P1, P3: the request is new.
         unsafe {
+            if how.is_persistent {
+                let request = pml.enter().expect("nobody is inside").requests.take();
+                send::fill(request, &outgoing, mode, how.owner);
+                persistent::make_persistent(request);
+                let operation = Operation::new(pml, request, bytes);
+                self.start(from, &operation);
+                return Some(operation);
+            }
             let extent = data.extent();
             if mode == Mode::Standard
                 && (send::at_once::<false>(&outgoing, extent) || send::copied_at_once(&outgoing, extent))
             {
-                (*operation.request.as_ptr()).set_finished(true);
                 return None;
             }
-            let link = peer::link(pml, comm, to as i32);
-            let mut state = pml.enter().expect("nobody is inside");
-            send::fill(operation.request, &outgoing, mode, self.owner());
-            send::begin(pml, &mut state, operation.request, link);
+            let (state, request) = send::start(pml, &outgoing, mode, how.owner).expect("there is memory");
             progress::leave(pml, state);
+            request.map(|request| Operation::new(pml, request, bytes))
         }
-        Some(operation)
+    }
+
+    /// Starts an inactive persistent request.
+    pub(super) fn start(&self, at: usize, operation: &Operation) {
+        self.stand_for(at);
+        // SAFETY: P4: the request is persistent and inactive.
+        assert_eq!(unsafe { persistent::start(operation.request) }, sys::OPAL_SUCCESS);
     }
 
     /// Posts a receive with a buffer of `room` bytes.
-    pub(super) fn receive(&self, at: usize, wanted: For, room: usize) -> Operation {
+    pub(super) fn receive(&self, at: usize, wanted: For, how: How, room: usize) -> Operation {
         let pml = self.stand_for(at);
-        let operation = Operation::new(vec![EMPTY; room + GUARD]);
-        let ((from, tag), data) = (wanted.ranks(), self.data(&operation.bytes, room));
+        let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
+        let ((from, tag), data) = (wanted.ranks(), self.data(&bytes, room, how));
         let described = receive::Wanted { data, from, tag, comm: self.comm(at, wanted.comm) };
         let mut state = pml.enter().expect("nobody is inside");
+        let request = state.requests.take();
         // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
         // P1, P3: the request is new.
         unsafe {
-            receive::fill(operation.request, &described, self.owner());
-            let pattern = receive::pattern(from, tag);
-            if let receive::Posting::Waits(name) = receive::post_as(pml, &mut state, operation.request, pattern) {
-                (*operation.request.as_ptr()).posted = name;
+            receive::fill(request, &described, how.owner);
+            if !how.owner.is_call() {
+                send::hold(&mut *request.as_ptr());
+            }
+            if how.is_persistent {
+                persistent::make_persistent(request);
+            } else if let receive::Posting::Waits(name) =
+                receive::post_as(pml, &mut state, request, receive::pattern(from, tag))
+            {
+                (*request.as_ptr()).posted = name;
             }
         }
         progress::leave(pml, state);
+        let operation = Operation::new(pml, request, bytes);
+        if how.is_persistent {
+            self.start(at, &operation);
+        }
         operation
     }
 
     /// Polls and probes once. `takes`: a matched probe, which takes the message out.
     pub(super) fn probe(&self, at: usize, wanted: For, takes: bool) -> Option<Found> {
-        let pml = self.stand_for(at);
         let (from, tag) = wanted.ranks();
-        let probed = Probed { from, tag, comm: self.comm(at, wanted.comm) };
-        // SAFETY: P4: the world's communicator lives.
-        let found = unsafe { probed.look(pml, takes) }?;
-        let (source, tag) = (found.envelope.source(), found.envelope.tag());
-        Some(Found { source, tag, length: found.length, handle: found.handle.unwrap_or_default() })
+        let comm = self.comm(at, wanted.comm);
+        let (mut matched, mut message) = (0, null_mut());
+        // SAFETY: P4: the world's communicator lives. A C structure of integers, for which zero is a value.
+        let status = unsafe {
+            let mut status: sys::ompi_status_public_t = std::mem::zeroed();
+            let code = if takes {
+                probe::pml_improbe(from, tag, comm, &raw mut matched, &raw mut message, &raw mut status)
+            } else {
+                probe::pml_iprobe(from, tag, comm, &raw mut matched, &raw mut status)
+            };
+            assert_eq!(code, sys::OPAL_SUCCESS);
+            status
+        };
+        let found = Found { source: status.MPI_SOURCE, tag: status.MPI_TAG, length: status._ucount, message };
+        (matched != 0).then_some(found)
     }
 
     /// Receives the message that a matched probe took out, into a buffer of `room` bytes.
-    pub(super) fn receive_probed(&self, at: usize, comm: usize, handle: u64, room: usize) -> Operation {
+    pub(super) fn receive_probed(
+        &self,
+        at: usize,
+        mut message: *mut sys::ompi_message_t,
+        how: How,
+        room: usize,
+    ) -> Operation {
         let pml = self.stand_for(at);
-        let operation = Operation::new(vec![EMPTY; room + GUARD]);
-        let data = self.data(&operation.bytes, room);
-        let described = receive::Wanted { data, from: ANY_SOURCE, tag: ANY_TAG, comm: self.comm(at, comm) };
-        let mut state = pml.enter().expect("nobody is inside");
-        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
-        // P1, P3: the request is new.
-        unsafe {
-            receive::fill(operation.request, &described, Owner::WatchedCall);
-            receive::take(pml, &mut state, operation.request, MessageHandle::from_bits(handle));
-        }
-        progress::leave(pml, state);
-        operation
+        let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
+        let Data { buffer, count, datatype } = self.data(&bytes, room, how);
+        let mut request = null_mut();
+        // SAFETY: P4: a message of `probe`, and the world's datatype; P2: the bytes live as long as the operation.
+        let request = unsafe {
+            let code = receive::pml_imrecv(buffer, count, datatype, &raw mut message, &raw mut request);
+            assert_eq!(code, sys::OPAL_SUCCESS);
+            Request::from_raw(request).expect("the PML's request")
+        };
+        Operation::new(pml, request, bytes)
     }
 
     /// Cancels a receive. This finishes it if it has matched no message.
@@ -232,6 +238,7 @@ impl World {
         let mut state = pml.enter().expect("nobody is inside");
         let count = progress::poll(pml, &mut state);
         progress::leave(pml, state);
+        assert!(!guard::CAUGHT.get(), "a panic was caught before it reached Open MPI");
         count
     }
 
@@ -252,9 +259,14 @@ impl World {
                 while self.fabric.carry(queue_pair) {}
                 while self.fabric.acknowledge(queue_pair) {}
             }
-            let polled: usize = (0..self.processes.len()).map(|at| self.poll(at)).sum();
+            let poll = |at| {
+                // With shared memory, ports that were quiet for long are polled seldom.
+                self.stand_for(at).enter().expect("nobody is inside").rails.have_reported(1);
+                self.poll(at)
+            };
+            let polled: usize = (0..self.processes.len()).map(poll).sum();
             quiet = if polled == 0 && self.fabric.moved() == before { quiet + 1 } else { 0 };
-            if quiet == QUIET_ROUNDS {
+            if quiet == QUIET_ROUNDS || JOB_HAS_ENDED.get() {
                 return;
             }
         }
@@ -264,12 +276,13 @@ impl World {
     /// Asserts that no registration, queued request or kept message is left, and that no sender is held back.
     pub(super) fn is_at_rest(&self) {
         assert_eq!(self.fabric.registered(), 0, "registrations");
+        assert_eq!(libmpi::take_attached(), 0, "copies of buffered sends");
         for (at, process) in self.processes.iter().enumerate() {
             let state = self.stand_for(at).enter().expect("nobody is inside");
             assert_eq!(state.flow.kept.bytes(), 0, "what process {at} keeps");
             assert!(state.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.starved.is_empty() && !state.has_failed);
-            for comm in &process.communicators {
+            for comm in process.communicators.borrow().values() {
                 // SAFETY: P3: the PML is entered; P4: the world's communicator lives.
                 assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");
             }
@@ -286,103 +299,32 @@ const NOTICED: usize = 40;
 /// Number of rounds without any event after which none can follow, because a port checks its connections in each.
 const QUIET_ROUNDS: usize = 4;
 
-/// Acts for the BTL: diverts the messages of a port whose link went down, and ends that when it is up again.
-fn divert(port: u8, frame: &Frame) {
-    let rails = OF_TEST.get().map_or(&[][..], Pml::rails);
-    let Some(rail) = rails.iter().find(|rail| rail.port().index() == port) else { return };
-    for completion in frame.batch.completions() {
-        if let Completion::LinkChanged { is_up } = completion {
-            let mut port = rail.enter().expect("nobody is inside");
-            if *is_up {
-                port.undivert(|_| true);
-            } else {
-                port.divert_all(|_| false);
-            }
-        }
-    }
-}
-
-fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
-    let rails = (0..shape.rails).map(|rail| {
-        let port = Arc::new(fabric.open(name(rank), 100_000 * (rail as u32 + 1), SIZES));
-        Rail::new(&port, EAGER, shape.read_size)
-    });
-    let settings = Settings {
-        eager_limit: EAGER,
-        read_size: shape.read_size,
-        unexpected_memory: shape.unexpected_memory,
-        threads: false,
-        functions: RequestFunctions { start: None, free: None, cancel: None },
-        poll_more: progress::poll_more::<false>,
-    };
-    let pml = Pml::new(rails.collect(), &settings);
-    let links: Vec<Link> = (0..shape.processes).map(|peer| link(&pml, rank, peer)).collect();
-    let communicators = (0..shape.communicators).map(|comm| communicator(&pml, rank, comm, &links)).collect();
-    Process { pml: NonNull::from(Box::leak(pml)), communicators }
-}
-
-/// Returns the link by which process `rank` reaches a peer.
-fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
-    if peer == rank {
-        return Link::ONESELF;
-    }
-    let endpoint = |(index, rail): (usize, &Rail)| {
-        let mut port = rail.enter().expect("nobody is inside");
-        Link::new(index, port.peer(name(peer), index as u8))
-    };
-    let mut links: Vec<Link> = pml.rails().iter().enumerate().map(endpoint).collect();
-    if !pml.has_several() {
-        return links[0];
-    }
-    let first = (rank + peer) % links.len();
-    links.rotate_left(first);
-    let home = links[0];
-    let mut state = pml.enter().expect("nobody is inside");
-    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, merging: None });
-    let rail = &pml.rails()[home.rail()];
-    rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
-    home.of_several()
-}
-
-fn communicator(pml: &Pml, rank: usize, number: usize, links: &[Link]) -> NonNull<sys::ompi_communicator_t> {
-    let mut comm = Box::new(release::blank_communicator(number as u32));
-    comm.c_my_rank = rank as i32;
-    // SAFETY: P4: `blank_communicator` has set the number, which is all that this reads.
-    let context = unsafe { release::context(&raw const *comm) };
-    let mut communicator = Communicator::new(pml.rails()[0].entry(), links.len(), rank as i32, context);
-    let mut state = pml.enter().expect("nobody is inside");
-    for (peer, link) in links.iter().enumerate() {
-        communicator.set_link(peer as i32, *link);
-        state.flow.holders.note(*link, context, peer as i32);
-        state.peers.insert(name(peer), *link);
-    }
-    let comm = NonNull::from(Box::leak(comm));
-    communicator.comm = comm.as_ptr();
-    let communicator = NonNull::from(Box::leak(communicator));
-    // SAFETY: the communicator was leaked above, and only this function has it.
-    unsafe { (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast() };
-    assert!(state.contexts.add(context, communicator).is_ok_and(|kept| kept.is_empty()));
-    comm
-}
-
 impl Drop for World {
     fn drop(&mut self) {
-        OF_TEST.set(None);
         if std::thread::panicking() {
-            return;
+            return OF_TEST.set(None);
         }
-        for process in self.processes.drain(..) {
-            // SAFETY: `process` leaked the PML; `OF_TEST` was reset, so no reference to it is left.
-            drop(unsafe { Box::from_raw(process.pml.as_ptr()) });
-            for comm in process.communicators {
-                // SAFETY: `communicator` leaked both boxes; the PML that used them is freed.
+        for at in 0..self.processes.len() {
+            self.stand_for(at);
+            for comm in std::mem::take(&mut *self.processes[at].communicators.borrow_mut()).into_values() {
+                // SAFETY: the world's reference, released once. When the job has ended, requests that are not finished
+                // have others, which nobody releases any more.
                 unsafe {
-                    let comm = Box::from_raw(comm.as_ptr());
-                    drop(Box::from_raw(comm.c_pml_comm.cast::<c_void>().cast::<Communicator>()));
+                    let references = libmpi::references(comm.as_ptr());
+                    assert!(*references == 1 || JOB_HAS_ENDED.get(), "process {at} does not give requests back");
+                    *references = 1;
+                    libmpi::ibex_communicator_release(comm.as_ptr());
                 }
             }
         }
-        // SAFETY: `new` leaked the datatype; the PMLs and communicators that used it are freed.
-        drop(unsafe { Box::from_raw(self.datatype.as_ptr()) });
+        OF_TEST.set(None);
+        for process in &self.processes {
+            // SAFETY: `process` leaked the PML; `OF_TEST` was reset, so no reference to it is left.
+            drop(unsafe { Box::from_raw(process.pml.as_ptr()) });
+        }
+        for datatype in self.datatypes {
+            // SAFETY: `new` leaked it; the PMLs and communicators that used it are freed.
+            drop(unsafe { Box::from_raw(datatype.as_ptr()) });
+        }
     }
 }

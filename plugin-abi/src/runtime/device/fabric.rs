@@ -3,10 +3,11 @@
 //! moves one work request at a time.
 //!
 //! A posted request stays in its queue pair until the test first carries it to the peer and then acknowledges it. So a
-//! process that changes its buffer too early sends the changed bytes, and an RDMA read whose memory is no longer
-//! registered fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports
-//! has no link. This file has the functions for the test; `adapter.rs` implements the transport's adapter, `memory.rs`
-//! the registrations and slots. Called by `pml/tests/world.rs`. Threads: the test's.
+//! process that changes its buffer too early sends the changed bytes, and a request whose memory is not registered any
+//! more fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports has no
+//! link. It fails if the test makes its queue pair fail, or if the peer's has failed. This file has the functions for
+//! the test; `adapter.rs` implements the transport's adapter, `memory.rs` the registrations and slots. Called by
+//! `pml/tests/world.rs`. Threads: the test's.
 
 mod adapter;
 mod memory;
@@ -58,8 +59,8 @@ enum QpState {
 
 /// The operation of a work request.
 enum Work {
-    /// A message: the inline bytes, then those of the spans (address and length).
-    Send { inline: Vec<u8>, spans: Vec<(u64, u32)>, immediate: u32 },
+    /// A message: the inline bytes, then those of the spans (address, length and key).
+    Send { inline: Vec<u8>, spans: Vec<(u64, u32, u32)>, immediate: u32 },
     /// An RDMA read: local address, length and key; remote address and key.
     Read { local: (u64, u32, u32), remote: (u64, u32) },
     /// A write of no bytes.
@@ -106,6 +107,8 @@ struct State {
     published: HashMap<PeerName, Vec<PortEntry>>,
     /// Number of hellos sent, requests carried and requests completed.
     moved: u64,
+    /// Whether a queue pair that failed had a message, or got one before its owner knew that it had failed.
+    has_lost_message: bool,
 }
 
 /// Number of the first queue pair.
@@ -121,6 +124,20 @@ impl State {
             let completion = WorkCompletion::scripted(id, status, 0, None, FIRST + number as u32);
             self.ports[queue_pair.port].completions.push_back(completion);
         }
+    }
+
+    /// Whether a read that has not completed writes to memory with this key.
+    fn reads_to(&self, key: u32) -> bool {
+        let mut posted = self.queue_pairs.iter().flat_map(|queue_pair| &queue_pair.posted);
+        posted.any(|posted| matches!(posted.work, Work::Read { local: (.., lkey), .. } if lkey == key))
+    }
+
+    /// Puts a queue pair in error: its oldest request fails, and the others will be flushed.
+    fn fail(&mut self, number: usize) {
+        let queue_pair = &mut self.queue_pairs[number];
+        queue_pair.state = QpState::Error;
+        self.has_lost_message |= queue_pair.posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
+        self.complete(number, Status::RETRY_EXCEEDED);
     }
 }
 
@@ -195,17 +212,25 @@ impl Fabric {
         };
         let at = (from.peer - FIRST) as usize;
         let to = &queue_pairs[at];
-        let is_taken = matches!(to.state, QpState::ReadyToReceive | QpState::ReadyToSend);
-        if !is_taken || !ports[from.port].is_up || !ports[to.port].is_up {
+        let Some(posted) = from.posted.get(from.carried) else { return false };
+        if !ports[from.port].is_up || !ports[to.port].is_up {
             return false;
         }
-        let Some(posted) = from.posted.get(from.carried) else { return false };
+        match to.state {
+            QpState::ReadyToReceive | QpState::ReadyToSend => {}
+            QpState::Error | QpState::Destroyed => {
+                state.fail(number);
+                return true;
+            }
+            QpState::Reset | QpState::Init => return false,
+        }
         match &posted.work {
             Work::Send { inline, spans, immediate } => {
                 let port = &mut ports[to.port];
                 let Some(slot) = port.receives.pop_front() else { return false };
                 let mut bytes = inline.clone();
-                for &(start, length) in spans {
+                for &(start, length, lkey) in spans {
+                    registrations.check((from.port, lkey), (start, length), sys::MCA_RCACHE_ACCESS_LOCAL_WRITE);
                     bytes.extend(read(start, length as usize));
                 }
                 write(port.slots[slot as usize], &bytes);
@@ -240,6 +265,28 @@ impl Fabric {
         true
     }
 
+    /// Makes a queue pair fail if it has a request; `reads`: if it has nothing but reads. False if it does not fail.
+    pub(crate) fn fail(&self, number: usize, reads: bool) -> bool {
+        let mut state = self.state();
+        let QueuePair { state: of, posted, .. } = &state.queue_pairs[number];
+        let are_meant = !reads || posted.iter().all(|posted| matches!(posted.work, Work::Read { .. }));
+        let fails = *of == QpState::ReadyToSend && !posted.is_empty() && are_meant;
+        if fails {
+            state.fail(number);
+        }
+        fails
+    }
+
+    /// Whether a queue pair that failed had a message, or got one before its owner knew that it had failed.
+    pub(crate) fn has_lost_message(&self) -> bool {
+        self.state().has_lost_message
+    }
+
+    /// Whether all ports have a link.
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().ports.iter().all(|port| port.is_up)
+    }
+
     /// Makes a port refuse to register memory from now on, or accept it again.
     pub(crate) fn refuse_memory(&self, port: usize, refuses: bool) {
         self.state().ports[port].refuses_memory = refuses;
@@ -256,7 +303,7 @@ impl Fabric {
         }
     }
 
-    /// Number of registrations of all ports.
+    /// Number of registrations of all ports, except for those of slots.
     pub(crate) fn registered(&self) -> usize {
         self.state().registrations.count()
     }

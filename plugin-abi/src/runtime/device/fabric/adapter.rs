@@ -63,7 +63,7 @@ impl adapter::Adapter for Adapter {
     }
 
     fn send_slots(&self, size: u32, count: u32) -> io::Result<Sends> {
-        Ok(Sends(Slots::new(size, count)))
+        Ok(Sends::new(self.fabric.clone(), self.port, Slots::new(size, count)))
     }
 
     fn refresh(&self, _choice: &PortChoice) -> Option<PortChoice> {
@@ -119,7 +119,7 @@ impl QueuePair for Qp {
     fn post(&mut self, wr: Wr, work: verbs::Work<'_>) -> Result<(), PostError> {
         let work = match work {
             verbs::Work::Send { spans, immediate } => {
-                let spans = spans.iter().map(|span| (span.addr(), span.len())).collect();
+                let spans = spans.iter().map(|span| (span.addr(), span.len(), span.lkey())).collect();
                 Work::Send { inline: Vec::new(), spans, immediate }
             }
             verbs::Work::SendInline { header, payload, immediate } => {
@@ -133,7 +133,10 @@ impl QueuePair for Qp {
             verbs::Work::Write { local, .. } if local.len() == 0 => Work::Nothing,
             other => panic!("no message needs {other:?}"),
         };
-        let queue_pair = &mut self.fabric.state().queue_pairs[self.number];
+        let mut state = self.fabric.state();
+        let super::State { queue_pairs, has_lost_message, .. } = &mut *state;
+        let queue_pair = &mut queue_pairs[self.number];
+        *has_lost_message |= queue_pair.state == QpState::Error && matches!(work, Work::Send { .. });
         queue_pair.posted.push_back(Posted { id: wr.id, signalled: wr.signalled, work });
         Ok(())
     }
@@ -241,15 +244,33 @@ impl Drop for Receives {
     }
 }
 
-pub(crate) struct Sends(Slots);
+/// Slots to send from, which are registered as long as they exist.
+pub(crate) struct Sends {
+    slots: Slots,
+    fabric: Fabric,
+    lkey: u32,
+}
+
+impl Sends {
+    fn new(fabric: Fabric, port: usize, slots: Slots) -> Self {
+        let lkey = fabric.state().registrations.add_slots(port, &slots);
+        Sends { slots, fabric, lkey }
+    }
+}
+
+impl Drop for Sends {
+    fn drop(&mut self) {
+        self.fabric.state().registrations.remove(self.lkey);
+    }
+}
 
 impl SendSlots for Sends {
     fn count(&self) -> u32 {
-        self.0.count()
+        self.slots.count()
     }
 
     fn bytes(&self) -> u64 {
-        self.0.size() as u64 * u64::from(self.0.count())
+        self.slots.size() as u64 * u64::from(self.slots.count())
     }
 
     fn explicit_bytes(&self) -> u64 {
@@ -257,11 +278,11 @@ impl SendSlots for Sends {
     }
 
     fn span(&self, slot: u32) -> Option<LocalSpan> {
-        self.0.span(slot)
+        self.slots.span(slot, self.lkey)
     }
 
     fn write(&mut self, slot: u32, bytes: &[u8]) -> Option<LocalSpan> {
-        let span = self.0.span(slot).filter(|span| bytes.len() <= span.len() as usize)?;
+        let span = self.span(slot).filter(|span| bytes.len() <= span.len() as usize)?;
         write(span.addr(), bytes);
         Some(span.first(bytes.len() as u32))
     }

@@ -63,10 +63,10 @@ impl Slots {
         (slot < self.count).then(|| (self.memory.cast::<u8>().addr() + slot * self.size) as u64)
     }
 
-    pub(super) fn span(&self, slot: u32) -> Option<LocalSpan> {
-        // SAFETY: R3: the fabric needs no registration for a slot; R1, R2: slots are accessed only by raw pointers, and
-        // the transport writes a slot only before it posts it.
-        self.address(slot).map(|start| unsafe { LocalSpan::new(start, self.size as u32, 0) })
+    pub(super) fn span(&self, slot: u32, lkey: u32) -> Option<LocalSpan> {
+        // SAFETY: R3: the fabric checks the key; R1, R2: slots are accessed only by raw pointers, and the transport
+        // writes a slot only before it posts it.
+        self.address(slot).map(|start| unsafe { LocalSpan::new(start, self.size as u32, lkey) })
     }
 }
 
@@ -82,6 +82,7 @@ struct Region {
     start: u64,
     length: u64,
     access: u32,
+    is_of_slots: bool,
 }
 
 /// The registrations of all ports, by their keys.
@@ -98,8 +99,19 @@ impl Registrations {
         self.last
     }
 
+    /// Registers slots to send from.
+    pub(super) fn add_slots(&mut self, port: usize, slots: &Slots) -> u32 {
+        let (start, length) = (slots.address(0).unwrap_or_default(), slots.memory.len() as u64);
+        self.add(Region { port, start, length, access: sys::MCA_RCACHE_ACCESS_LOCAL_WRITE, is_of_slots: true })
+    }
+
+    /// Returns the port of a registration that ends. `None`: there is none.
+    pub(super) fn remove(&mut self, key: u32) -> Option<usize> {
+        self.regions.remove(&key).map(|region| region.port)
+    }
+
     pub(super) fn count(&self) -> usize {
-        self.regions.len()
+        self.regions.values().filter(|region| !region.is_of_slots).count()
     }
 
     /// Checks that a registration of this port with this key covers these bytes and permits `access`.
@@ -134,7 +146,7 @@ impl Memory {
             return None;
         }
         let start = base.expose_provenance() as u64;
-        let region = Region { port: self.port, start, length: size as u64, access };
+        let region = Region { port: self.port, start, length: size as u64, access, is_of_slots: false };
         Some(Registered::without_cache(state.registrations.add(region)))
     }
 
@@ -143,8 +155,10 @@ impl Memory {
     /// # Safety
     /// R3: no work request in flight names the registration, and the caller puts it back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
-        let region = self.fabric.state().registrations.regions.remove(&registered.rkey());
-        assert!(region.is_some_and(|region| region.port == self.port), "it is put back once, to its port");
+        let mut state = self.fabric.state();
+        assert_eq!(state.registrations.remove(registered.rkey()), Some(self.port), "it is put back once, to its port");
+        assert!(!state.reads_to(registered.lkey()), "a read in flight names a registration that ends (R3)");
+        drop(state);
         // SAFETY: R3: `register` made it, as the table had its key until now; no request names it.
         unsafe { registered.free() };
         sys::OPAL_SUCCESS

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of Open MPI's libraries that the PML calls for requests, data and communicators.
+//!
+//! Unit tests have stand-ins for them (`tests/libmpi.rs`), so that the PML runs without Open MPI, and under Miri.
+//! Called by the files that make, convert and finish requests. Grade and threads: those of the callers.
+
+#[cfg(test)]
+use super::tests::libmpi as libraries;
+#[cfg(not(test))]
+use ibex_ffi::openmpi::sys as libraries;
+
+pub(crate) use libraries::{
+    ibex_comm_peer, ibex_communicator_release, ibex_convertor_destruct, ibex_convertor_receive, ibex_convertor_send,
+    ibex_message_alloc, ibex_message_null, ibex_message_return, ibex_references_release, ibex_request_complete,
+    ibex_request_construct, ibex_request_empty, ibex_request_fini, ibex_request_hold, ibex_request_null,
+    ibex_request_persist, ibex_sendi, mca_pml_base_bsend_request_alloc_buf, mca_pml_base_bsend_request_free,
+    opal_convertor_pack, opal_convertor_unpack, opal_progress,
+};

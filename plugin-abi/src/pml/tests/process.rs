@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A simulated process: its PML, the links to the others, and its communicators, which are made of zeroes and the few
+//! fields that the PML reads. Called by `world.rs`. Threads: the test's.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use engine::peer::PeerName;
+use engine::transport::Completion;
+use ibex_ffi::openmpi::{release, sys};
+
+use super::super::communicator::Communicator;
+use super::super::incoming::deliver;
+use super::super::instance::{OF_TEST, Pml, Rail, Settings};
+use super::super::persistent::FUNCTIONS;
+use super::super::several::Peer;
+use super::super::{flow, progress};
+use super::{libmpi, shared_memory};
+use crate::runtime::device::fabric::{Fabric, Sizes};
+use crate::runtime::frame::Frame;
+use engine::messenger::link::Link;
+
+/// Sizes of a port, small enough that histories reach each bound.
+pub(super) const SIZES: Sizes = Sizes { inline: 64, bounce: EAGER as u32, receive: 320, slots: 16, depth: 8 };
+
+/// Longest eager message, header included, bytes.
+pub(super) const EAGER: usize = 256;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) processes: usize,
+    /// Number of processes per host, which reach each other by shared memory; 1: none do.
+    pub(super) per_host: usize,
+    pub(super) rails: usize,
+    /// Longest RDMA read, bytes.
+    pub(super) read_size: u32,
+    /// Bytes of unexpected messages beyond which a receiver holds their senders back.
+    pub(super) unexpected_memory: u64,
+}
+
+pub(super) struct Process {
+    pub(super) pml: NonNull<Pml>,
+    /// Its communicators, by their numbers; a process makes one when it first uses it.
+    pub(super) communicators: RefCell<BTreeMap<usize, NonNull<sys::ompi_communicator_t>>>,
+}
+
+const fn name(rank: usize) -> PeerName {
+    PeerName { job: 1, rank: rank as u32 }
+}
+
+/// Acts for the BTL: diverts the messages of a port whose link went down, and ends that when it is up again.
+pub(super) fn divert(port: u8, frame: &Frame) {
+    let rails = OF_TEST.get().map_or(&[][..], Pml::rails);
+    let Some(rail) = rails.iter().find(|rail| rail.port().index() == port) else { return };
+    for completion in frame.batch.completions() {
+        if let Completion::LinkChanged { is_up } = completion {
+            let mut port = rail.enter().expect("nobody is inside");
+            if *is_up {
+                port.undivert(|_| true);
+            } else {
+                port.divert_all(|_| false);
+            }
+        }
+    }
+}
+
+pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
+    let rails = (0..shape.rails).map(|rail| {
+        let port = Arc::new(fabric.open(name(rank), 100_000 * (rail as u32 + 1), SIZES));
+        Rail::new(&port, EAGER, shape.read_size)
+    });
+    let settings = Settings {
+        eager_limit: EAGER,
+        read_size: shape.read_size,
+        unexpected_memory: shape.unexpected_memory,
+        threads: false,
+        functions: FUNCTIONS,
+        poll_more: progress::poll_more::<false>,
+    };
+    let pml = Pml::new(rails.collect(), &settings);
+    let is_near = |peer| peer / shape.per_host == rank / shape.per_host && peer != rank;
+    let link = |peer| if is_near(peer) { Link::local(peer as u32) } else { link(&pml, rank, peer) };
+    let links: Vec<Link> = (0..shape.processes).map(link).collect();
+    if (0..shape.processes).any(is_near) {
+        pml.use_shared_memory(shared_memory::of(rank, shape.processes, is_near));
+    }
+    let mut state = pml.enter().expect("nobody is inside");
+    state.peers.extend(links.iter().enumerate().map(|(peer, link)| (name(peer), *link)));
+    drop(state);
+    Process { pml: NonNull::from(Box::leak(pml)), communicators: RefCell::default() }
+}
+
+/// Returns the link by which process `rank` reaches a peer.
+fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
+    if peer == rank {
+        return Link::ONESELF;
+    }
+    let endpoint = |(index, rail): (usize, &Rail)| {
+        let mut port = rail.enter().expect("nobody is inside");
+        Link::new(index, port.peer(name(peer), index as u8))
+    };
+    let mut links: Vec<Link> = pml.rails().iter().enumerate().map(endpoint).collect();
+    if !pml.has_several() {
+        return links[0];
+    }
+    let first = (rank + peer) % links.len();
+    links.rotate_left(first);
+    let home = links[0];
+    let mut state = pml.enter().expect("nobody is inside");
+    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, merging: None });
+    let rail = &pml.rails()[home.rail()];
+    rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
+    home.of_several()
+}
+
+/// Adds a communicator, as `pml_add_comm` does.
+pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -> NonNull<sys::ompi_communicator_t> {
+    let mut comm = Box::new(release::blank_communicator(number as u32));
+    comm.c_my_rank = rank as i32;
+    // SAFETY: P4: `blank_communicator` has set the number, which is all that this reads.
+    let context = unsafe { release::context(&raw const *comm) };
+    let mut communicator = Communicator::new(pml.rails()[0].entry(), size, rank as i32, context);
+    let comm = NonNull::from(Box::leak(comm));
+    communicator.comm = comm.as_ptr();
+    let communicator = NonNull::from(Box::leak(communicator));
+    // SAFETY: both were leaked above, and only this function has them.
+    unsafe {
+        *libmpi::references(comm.as_ptr()) = 1;
+        (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast();
+    }
+    let mut state = pml.enter().expect("nobody is inside");
+    let kept = state.contexts.add(context, communicator).unwrap_or_else(|_| panic!("the number is new"));
+    for (envelope, message) in kept {
+        flow::give_up(pml, &mut state, &message);
+        deliver(pml, &mut state, context, envelope, message);
+    }
+    progress::leave(pml, state);
+    comm
+}

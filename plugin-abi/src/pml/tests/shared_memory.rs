@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stand-in for Open MPI's shared-memory BTL: queues of messages in memory, and reads of another process' memory.
+//!
+//! A queue has room for few messages, and long messages cannot be read, so that histories reach the backlog and
+//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, and by `world.rs`. Threads: the
+//! test's.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::mem::zeroed;
+use std::ptr::{NonNull, null_mut, with_exposed_provenance, without_provenance_mut};
+
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::sys::{
+    mca_btl_base_component_t, mca_btl_base_descriptor_t, mca_btl_base_endpoint_t, mca_btl_base_module_t,
+    mca_btl_base_registration_handle_t, opal_convertor_t,
+};
+
+use super::super::instance::{OF_TEST, Pml};
+use super::super::local;
+use super::super::shared_memory::SharedMemory;
+
+/// Longest message with its header, and longest read, bytes.
+const LONGEST: usize = 300;
+const LONGEST_READ: usize = 2000;
+/// Number of messages and reads that a process' queue has room for.
+const ROOM: usize = 6;
+/// Number of them that a poll handles.
+const POLLED: usize = 3;
+
+struct Shared<T>(T);
+
+// SAFETY: the statics below are only read.
+unsafe impl<T> Sync for Shared<T> {}
+
+static COMPONENT: Shared<mca_btl_base_component_t> = {
+    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    let mut component: mca_btl_base_component_t = unsafe { zeroed() };
+    component.btl_progress = Some(progress);
+    Shared(component)
+};
+
+static BTL: Shared<mca_btl_base_module_t> = {
+    // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
+    let mut btl: mca_btl_base_module_t = unsafe { zeroed() };
+    btl.btl_component = (&raw const COMPONENT.0).cast_mut();
+    btl.btl_sendi = Some(sendi);
+    btl.btl_get = Some(get);
+    (btl.btl_max_send_size, btl.btl_get_limit, btl.btl_flags) = (LONGEST, LONGEST_READ, sys::MCA_BTL_FLAGS_GET);
+    Shared(btl)
+};
+
+/// What a process finds when it polls.
+enum Event {
+    Message { tag: u8, bytes: Vec<u8> },
+    Read { to: *mut u8, address: u64, length: usize, done: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void },
+}
+
+thread_local!(static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default());
+
+/// Returns the shared memory of a process to the `reached` processes of its host. Forgets earlier messages to it.
+pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
+    QUEUES.with_borrow_mut(|queues| queues[me].clear());
+    let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
+    let endpoints: Vec<*mut mca_btl_base_endpoint_t> = (0..processes).map(endpoint).collect();
+    // SAFETY: the structure is a BTL's, and lives for ever.
+    unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it can do what is needed")
+}
+
+/// Appends an event to the queue of the process of an endpoint, if there is room.
+fn push(endpoint: usize, event: Event) -> c_int {
+    QUEUES.with_borrow_mut(|queues| {
+        let queue = &mut queues[endpoint];
+        if queue.len() >= ROOM {
+            return sys::OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        queue.push_back(event);
+        sys::OPAL_SUCCESS
+    })
+}
+
+fn me() -> Option<usize> {
+    OF_TEST.get().and_then(Pml::shared_memory).map(|shared| shared.me as usize)
+}
+
+unsafe extern "C" fn sendi(
+    btl: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    _: *mut opal_convertor_t,
+    header: *mut c_void,
+    size: usize,
+    _: usize,
+    _: u8,
+    _: u32,
+    tag: u8,
+    _: *mut *mut mca_btl_base_descriptor_t,
+) -> c_int {
+    // SAFETY: the PML's header of `size` bytes, without data.
+    unsafe { ibex_sendi(btl, endpoint, tag, header, size, header, 0) }
+}
+
+/// Sends a header and data in one piece: copied when this returns `OPAL_SUCCESS`, else not sent.
+pub(crate) unsafe fn ibex_sendi(
+    _: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    tag: u8,
+    header: *const c_void,
+    header_size: usize,
+    data: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: the PML's header and data, of these lengths.
+    let bytes = unsafe {
+        let header = std::slice::from_raw_parts(header.cast::<u8>(), header_size);
+        [header, std::slice::from_raw_parts(data.cast::<u8>(), size)].concat()
+    };
+    assert!(bytes.len() <= LONGEST, "btl.h");
+    push(endpoint.addr() - 1, Event::Message { tag, bytes })
+}
+
+unsafe extern "C" fn get(
+    _: *mut mca_btl_base_module_t,
+    _: *mut mca_btl_base_endpoint_t,
+    to: *mut c_void,
+    address: u64,
+    _: *mut mca_btl_base_registration_handle_t,
+    _: *mut mca_btl_base_registration_handle_t,
+    length: usize,
+    _: c_int,
+    _: c_int,
+    done: sys::mca_btl_base_rdma_completion_fn_t,
+    _: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    me().map_or(sys::OPAL_ERROR, |me| push(me, Event::Read { to: to.cast(), address, length, done, data }))
+}
+
+unsafe extern "C" fn progress() -> c_int {
+    let btl = (&raw const BTL.0).cast_mut();
+    let next = || QUEUES.with_borrow_mut(|queues| queues[me()?].pop_front());
+    let mut count = 0;
+    while let Some(event) = next() {
+        match event {
+            Event::Message { tag, mut bytes } => {
+                let seg_addr = sys::opal_ptr_t { pval: bytes.as_mut_ptr().cast() };
+                let segment = sys::mca_btl_base_segment_t { seg_addr, seg_len: bytes.len() as u64 };
+                // SAFETY: P4: the BTL is open, and the message's bytes live until this returns.
+                unsafe { local::arrived(btl, tag, &raw const segment, 1) };
+            }
+            Event::Read { to, address, length, done, data } => {
+                // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory; under
+                // Miri, a violation is an error here.
+                unsafe {
+                    to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
+                    let done = done.expect("the PML waits for the read");
+                    done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, sys::OPAL_SUCCESS);
+                }
+            }
+        }
+        count += 1;
+        if count == POLLED as c_int {
+            break;
+        }
+    }
+    count
+}
