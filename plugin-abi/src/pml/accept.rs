@@ -25,9 +25,6 @@ use crate::runtime::listeners::{Event, Listeners};
 use engine::messenger::link::Link;
 
 /// Delivers a whole message to a receive. If `TOLD`, raises events for listeners.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished. `from` may be read for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn whole<const TOLD: bool>(
     state: &mut State,
@@ -48,9 +45,6 @@ pub(crate) unsafe fn whole<const TOLD: bool>(
 }
 
 /// [`whole`] for a message that is longer than its receive.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished. `from` may be read for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn truncated<const TOLD: bool>(
@@ -130,9 +124,6 @@ pub(crate) unsafe fn whole_watched(
 }
 
 /// Delivers an announced message to a receive: begins its transfer.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn announced(
     pml: &Pml,
     state: &mut State,
@@ -192,9 +183,6 @@ pub(crate) unsafe fn announced(
 }
 
 /// Delivers a message that was unexpected until now.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn unexpected(
     pml: &Pml,
     state: &mut State,
@@ -208,9 +196,6 @@ pub(crate) unsafe fn unexpected(
 }
 
 /// Delivers a message whose body is already decoded to its receive.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn arrived(
     pml: &Pml,
     state: &mut State,
@@ -240,8 +225,6 @@ pub(crate) unsafe fn arrived(
     }
 }
 
-/// # Safety
-/// P1: the message matches this receive, which is not finished. P3: the PML is entered.
 #[inline(always)]
 unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
     // SAFETY: P1: the receive is not finished; P3.

@@ -69,9 +69,6 @@ impl Arrived {
 
 /// Stores a message that no receive matched. If `sender` does not know the sender (shared memory, or stored early), its
 /// rank is looked up in the communicator.
-///
-/// # Safety
-/// P1: `communicator` is alive.
 pub(crate) unsafe fn insert(
     pml: &Pml,
     state: &mut State,

@@ -42,9 +42,6 @@ impl Extent {
 
 impl Data {
     /// Returns location and length. Empty data has no gaps, and its buffer is ignored.
-    ///
-    /// # Safety
-    /// P4: the datatype is a live one of Open MPI's.
     #[inline(always)]
     pub(crate) unsafe fn extent(&self) -> Extent {
         // SAFETY: P4: the datatype is alive; nobody writes these fields once it is committed.
@@ -128,9 +125,6 @@ impl Drop for Convertor {
 }
 
 /// Copies the first `length` bytes of a message to the receive buffer. Returns false if it cannot unpack all of them.
-///
-/// # Safety
-/// P2: `data` may be written for `length` bytes, and `extent` describes it; `from` may be read for `length` bytes.
 #[must_use]
 #[inline(always)]
 pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) -> bool {
@@ -146,9 +140,6 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
 
 /// Copies bytes; 8 to 16 of them without a call. Source and destination may overlap: MPI forbids that for a send and
 /// its receive, but programs do it in messages to themselves.
-///
-/// # Safety
-/// P2: `from` may be read and `to` may be written for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();
@@ -166,8 +157,6 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// # Safety
-/// P2: `data` may be written for `length` bytes; `from` may be read for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) -> bool {
@@ -192,8 +181,6 @@ pub(crate) unsafe fn take(data: &Data, extent: Extent, to: *mut u8) -> bool {
     }
 }
 
-/// # Safety
-/// P2: `data` may be read; `to` may be written for `length` bytes.
 #[cold]
 #[inline(never)]
 unsafe fn take_with_gaps(data: &Data, length: usize, to: *mut u8) -> bool {

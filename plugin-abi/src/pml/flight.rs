@@ -41,9 +41,6 @@ fn bytes(request: &mut Request) -> u64 {
 }
 
 /// Records a step of a request's message.
-///
-/// # Safety
-/// P1: a request that is not finished.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn note(request: &mut Request, step: &Step) {

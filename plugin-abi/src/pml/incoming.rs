@@ -69,9 +69,6 @@ impl Incoming {
 }
 
 /// Delivers a whole message in place, while the port is entered, if a receive is posted for it. Returns whether it did.
-///
-/// # Safety
-/// The bytes of `arrived` may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
     if arrived.immediate.tag() != Tag::PML.0 {
@@ -83,9 +80,6 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
 }
 
 /// [`is_taken`] for a message that is known to be the PML's.
-///
-/// # Safety
-/// `start` may be read for `length` bytes.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
     if length < EAGER_SIZE {
@@ -117,9 +111,6 @@ const PUT_ASIDE: usize = 64;
 
 /// [`is_taken`] while a tool listens. In addition, puts aside the first short message that matches the first receive of
 /// a communicator with listeners, for [`put_aside`].
-///
-/// # Safety
-/// The bytes of `arrived` may be read.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_or_put_aside(
     state: &mut State,
@@ -190,9 +181,6 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
 }
 
 /// Whether the receive belongs to a blocking call and has room for `length` bytes.
-///
-/// # Safety
-/// P1: a receive that was posted; P3: the PML is entered.
 #[inline(always)]
 unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
     // SAFETY: P1: the receive is not finished; P3.
@@ -213,9 +201,6 @@ fn copy(bytes: &[u8]) -> Body {
 }
 
 /// Handles a message of any kind.
-///
-/// # Safety
-/// The bytes of `incoming` may be read.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     // SAFETY: the bytes may be read and do not move until this returns, as this function requires.

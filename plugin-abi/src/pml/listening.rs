@@ -78,9 +78,6 @@ unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
 }
 
 /// Closes the fast paths of a communicator while a tool listens to it, and opens them otherwise.
-///
-/// # Safety
-/// P3: the PML is entered. The communicator is alive.
 pub(crate) unsafe fn follow(communicator: &Communicator) {
     // SAFETY: P3 for listeners and first receive; the communicator is alive, as this function requires.
     unsafe {
@@ -103,9 +100,6 @@ fn is_programs(tag: i32) -> bool {
 }
 
 /// Whether at least one of these requests is the PML's and belongs to the program (not to libmpi).
-///
-/// # Safety
-/// P4: `requests` is MPI's array of `count` requests.
 pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
     (0..count).any(|index| {
         // SAFETY: P4 for the array, P1 for its requests, which MPI holds. The PML is not entered, so P3 does not apply;

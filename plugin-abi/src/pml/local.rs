@@ -23,9 +23,6 @@ use crate::runtime::{messages, modex};
 use engine::messenger::link::Link;
 
 /// Adds the processes that shared memory reaches. Called once, with all processes of the host, in order of rank.
-///
-/// # Safety
-/// P4: `procs` are live processes of Open MPI's.
 pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_some() {
         return;
@@ -86,9 +83,6 @@ impl Receiver for FromSharedMemory {
 }
 
 /// Handles a message, whose memory belongs to the BTL again once this returns.
-///
-/// # Safety
-/// P4: called by Open MPI: the BTL is open, and has received the bytes of these segments.
 #[inline(always)]
 pub(super) unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
@@ -129,8 +123,6 @@ pub(super) unsafe fn arrived(
 /// Size of the sender's place among the processes of the host, bytes.
 const PLACE: usize = size_of::<u32>();
 
-/// # Safety
-/// `start` may be read for `length` bytes.
 #[inline(always)]
 unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: usize) {
     if tag == EAGER {
@@ -184,9 +176,6 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
 }
 
 /// Removes processes from the BTLs to which they were added.
-///
-/// # Safety
-/// P4: `procs` are live processes of Open MPI's.
 pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     if pml.shared_memory().is_none() {
         return;

@@ -16,10 +16,10 @@
 //! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `bounds`, `buffer`,
 //!   `token`, `several`, `first_receive`, `watched_reads`.
 //!
-//! `engine::messenger` has what knows no MPI: matching, the headers, the protocols' state machines, links.
+//! `engine::messenger` has what does not depend on MPI: matching, headers, the protocols' state machines, links.
 //!
-//! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Every
-//! unsafe block of this folder argues from the rules of the crate's head and from these four:
+//! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
+//! blocks of this folder cite the rules of the crate's head and these:
 //! - **P1** A request is alive from `State::requests.take` to `State::requests.give_back`. `give_back` needs the PML
 //!   entered, and a request that is finished or was never begun and that nothing refers to any more. So a thread that
 //!   has entered the PML may dereference each request that it finds in a queue of a communicator, in
@@ -31,8 +31,12 @@
 //! - **P3** `State` and all that is reached from it (requests, queues and listeners of communicators, send buffers,
 //!   batches) is used only by the thread that has entered the PML. A `&mut Request` made from a pointer is the only one
 //!   while it is used.
-//! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require; libmpi has checked
-//!   them.
+//! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
+//!
+//! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
+//! request, listeners, or a `&Communicator` (P3). A request is not finished, and a message given with it matches it
+//! (P1). A communicator lives and was added to the PML, and listeners are its own. Arguments of MPI and Open MPI are
+//! valid (P4). Data, extents, messages, and pointers with a length may be read or written during the call (P2).
 
 mod accept;
 mod arrived;

@@ -273,9 +273,6 @@ pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
 }
 
 /// Handles a message, and those in the reorder buffer that waited for it.
-///
-/// # Safety
-/// The bytes of `message` may be read.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by: ByRail) {
     let ByRail { rail, immediate, .. } = by;

@@ -92,9 +92,6 @@ type Place = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
 /// Calls the former function and then raises the events. Fails if there is no former function, which cannot happen.
-///
-/// # Safety
-/// P4: `requests` is MPI's array of `count` requests.
 unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
     // SAFETY: P4: MPI's array. Asked before the call, because that frees the ordinary requests that are complete.
     let is_programs = unsafe { listening::has_programs(count, requests) };
@@ -107,8 +104,6 @@ unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_requ
     code
 }
 
-/// # Safety
-/// P4: `requests` is MPI's array of `count` requests.
 unsafe fn notify(count: usize, requests: Place) {
     let Some(pml) = pml() else { return };
     let Some(_state) = pml.enter() else { return };

@@ -77,9 +77,6 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
 }
 
 /// Delivers a message that stayed in its send buffer to the receive that it matches.
-///
-/// # Safety
-/// P1: the message matches this receive, which is not finished.
 pub(crate) unsafe fn receive(state: &mut State, receive: NonNull<Request>, envelope: Envelope, sender: TransferId) {
     let Some(send) = state.transfers.end(sender) else { return };
     // SAFETY: P1: the send was in `state.transfers` until now, and the receive is matched and not finished; P3.
@@ -113,9 +110,6 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
 }
 
 /// Copies the data of a short message, to store it as unexpected. `None`: it cannot be packed.
-///
-/// # Safety
-/// P2: `data` may be read, and `extent` describes it.
 unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
     let mut short = [0; SHORT];
     if extent.length <= SHORT {
@@ -129,9 +123,6 @@ unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
 }
 
 /// Copies the first `length` bytes of a message. Returns false if it cannot copy all of them.
-///
-/// # Safety
-/// P2: `from` may be read and `to` may be written for `length` bytes; the extents describe them.
 unsafe fn copy((from, from_extent): (&Data, Extent), (to, to_extent): (&Data, Extent), length: usize) -> bool {
     if !from_extent.start.is_null() {
         // SAFETY: P2, as this function requires.

@@ -66,9 +66,6 @@ fn inline_of(rail: Option<&Rail>) -> usize {
 
 /// Notifies listeners of the protocol of a whole message that the only port sent without a request. The specification
 /// has all that is needed, so the send stores nothing for it.
-///
-/// # Safety
-/// P3: the PML is entered. A listener wants this event of the specification's communicator, which is alive.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {

@@ -15,9 +15,6 @@ use crate::runtime::{messages, modex};
 use engine::messenger::link::Link;
 
 /// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
-///
-/// # Safety
-/// P4, or P1 of a request on it: `comm` is a live communicator that was added to the PML.
 #[inline]
 pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
@@ -34,9 +31,6 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
 }
 
 /// Returns the link to a rank if its process was looked up, or is reached by shared memory. Needs the PML entered.
-///
-/// # Safety
-/// P1: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
     // SAFETY: P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
@@ -44,9 +38,6 @@ pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, r
 }
 
 /// Returns the process of a rank. `None`: the communicator has no such rank; a message of a faulty peer may name any.
-///
-/// # Safety
-/// P4, P1: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
     unsafe {
@@ -54,8 +45,6 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
     }
 }
 
-/// # Safety
-/// P4, P1: `comm` is a live communicator that was added to the PML.
 #[cold]
 #[inline(never)]
 unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {

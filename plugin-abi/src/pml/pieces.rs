@@ -49,9 +49,6 @@ pub(crate) unsafe fn ask(
 }
 
 /// Unpacks a fragment that has arrived.
-///
-/// # Safety
-/// `from` may be read for `length` bytes. `receiver` may be any number.
 pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *const u8, length: usize) {
     let Some(request) = state.transfers.get(receiver) else { return };
     // SAFETY: P1: in `state.transfers`; P3.
@@ -305,9 +302,6 @@ unsafe fn pack(
 }
 
 /// A fragment has been sent and its buffer is free: sends more, first for the sends that wait for a buffer.
-///
-/// # Safety
-/// P1: a send that is not finished, to which the fragment belonged.
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a send with a fragment in flight is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };

@@ -28,9 +28,6 @@ pub(super) struct Found {
 
 impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
-    ///
-    /// # Safety
-    /// P4: MPI's communicator lives.
     pub(super) unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
@@ -70,9 +67,6 @@ impl Probed {
     }
 
     /// Polls and searches until a message is found.
-    ///
-    /// # Safety
-    /// P4: MPI's communicator lives.
     unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
         let mut idle = Idle::new();
         loop {
@@ -86,8 +80,6 @@ impl Probed {
 }
 
 impl Found {
-    /// # Safety
-    /// P4: `status` is null or MPI's.
     unsafe fn say(&self, status: *mut sys::ompi_status_public_t) {
         let found = sys::ompi_status_public_t {
             MPI_SOURCE: self.envelope.source(),
@@ -107,9 +99,6 @@ struct Handle(NonNull<sys::ompi_message_t>);
 
 impl Handle {
     /// Makes a handle. `None`: Open MPI has no memory for it.
-    ///
-    /// # Safety
-    /// P4: MPI's communicator lives.
     unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
         // SAFETY: P4: MPI's communicator lives, as this function requires.
         NonNull::new(unsafe { libmpi::ibex_message_alloc(comm) }).map(Handle)

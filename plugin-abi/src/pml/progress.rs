@@ -351,9 +351,6 @@ fn handle_request(
 }
 
 /// A message without a send buffer has been sent: all of a request's data, or a fragment.
-///
-/// # Safety
-/// P1: the message belongs to this request, which is a send that is not finished.
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the send is not finished; its `transfer` tells whether this was a fragment or the whole message.
     unsafe {

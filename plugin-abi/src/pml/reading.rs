@@ -105,9 +105,6 @@ fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
 }
 
 /// Posts as many reads as may be in flight, on every lane.
-///
-/// # Safety
-/// P1: a receive that is being read.
 unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -186,9 +183,6 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
 }
 
 /// Handles the completion or failure of a read by this rail.
-///
-/// # Safety
-/// P1: the receive to which the read belongs; it is not finished.
 pub(crate) unsafe fn read_done(
     pml: &Pml,
     state: &mut State,

@@ -54,9 +54,6 @@ pub(crate) unsafe extern "C" fn pml_recv(
 }
 
 /// [`pml_recv`] while a tool listens.
-///
-/// # Safety
-/// P4: the arguments of [`pml_recv`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn recv_watched(
@@ -77,9 +74,6 @@ unsafe extern "C" fn recv_watched(
 }
 
 /// A blocking receive. `WATCHED`: a tool may be listening to its communicator.
-///
-/// # Safety
-/// P4: `wanted` has MPI's arguments, and `status` is MPI's or null.
 #[inline(always)]
 unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
@@ -102,9 +96,6 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
 }
 
 /// Gives a receive its number for tools.
-///
-/// # Safety
-/// P1: a receive that is filled in with `wanted`; only the caller has it. P4: `wanted` has MPI's arguments.
 #[inline(always)]
 unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
     // SAFETY: P1: only the caller has it; P4: MPI's communicator.
@@ -137,9 +128,6 @@ pub(crate) unsafe extern "C" fn pml_irecv(
 }
 
 /// [`pml_irecv`] while a tool listens.
-///
-/// # Safety
-/// P4: the arguments of [`pml_irecv`].
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn irecv_watched(
@@ -158,9 +146,6 @@ unsafe extern "C" fn irecv_watched(
 }
 
 /// A nonblocking receive. `WATCHED`: a tool may be listening to its communicator.
-///
-/// # Safety
-/// P4: `wanted` has MPI's arguments, and `place` is MPI's out parameter.
 #[inline(always)]
 unsafe fn receive_nonblocking<const WATCHED: bool>(
     pml: &Pml,
@@ -247,9 +232,6 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 
 /// Returns the arguments of a receive for the message of a matched probe, gives the message back, and sets its handle
 /// to null. The caller gets the message's reference to the communicator, to be released after the receive.
-///
-/// # Safety
-/// P4: `message` is the handle of a message that `probe` made.
 unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
     // SAFETY: P4, as this function requires.
     unsafe {
@@ -463,9 +445,6 @@ unsafe fn wait<'pml, const TOLD: bool>(
 }
 
 /// Fills a status in, except for the error field, which calls for one message leave as it was.
-///
-/// # Safety
-/// P4: `status` is null or MPI's.
 pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::ompi_status_public_t) {
     // SAFETY: P4: `status` is null or MPI's.
     if let Some(status) = unsafe { status.as_mut() } {

@@ -207,9 +207,6 @@ impl Request {
     }
 
     /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.
-    ///
-    /// # Safety
-    /// P4: `raw` is a live request of Open MPI's.
     pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<NonNull<Request>> {
         let raw = NonNull::new(raw)?;
         // SAFETY: P4: `raw` is live.

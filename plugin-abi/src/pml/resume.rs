@@ -64,9 +64,6 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
 }
 
 /// Returns link and communicator of a send that was announced and counts towards the window of flow control.
-///
-/// # Safety
-/// P1: a send that is not finished.
 pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
     if !matches!(request.transfer, Transfer::Announced { counted: true, .. }) {
         return None;

@@ -99,9 +99,6 @@ pub(crate) unsafe extern "C" fn pml_isend(
 
 /// Sends a short contiguous message inside the work request, if that can be done now. `BLOCKING`: a blocking call,
 /// which has a second short path while a tool listens.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(always)]
 pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
@@ -121,9 +118,6 @@ pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: 
 
 /// [`at_once`] if the peer is reached by shared memory or by one port of several, or a tool listens. Recomputes the
 /// link, so the fast path stores nothing extra. Returns false for a marked link ([`Link::marked`]).
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(never)]
 unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: P4: MPI's communicator.
@@ -145,9 +139,6 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
 /// Sends a contiguous message from a send buffer, if it is no longer than the eager limit and that can be done now.
 /// Once copied it is complete for MPI, so it needs no request. A tool may have set a limit that exceeds the send
 /// buffers: a message too long for them fails here, and gets a request (`protocol`).
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(never)]
 pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
@@ -224,9 +215,6 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
 }
 
 /// Raises an event of a send without a request.
-///
-/// # Safety
-/// P3: the PML is entered. The specification's communicator lives, and the listeners are its.
 #[inline(always)]
 unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
     listeners.tell(event, id, spec);
@@ -239,9 +227,6 @@ unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut 
 }
 
 /// [`transmit::copied`], but not inlined into its caller.
-///
-/// # Safety
-/// P2: the data may be read during the call.
 #[inline(never)]
 unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call, as this function requires.
@@ -250,9 +235,6 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
 
 /// Sends the message of a blocking call by a request, because the adapter does not take it now. Tools know it as `id`,
 /// and the beginning of its transfer was raised.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments.
 #[cold]
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
@@ -289,8 +271,6 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: N
     leave_call(pml, state);
 }
 
-/// # Safety
-/// P4: `outgoing` has MPI's arguments.
 #[inline(never)]
 unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
@@ -310,8 +290,6 @@ unsafe fn send_blocking(outgoing: &Outgoing, mode: Mode) -> c_int {
     sys::OPAL_SUCCESS
 }
 
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `place` is MPI's out parameter.
 #[inline(never)]
 unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
@@ -333,9 +311,6 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
 
 /// Begins a send in any mode. Its request may be finished when this returns.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments.
 #[inline(always)]
 pub(super) unsafe fn start<'pml>(
     pml: &'pml Pml,
@@ -361,9 +336,6 @@ pub(super) unsafe fn start<'pml>(
 
 /// Sends a copy of a message, which makes the send complete for MPI. While a tool listens, returns a finished request,
 /// by which tools know the message.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments.
 unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> Result<Begun<'pml>, c_int> {
     // SAFETY: P4, as this function requires.
     let (mut state, copy) = unsafe { copy_and_enter(pml, outgoing) }?;
@@ -392,9 +364,6 @@ pub(crate) struct BufferedCopy {
 }
 
 /// Copies a message and enters the PML, for [`send_copy`].
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments.
 pub(crate) unsafe fn copy_and_enter<'pml>(
     pml: &'pml Pml,
     outgoing: &Outgoing,
@@ -411,9 +380,6 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
 }
 
 /// Sends a copy. Tools know it by `id`.
-///
-/// # Safety
-/// P4: `outgoing` has MPI's arguments, and `copy` is that of its data.
 pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing, copy: BufferedCopy, id: u64) {
     let request = state.requests.take();
     // SAFETY: P1: just taken; P3; P4, as this function requires.
@@ -461,9 +427,6 @@ pub(crate) unsafe fn hold(request: &mut Request) {
 }
 
 /// Packs a message into memory that the program has attached. Returns the copy, and the address to be freed.
-///
-/// # Safety
-/// P4: `data` has MPI's arguments, and `extent` describes it.
 pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
     // SAFETY: Open MPI's allocator, asked for at least one byte.
     let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();

@@ -130,9 +130,6 @@ impl SharedMemory {
     }
 
     /// Sends an eager message, unless others wait before it or there is no room.
-    ///
-    /// # Safety
-    /// P2: `data` may be read during the call.
     #[inline]
     pub(crate) unsafe fn send_at_once(&self, to: u32, header: &[u8; EAGER_SIZE], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
@@ -175,9 +172,6 @@ impl SharedMemory {
     }
 
     /// Sends header and data, whether others wait or not. Returns false if there is no room now.
-    ///
-    /// # Safety
-    /// P2: `data` may be read during the call.
     pub(crate) unsafe fn send(&self, to: u32, tag: u8, header: &[u8], data: Extent) -> bool {
         let Some(peer) = self.peers.get(to as usize) else { return false };
         let header_start = header.as_ptr().cast_mut().cast();

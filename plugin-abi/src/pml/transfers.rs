@@ -76,9 +76,6 @@ pub(crate) fn completion() -> Option<Completed> {
 
 /// Rank in its job of a member of a communicator (of the remote group of an intercommunicator). `u32::MAX`: the
 /// communicator has no such rank, as a message of a faulty peer may name any.
-///
-/// # Safety
-/// P1, P4: `comm` is a live communicator that was added to the PML.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
     // SAFETY: P1, P4: `comm` is live and was added to the PML, as this function requires; the rank is checked first.
     unsafe {
@@ -102,9 +99,6 @@ fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
 }
 
 /// Raises the event of a step of a request's transfer. The request has a number for tools.
-///
-/// # Safety
-/// P1: a request that is not finished and has a known peer; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
@@ -155,9 +149,6 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
 }
 
 /// [`tell`] for a send without a request, from its specification.
-///
-/// # Safety
-/// P3: the PML is entered; the specification's communicator lives.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
@@ -181,9 +172,6 @@ pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
 }
 
 /// Raises the event of a message that has arrived with `bytes` of its data.
-///
-/// # Safety
-/// P3: the PML is entered; the specification is the message's, and its communicator lives.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {

@@ -38,9 +38,6 @@ pub(crate) enum Transmitted {
 }
 
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
-///
-/// # Safety
-/// P2: the data may be read during the call.
 #[inline(always)]
 pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
@@ -49,9 +46,6 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: 
 }
 
 /// [`inline`], but not inlined into its caller.
-///
-/// # Safety
-/// P2: the data may be read during the call.
 #[inline(never)]
 pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call.
@@ -59,9 +53,6 @@ pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], ex
 }
 
 /// [`inline`] by one port of several, which is the peer's home; false otherwise.
-///
-/// # Safety
-/// P2: the data may be read during the call.
 #[inline(never)]
 pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
     if !link.is_of_several() {
@@ -140,9 +131,6 @@ pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmit
 
 /// Sends header and data, together no longer than the rail's eager limit, by this link. If the message has to wait,
 /// `request` is finished when it has been sent; `None`: its completion is not reported.
-///
-/// # Safety
-/// P2: `extent` describes `data`, which may be read during the call.
 pub(crate) unsafe fn message_by(
     pml: &Pml,
     state: &mut State,
@@ -189,9 +177,6 @@ pub(crate) unsafe fn message_by(
 }
 
 /// Sends header and contiguous data from a send buffer. Returns false if that cannot be done now.
-///
-/// # Safety
-/// P2: the data may be read during the call.
 #[inline(always)]
 pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     let length = header.len() + extent.length;
@@ -244,9 +229,6 @@ pub(crate) unsafe fn send(
 }
 
 /// Copies header and data to `to`. Returns false if the data cannot be packed.
-///
-/// # Safety
-/// P2: `extent` describes `data`, which may be read. `to` may be written for header and data.
 unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool {
     // SAFETY: `to` has room for header and data; P2: the data may be read.
     unsafe {

@@ -2,15 +2,16 @@
 //! Raises the PERUSE events of requests, messages and searches.
 //!
 //! Each raising function first tests whether a tool listens to the communicator of the request or message
-//! (`runtime/listeners.rs`). It raises the event where it happens, from data on the stack and with the PML entered; so
-//! a callback may not call MPI (PERUSE 5.1.2). The fast paths of short messages raise nothing: they are closed while a
-//! tool listens (`listening.rs`), and a short message takes a second short path, which passes its listeners
-//! ([`Listeners::tell`]).
+//! (`runtime/listeners.rs`). It raises the event where it happens, with the PML entered, so a callback may not call MPI
+//! (PERUSE 5.1.2). The fast paths of short messages raise nothing: `listening.rs` closes them while a tool listens.
 //!
 //! Tools know a request by a number, from its first raised event until its caller knows of its end or has freed it; a
 //! message from its arrival to its match; and a search while it lasts. No number is used twice. Called by all modules
 //! that change a request or a message. Grade: pending; [`tell`] is on the path of a watched message. Threads: the one
 //! that has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
+//!
+//! Safety: each unsafe function requires that the PML is entered (P3), that the communicator lives and was added to the
+//! PML (P1, P4), and that listeners are its own.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
@@ -36,9 +37,6 @@ fn saturated(count: usize) -> c_int {
 }
 
 /// Raises an event of a request.
-///
-/// # Safety
-/// P3: the PML is entered. The request's communicator lives.
 #[inline(always)]
 pub(crate) unsafe fn request(request: &mut Request, event: Event) {
     // SAFETY: P3; the communicator lives, so its listeners do.
@@ -49,8 +47,6 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
     }
 }
 
-/// # Safety
-/// P3: the PML is entered. The request's communicator lives, and the listeners are its.
 #[cold]
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
@@ -63,11 +59,7 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     }
 }
 
-/// Raises the events of a request that MPI frees. This is also the end of the wait for it, if it is complete and not
-/// persistent (`notify`).
-///
-/// # Safety
-/// P3: the PML is entered. The request's communicator lives.
+/// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here (`notify`).
 #[inline(always)]
 pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
     // SAFETY: P3; the communicator lives, and the listeners are its.
@@ -82,9 +74,6 @@ pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
 }
 
 /// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
-///
-/// # Safety
-/// P3: the PML is entered. The request's communicator lives, and the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
     if request.id == 0 {
@@ -94,7 +83,7 @@ pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: E
     listeners.tell(event, request.id, &mut request.spec);
 }
 
-/// Gives a request its number for tools, and the specification that events will report.
+/// Gives a request its number for tools, and its specification.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
     (request.id, request.spec, request.told) = (id, spec, Told::Nothing);
@@ -111,10 +100,7 @@ fn introduce_itself(request: &mut Request, id: u64) {
     (request.id, request.spec) = (id, spec);
 }
 
-/// Specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
-///
-/// # Safety
-/// P1, P4: `comm` is a live communicator.
+/// Returns the specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
 #[inline(always)]
 pub(crate) unsafe fn spec(
     comm: *mut sys::ompi_communicator_t,
@@ -128,10 +114,7 @@ pub(crate) unsafe fn spec(
     Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
 
-/// Specification of a message that has arrived: `length` bytes.
-///
-/// # Safety
-/// P1: `comm` is a live communicator.
+/// Returns the specification of a message of `length` bytes that has arrived.
 #[inline(always)]
 unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
     Spec {
@@ -151,11 +134,8 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
 }
 
 /// Returns the number by which tools know a request.
-///
-/// # Safety
-/// P1: only the caller has the request, and its communicator lives.
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
-    // SAFETY: P1: only the caller has the request.
+    // SAFETY: P3.
     let request = unsafe { request.as_mut() };
     if request.id == 0 {
         introduce_itself(request, number());
@@ -163,29 +143,22 @@ pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     request.id
 }
 
-/// Gives a send that has not begun the number `id`, because it carries the message of the request with that number.
-///
-/// # Safety
-/// P1: only the caller has the request, and its communicator lives.
+/// Gives a send, before it begins, the number of the request whose message it carries.
 pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
     if id != 0 {
-        // SAFETY: P1: only the caller has the request.
+        // SAFETY: P3.
         introduce_itself(unsafe { request.as_mut() }, id);
     }
 }
 
-/// Forgets the number of a request that is given back, or started again.
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
     request.id = 0;
     request.told = Told::Nothing;
 }
 
-/// The first data of a request's message is about to be sent or stored. Notes nothing for an unwatched blocking call,
-/// which gives its request back without resetting it.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
+/// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
+/// unwatched blocking call, which gives its request back without resetting it.
 #[inline]
 pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
     // SAFETY: P1: the request is not finished; P3.
@@ -193,9 +166,6 @@ pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
 }
 
 /// [`begins`]; reports the passage of the data, if `how` returns it now.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told == Told::Nothing && of.owner != Owner::Call {
@@ -205,10 +175,7 @@ pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(
     }
 }
 
-/// The last data has gone to the adapter, or is stored.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
+/// Raises the event that the adapter has the last data, or that it is stored.
 #[inline]
 pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
     // SAFETY: P1: the request is not finished; P3.
@@ -216,9 +183,6 @@ pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
 }
 
 /// [`ends`]; reports the passage of the data, if `how` returns it now.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     if of.told != Told::Ended && of.owner != Owner::Call {
@@ -228,11 +192,7 @@ pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&R
     }
 }
 
-/// [`request`], after the passage of the data, if `how` returns it. Calls `how` only while a tool listens to the
-/// communicator.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
+/// [`request`]; before it, reports the passage of the data, if `how` returns it.
 #[inline(always)]
 unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
     // SAFETY: P1: the request is not finished; P3.
@@ -246,9 +206,6 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
 }
 
 /// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
-///
-/// # Safety
-/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
     if listeners.wants(Event::Transfer) && request.owner != Owner::Call {
@@ -264,9 +221,6 @@ pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, ev
 }
 
 /// Reports the passage of a request's message, if `how` returns it.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
 #[inline]
 pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     // SAFETY: P1: the request is not finished; P3.
@@ -277,8 +231,6 @@ pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> O
     }
 }
 
-/// # Safety
-/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[inline(always)]
 unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
     if listeners.wants(Event::Protocol) && request.owner != Owner::Call {
@@ -293,8 +245,6 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
     }
 }
 
-/// # Safety
-/// P1: a request that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
@@ -315,9 +265,6 @@ fn asks_for_message(listeners: &Listeners) -> bool {
 
 /// Notes the message `id`, of `length` bytes, that a receive has matched. Reports its passage, if a tool wants it and
 /// `how` returns it now.
-///
-/// # Safety
-/// P1: a receive that is not finished, of the communicator of these listeners; P3: the PML is entered.
 #[cold]
 #[inline(never)]
 unsafe fn has_message(
@@ -341,20 +288,14 @@ unsafe fn has_message(
     }
 }
 
-/// A fragment, neither the first nor the last, has gone to the adapter or is stored.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
+/// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
 #[inline]
 pub(crate) unsafe fn continues(of: &mut Request, moved: Moved) {
     // SAFETY: P1: the request is not finished; P3.
     unsafe { request_by(of, Event::XferContinue, moved, |_| None) };
 }
 
-/// A fragment of a send has gone to the adapter.
-///
-/// # Safety
-/// P1: a request that is not finished; P3: the PML is entered.
+/// Raises the events of a fragment of a send that the adapter has.
 #[inline]
 pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize), is_last: bool) {
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
@@ -372,7 +313,7 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
     }
 }
 
-/// Length of a message that has arrived: all of it, and the part that came with its header.
+/// Length of a message that has arrived, and of the part that came with its header, bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Came {
     pub(crate) all: usize,
@@ -380,7 +321,6 @@ pub(crate) struct Came {
 }
 
 impl Came {
-    /// A message that came whole.
     pub(crate) const fn whole(length: usize) -> Came {
         Came { all: length, here: length }
     }
@@ -388,9 +328,6 @@ impl Came {
 
 /// Takes out the receive that an arrived message matches; without one, returns the message's number for tools. While a
 /// tool asks for passages, reports this one if `how` returns it now, or calls `kept` if no receive matches.
-///
-/// # Safety
-/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 #[inline]
 pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
@@ -407,8 +344,6 @@ pub(crate) unsafe fn take_posted(
     }
 }
 
-/// # Safety
-/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive; the listeners are its.
 #[inline(always)]
 pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
@@ -445,9 +380,6 @@ pub(crate) unsafe fn take_posted_watched(
 }
 
 /// Stores an unexpected message, and raises its event.
-///
-/// # Safety
-/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
     // SAFETY: P3; P1: the communicator lives.
@@ -457,8 +389,6 @@ pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: En
     }
 }
 
-/// # Safety
-/// P3: the PML is entered. P1: the communicator is in `State::contexts`, so alive.
 #[inline]
 unsafe fn tell_of_message(
     communicator: &Communicator,
@@ -478,12 +408,8 @@ unsafe fn tell_of_message(
     id
 }
 
-/// Takes out the unexpected message that a numbered receive matches, and raises the events of the search. Reports the
-/// passage of the message, if `how` returns it now.
-///
-/// # Safety
-/// P1: a receive of this communicator, not finished; the communicator is in `State::contexts`, and the listeners are
-/// its. P3: the PML is entered.
+/// Takes out the unexpected message that a numbered receive of this communicator matches, and raises the events of the
+/// search. Reports the passage of the message, if `how` returns it now.
 #[inline(always)]
 pub(crate) unsafe fn take_unexpected(
     listeners: &Listeners,
@@ -510,7 +436,6 @@ pub(crate) unsafe fn take_unexpected(
     }
 }
 
-/// Arguments of a probe.
 #[derive(Clone, Copy)]
 pub(crate) struct Probed {
     pub(crate) from: i32,
@@ -519,9 +444,6 @@ pub(crate) struct Probed {
 }
 
 /// Runs the `search` of a probe through the unexpected messages, and raises its events.
-///
-/// # Safety
-/// P3: the PML is entered. P4: the communicator lives.
 pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
     let Probed { from, tag, comm } = probed;
     // SAFETY: P3; P4: `comm` lives. The datatype is the address of an object that Open MPI never frees.
@@ -538,9 +460,6 @@ pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -
 }
 
 /// Raises the event of a message that a matched probe has taken out.
-///
-/// # Safety
-/// P3: the PML is entered. P4: `comm` lives.
 pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelope, handle: MessageHandle) {
     // SAFETY: P3; P4: `comm` lives.
     unsafe {
@@ -559,9 +478,6 @@ pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelo
 }
 
 /// Raises the events of a receive that gets the message of a matched probe.
-///
-/// # Safety
-/// P1: a receive that is not finished; P3: the PML is entered.
 pub(crate) unsafe fn match_probed(
     receive: &mut Request,
     found: &Message<Arrived>,

@@ -32,9 +32,6 @@ pub(crate) struct WatchedReads {
 
 impl WatchedReads {
     /// Makes the record of a receive that is about to read `wanted` bytes from `remote`; `None` if no tool wants it.
-    ///
-    /// # Safety
-    /// P1: a receive that was matched and is not finished; P3: the PML is entered.
     #[inline]
     pub(crate) unsafe fn of(request: &mut Request, remote: u64, wanted: u64) -> Option<Box<WatchedReads>> {
         let interest = events::interest();
