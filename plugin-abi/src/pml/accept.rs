@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers a message to the receive that it matches: copies its data, or begins its transfer.
 //!
-//! Called where a receive finds its message, and where a message finds its receive. Sets the receive's status: if the
-//! message is too long, the rest is dropped and the receive ends with `MPI_ERR_TRUNCATE` and the message's length; if
-//! its data cannot be unpacked, with `MPI_ERR_INTERN`. Grade: hot for whole messages. Threads: the one that has entered
-//! the PML. Tests: `pt2pt_truncation.c` and others in `hw-tests/mpi`.
+//! Sets the receive's status: `MPI_ERR_TRUNCATE` and the whole length if the message is too long, `MPI_ERR_INTERN` if
+//! its data cannot be unpacked. Called by `receive` and `incoming`. Grade: hot for whole messages. Threads: the one
+//! that has entered the PML. Tests: `pt2pt_truncation.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -24,7 +23,7 @@ use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, 
 use crate::runtime::listeners::{Event, Listeners};
 use engine::messenger::link::Link;
 
-/// Delivers a whole message to a receive. If `TOLD`, raises events for listeners.
+/// Delivers a whole message to a receive. `TOLD`: raises events.
 #[inline(always)]
 pub(crate) unsafe fn whole<const TOLD: bool>(
     state: &mut State,
@@ -44,7 +43,6 @@ pub(crate) unsafe fn whole<const TOLD: bool>(
     unsafe { put::<TOLD>(state, request, &outcome, from, length) };
 }
 
-/// [`whole`] for a message that is longer than its receive.
 #[cold]
 #[inline(never)]
 unsafe fn truncated<const TOLD: bool>(
@@ -92,11 +90,11 @@ unsafe fn put<const TOLD: bool>(
     }
 }
 
-/// [`whole`] for the receive of a blocking call that is no shorter than the message, while a tool listens.
+/// [`whole`] for the receive of a blocking call, while a tool listens.
 ///
 /// # Safety
-/// P1: the message matches this blocking call's receive, which has room for the `length` bytes that may be read at
-/// `from`. P3: the PML is entered. The listeners are those of the receive's communicator.
+/// P1: the message matches this receive, which has room for the `length` bytes at `from`; P3. The listeners are those
+/// of the receive's communicator.
 #[inline(always)]
 pub(crate) unsafe fn whole_watched(
     listeners: &Listeners,
@@ -118,12 +116,11 @@ pub(crate) unsafe fn whole_watched(
         watch::told(listeners, r, Event::XferEnd);
         watch::told_moved(listeners, r, Event::XferEnd, Bytes::None.completed());
         watch::told(listeners, r, Event::Complete);
-        // All its data is in place.
         r.set_finished(true);
     }
 }
 
-/// Delivers an announced message to a receive: begins its transfer.
+/// Begins the transfer of an announced message to a receive.
 pub(crate) unsafe fn announced(
     pml: &Pml,
     state: &mut State,
@@ -169,7 +166,7 @@ pub(crate) unsafe fn announced(
             return;
         }
         why = Reason::NotRegistered;
-        // For shared memory the protocol event was raised already: it is the same with and without CMA reads.
+        // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
             // SAFETY: P1: the receive is not finished; P3.
             unsafe {
@@ -182,7 +179,7 @@ pub(crate) unsafe fn announced(
     unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
 }
 
-/// Delivers a message that was unexpected until now.
+/// Delivers a message that was unexpected, to a receive.
 pub(crate) unsafe fn unexpected(
     pml: &Pml,
     state: &mut State,
@@ -195,7 +192,7 @@ pub(crate) unsafe fn unexpected(
     unsafe { arrived(pml, state, request, envelope, message) };
 }
 
-/// Delivers a message whose body is already decoded to its receive.
+/// Delivers a decoded message to a receive.
 pub(crate) unsafe fn arrived(
     pml: &Pml,
     state: &mut State,

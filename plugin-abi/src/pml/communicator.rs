@@ -23,13 +23,11 @@ use crate::runtime::exclusive::{Entered, Exclusive};
 use engine::messenger::link::Link;
 use engine::messenger::matching::lengths::{Lengths, Shown};
 
-/// Posted receives and unexpected messages of a communicator.
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
 
-/// Name, for [`Communicator::cancel`], of the receive in the first slot. No receive in the queue has it.
+/// Name of the receive in the first slot, for [`Communicator::cancel`]. No receive in the queue has it.
 const FIRST: u64 = u64::MAX;
 
-/// The PML's part of a communicator.
 pub(crate) struct Communicator {
     /// Link to each rank of the remote group.
     links: Box<[AtomicU64]>,
@@ -37,20 +35,18 @@ pub(crate) struct Communicator {
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
-    /// First receive slot: a receive that was posted while no other was, until its message comes. Messages are compared
-    /// with it first. Mostly it is the only one, and the queues are not touched.
+    /// First receive slot: a receive that was posted while no other was. Messages are compared with it first.
     first: FirstReceive,
-    /// Whether a tool listens to this communicator. If so, `first` holds a blocker that matches no message, which
-    /// disables the in-place delivery.
+    /// Whether a tool listens to this communicator. `first` then holds a blocker, which matches no message, so that no
+    /// poll delivers one in place.
     is_watched: AtomicBool,
     /// Takes the place of `first` while a tool listens.
     aside: FirstReceive,
     lengths: Lengths,
-    /// Port of the first rail, so that a short message reaches it by one load.
+    /// Port of the first rail, which a short message reaches by one load.
     first_port: NonNull<Exclusive<Port>>,
-    /// Rank of this process, as its messages name it.
+    /// Rank of this process.
     pub(crate) rank: i32,
-    /// Part that the headers of all its eager messages have in common.
     pub(crate) sender: EagerSender,
     pub(crate) context: u32,
     pub(crate) comm: *mut sys::ompi_communicator_t,
@@ -61,7 +57,7 @@ fn unknown(peers: usize) -> Box<[AtomicU64]> {
 }
 
 impl Communicator {
-    /// Makes the part of a communicator with `peers` ranks, all of them unknown.
+    /// Makes the part of a communicator with `peers` ranks.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
         let links = unknown(peers);
         let queues = UnsafeCell::new(Matching::new());
@@ -80,7 +76,7 @@ impl Communicator {
             context,
             comm: null_mut(),
         });
-        // Only now, because the short cut points into the box: moving the box later would invalidate the pointer.
+        // Only now, because moving the box would invalidate the short cut's pointer into it.
         communicator.open_short_cut(true);
         communicator
     }
@@ -99,14 +95,14 @@ impl Communicator {
         (rank as usize) < self.links.len()
     }
 
-    /// Returns the link to a rank. A rank outside the communicator maps to `UNKNOWN`.
+    /// Returns the link to a rank; `UNKNOWN` for a rank outside the communicator.
     #[inline]
     pub(crate) fn link(&self, rank: i32) -> Link {
         // Acquire: the endpoint in the link was made before the link was stored.
         self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
     }
 
-    /// Returns the link to a rank for the fast path: `UNKNOWN` while a tool listens.
+    /// [`Self::link`] for the fast path: `UNKNOWN` while a tool listens.
     #[inline(always)]
     pub(crate) fn short_cut(&self, rank: i32) -> Link {
         if rank as usize >= self.links.len() {
@@ -161,7 +157,7 @@ impl Communicator {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// The slot of the receive that is in no queue.
+    /// Returns the slot in use.
     #[inline(always)]
     fn place(&self) -> &FirstReceive {
         if self.is_watched() { &self.aside } else { &self.first }
@@ -182,7 +178,6 @@ impl Communicator {
 /// Queues, and the receive in the first slot. The unsafe functions of this block all require P3: the caller has entered
 /// the PML, and has no other reference to the queues.
 impl Communicator {
-    /// Whether a receive is posted.
     pub(crate) unsafe fn has_posted(&self) -> bool {
         // SAFETY: P3.
         self.place().is_taken() || unsafe { self.queues() }.posted() > 0
@@ -195,7 +190,6 @@ impl Communicator {
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
 
-    /// Stores an unexpected message.
     pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
         let bytes = message.length();
         // SAFETY: P3.
@@ -222,7 +216,6 @@ impl Communicator {
         self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
     }
 
-    /// Posted receives and unexpected messages.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
     pub(crate) unsafe fn queues(&self) -> &mut Queues {
@@ -330,8 +323,8 @@ impl Communicator {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
-    /// Takes a posted receive out. False: it has been matched. The request is compared as well: one whose receive was
-    /// matched at once still has the name of its last posted receive, and that name may be another receive's by now.
+    /// Takes a posted receive out. False: it has been matched. Compares the request as well, because the name of a
+    /// request whose receive was matched at once is an old one, and may be another receive's by now.
     ///
     /// # Safety
     /// `name` is the last that `post` returned for this request.
@@ -367,7 +360,6 @@ mod tests {
         Communicator::new(NonNull::dangling(), 2, 0, 3)
     }
 
-    /// The calls, by one thread.
     fn post(comm: &Communicator, pattern: Pattern, number: usize) -> u64 {
         // SAFETY: P3: the test's only thread uses the communicator.
         unsafe { comm.post(pattern, request(number)) }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data of a message in user memory: contiguous, or with gaps.
 //!
-//! Contiguous data is its first byte and a length. Data with gaps is packed and unpacked by Open MPI's convertor,
-//! always in order: a convertor that unpacks out of order corrupts a basic element that is split. A convertor serves
-//! one message in one direction. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and
-//! `pt2pt_datatypes.c` in `hw-tests/mpi`.
+//! Open MPI's convertor packs and unpacks data with gaps, always in order: out of order it would corrupt a basic element
+//! that is split. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and `pt2pt_datatypes.c` in
+//! `hw-tests/mpi`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -13,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
 
-/// The user's data as MPI describes it.
+/// The arguments of an MPI call that describe the data.
 #[derive(Clone, Copy)]
 pub(crate) struct Data {
     pub(crate) buffer: *mut c_void,
@@ -21,7 +20,7 @@ pub(crate) struct Data {
     pub(crate) datatype: *mut sys::ompi_datatype_t,
 }
 
-/// Location and length of the data.
+/// Address and length of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     /// First byte; null for (nonempty) data with gaps.
@@ -41,7 +40,7 @@ impl Extent {
 }
 
 impl Data {
-    /// Returns location and length. Empty data has no gaps, and its buffer is ignored.
+    /// Returns address and length. Empty data has no gaps.
     #[inline(always)]
     pub(crate) unsafe fn extent(&self) -> Extent {
         // SAFETY: P4: the datatype is alive; nobody writes these fields once it is committed.
@@ -57,12 +56,9 @@ impl Data {
     }
 }
 
-/// Open MPI's convertor for the data of one message.
 pub(crate) struct Convertor(Box<sys::opal_convertor_t>);
 
 impl Convertor {
-    /// Makes a convertor that packs. `None`: Open MPI has no memory for it.
-    ///
     /// # Safety
     /// P2: the data may be read while the convertor lives.
     pub(crate) unsafe fn packing(data: &Data) -> Option<Self> {
@@ -75,8 +71,6 @@ impl Convertor {
         (code == sys::OPAL_SUCCESS).then_some(convertor)
     }
 
-    /// Makes a convertor that unpacks. `None`: Open MPI has no memory for it.
-    ///
     /// # Safety
     /// P2: the data may be written while the convertor lives.
     pub(crate) unsafe fn unpacking(data: &Data) -> Option<Self> {
@@ -138,8 +132,8 @@ pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: u
     }
 }
 
-/// Copies bytes; 8 to 16 of them without a call. Source and destination may overlap: MPI forbids that for a send and
-/// its receive, but programs do it in messages to themselves.
+/// Copies bytes; 8 to 16 of them without a call. Source and destination may overlap, because programs do that in
+/// messages to themselves, although MPI forbids it.
 #[inline(always)]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();

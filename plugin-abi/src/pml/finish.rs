@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completes requests: marks them finished inside the PML, and runs their callbacks outside.
+//! Completes requests: [`finish`] at once, or on a chain if they have a callback. [`tell`] completes those on the chain
+//! with nothing entered, because a callback may free its request, start it again, post others and wait for them.
 //!
-//! [`finish`] completes a request, or puts it on a chain if completing it would call Open MPI. [`tell`] completes those
-//! on the chain with nothing entered, because a callback may free its request, start it again, post others and wait for
-//! them. Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered
-//! the PML. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
+//! Called wherever a transfer ends, and by `progress` ([`tell`]). Grade: hot. Threads: the one that has entered the
+//! PML. Tests: `pml/tests.rs`, and the MPI programs of `hw-tests`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -16,17 +15,16 @@ use super::{libmpi, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 
-/// Result of a request, for its status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) source: i32,
     pub(crate) tag: i32,
-    /// Length of the message in bytes, including bytes that did not fit.
+    /// Length of the whole message, bytes.
     pub(crate) length: usize,
     pub(crate) error: i32,
 }
 
-/// Writes the status of a receive whose data is still to be copied.
+/// Writes the status of a request.
 #[inline]
 pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
     let status = &mut request.base().req_status;
@@ -37,8 +35,8 @@ pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
     status._ucount = outcome.length;
 }
 
-/// Notes, after [`note`], that data could not be unpacked: Open MPI has no memory for a convertor, or the convertor
-/// refuses the datatype. Open MPI reports lack of memory as `MPI_ERR_INTERN`, too.
+/// Notes, after [`note`], that data could not be unpacked: Open MPI has no memory for a convertor (for which its own
+/// error is `MPI_ERR_INTERN`, too), or the convertor refuses the datatype.
 #[cold]
 #[inline(never)]
 pub(crate) fn note_not_put(request: &mut Request) {
@@ -49,11 +47,10 @@ pub(crate) fn note_not_put(request: &mut Request) {
     }
 }
 
-/// Finishes a request: wakes its waiter now, or in [`tell`] if that would call a callback of Open MPI.
+/// Finishes a request: wakes its waiter now, or in [`tell`] if the request has a callback.
 ///
 /// # Safety
-/// P1: a request that is not finished and has no transfer in progress. The PML does not use it afterwards; only a
-/// blocking call that owns it does.
+/// P1: a request that is not finished, has no transfer in progress, and is not used by the PML afterwards.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the request is not finished; P3.
@@ -111,11 +108,9 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     *last = request.as_ptr();
 }
 
-/// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, which completes
-/// the rest of the chain, so that the callback can wait for those requests.
-///
-/// A request with a callback belongs to a part of Open MPI, and only its callback may free it before it is complete. So
-/// it is alive until the callback returns, and afterwards if the callback returned 0.
+/// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, and wait for
+/// those behind it. Only the callback of a request, a part of Open MPI, may free it before it is complete; so the
+/// request is alive until the callback returns, and afterwards if the callback returned 0.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {
@@ -137,12 +132,10 @@ pub(crate) fn tell(pml: &Pml) {
         // SAFETY: P1: its status is filled in, and only this callback may free it, which returns other than 0 then.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(_state) = pml.enter() {
-            // SAFETY: P1: the callback returned 0, so it has not freed the request, and no other thread can while the
-            // PML is entered; P3.
+            // SAFETY: P1: the callback returned 0, so it has not freed the request; P3: no other thread can now.
             unsafe {
                 let r = &mut *request.as_ptr();
-                // The callback may have set a new callback for the request's next use. It is taken out while the
-                // request is completed, so that `ibex_request_complete` does not call it.
+                // A callback that was set for the request's next use: `ibex_request_complete` would call it now.
                 let next = r.base().req_complete_cb.take();
                 libmpi::ibex_request_complete(Request::as_raw(request));
                 r.base().req_complete_cb = next;
@@ -151,8 +144,8 @@ pub(crate) fn tell(pml: &Pml) {
     }
 }
 
-/// Gives a request back that neither MPI nor the PML needs any more, and releases its communicator and datatype.
-/// Freeing the communicator may call the PML, so the PML is left before.
+/// Gives a request back, and releases its communicator and datatype; the PML is left before, because freeing the
+/// communicator may call it.
 ///
 /// # Safety
 /// P1: the request is finished or was never begun, and nothing refers to it any more.

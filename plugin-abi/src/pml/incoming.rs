@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind.
+//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind. Ignores messages
+//! that are too short or of an unknown kind.
 //!
-//! Called by `progress`, `moving` and `local` for each message, in order of arrival. Messages that are too short for
-//! their kind, or of an unknown kind, are ignored. Grade: hot for whole messages. Threads: the one that has entered the
-//! PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests: `hw-tests/mpi`.
+//! Called by `progress`, `moving` and `local` for each message, in order of arrival. Grade: hot for whole messages.
+//! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests:
+//! `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -26,7 +27,7 @@ use engine::messenger::link::Link;
 /// A message in a receive slot, or in shared memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
-    /// First byte, header included; valid until the slot is released.
+    /// Address of the header; valid until the slot is released.
     pub(crate) start: *const u8,
     pub(crate) length: usize,
     pub(crate) sender: Sender,
@@ -40,17 +41,16 @@ impl ByRail {
     }
 }
 
-/// Sender of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Sender {
-    /// Still to be looked up.
+    /// [`ByRail::link`] looks it up.
     ByRail(ByRail),
-    /// Already known; may be [`Link::UNKNOWN`].
+    /// May be [`Link::UNKNOWN`].
     Known(Link),
 }
 
 impl Incoming {
-    /// The message, header included.
+    /// Returns the message, header included.
     ///
     /// # Safety
     /// The bytes may be read and do not move while the returned slice is used.
@@ -59,7 +59,7 @@ impl Incoming {
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
-    /// Link for an answer; `None` if the message came by another queue pair than that of the sender it names.
+    /// Returns the link for an answer; `None` as in [`ByRail::link`].
     pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
         match self.sender {
             Sender::ByRail(by) => by.link(pml),
@@ -79,7 +79,7 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
     unsafe { is_taken_whole(state, start, arrived.len as usize) }
 }
 
-/// [`is_taken`] for a message that is known to be the PML's.
+/// [`is_taken`] for a message of the PML.
 #[inline(always)]
 pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
     if length < EAGER_SIZE {
@@ -98,7 +98,7 @@ pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length:
     true
 }
 
-/// A short message, copied out of its slot while the port is entered: its listeners may be called only afterwards.
+/// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
 pub(crate) struct PutAside {
     communicator: NonNull<Communicator>,
     envelope: Envelope,
@@ -109,7 +109,7 @@ pub(crate) struct PutAside {
 /// Longest data that is put aside, bytes.
 const PUT_ASIDE: usize = 64;
 
-/// [`is_taken`] while a tool listens. In addition, puts aside the first short message that matches the first receive of
+/// [`is_taken`] while a tool listens. Also copies to `aside` the first short message that matches the first receive of
 /// a communicator with listeners, for [`put_aside`].
 #[inline(always)]
 pub(crate) unsafe fn is_taken_or_put_aside(
@@ -180,7 +180,6 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     }
 }
 
-/// Whether the receive belongs to a blocking call and has room for `length` bytes.
 #[inline(always)]
 unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
     // SAFETY: P1: the receive is not finished; P3.
@@ -188,7 +187,6 @@ unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
     request.owner == Owner::WatchedCall && length <= request.extent.length
 }
 
-/// Copies the data of a whole message, to store it as unexpected.
 fn copy(bytes: &[u8]) -> Body {
     let mut short = [0; SHORT];
     match short.get_mut(..bytes.len()) {
@@ -200,7 +198,6 @@ fn copy(bytes: &[u8]) -> Body {
     }
 }
 
-/// Handles a message of any kind.
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
@@ -251,12 +248,12 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
                 resume::more(pml, state, from, context);
             }
         }
-        // `moving` has handled it; no process with a single port sends it.
+        // `moving` handles it; a process with one port sends none.
         Header::Moved { .. } => {}
     }
 }
 
-/// Delivers a whole message to the receive that it matches, or stores what `kept` returns; `sender` finds its sender.
+/// Delivers a whole message to its receive, or stores what `kept` returns; `sender` looks up the link to its sender.
 fn whole(
     pml: &Pml,
     state: &mut State,
@@ -288,7 +285,6 @@ fn whole(
     }
 }
 
-/// Delivers a message to the receive that it matches, or stores it.
 pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
     let from = message.from;
     let sender = || Some(from);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML of this process: its rails, and the state that one caller at a time may use.
 //!
-//! `component` makes it when Open MPI initialises the PML, and drops it at the end. A caller enters the PML
-//! ([`Pml::enter`]) and then, if it must, the port of a rail: always in this order, and one port at a time. Meanwhile
-//! it calls nothing of Open MPI that could call back; requests with callbacks wait on the chain of `finish`. Grade:
-//! hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the process, otherwise none. Tests: below.
+//! `component` makes it when Open MPI initialises the PML, and drops it at the end. ARCHITECTURE.md ("Rules") has the
+//! order in which a caller enters the PML and ports. Grade: hot. Threads: with `MPI_THREAD_MULTIPLE` one lock for the
+//! process, otherwise none. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{HashMap, VecDeque};
@@ -37,7 +36,7 @@ use crate::runtime::token::Tag;
 use engine::messenger::link::Link;
 
 pub(crate) struct Settings {
-    /// Longest message that is sent eagerly, bytes: the initial value.
+    /// Initial value of the eager limit, bytes.
     pub(crate) eager_limit: usize,
     /// Longest read of a message, bytes.
     pub(crate) read_size: u32,
@@ -45,44 +44,43 @@ pub(crate) struct Settings {
     pub(crate) unexpected_memory: u64,
     /// Whether several threads may call at the same time.
     pub(crate) threads: bool,
-    /// Functions of a request that Open MPI calls.
     pub(crate) functions: RequestFunctions,
-    /// Function that polls unless a single rail is all there is to poll.
+    /// Function that polls shared memory and all rails.
     pub(crate) poll_more: PollMore,
 }
 
-/// Polls everything, for a caller that has entered the PML. Returns the number of events.
+/// Function that polls shared memory and all rails. Returns the number of events.
 pub(crate) type PollMore = fn(&Pml, &mut State) -> usize;
 
-/// A port, as the PML uses it.
+/// A port that the PML uses.
 pub(crate) struct Rail {
     port: Arc<OpenPort>,
-    /// The port inside `port`, so that it takes one load to reach.
+    /// The [`Port`] in `port`, reached by one load.
     entry: NonNull<Exclusive<Port>>,
     /// Frame of the last poll; the next poll releases its slots.
     frame: UnsafeCell<Box<Frame>>,
-    /// Size of a send buffer for eager messages, header included, bytes: the upper bound of the eager limit.
+    /// Size of a send buffer for eager messages, header included, bytes: the greatest eager limit.
     pub(crate) copy_size: usize,
     /// Longest message that a receive slot holds, header included, bytes.
     pub(crate) receive_size: usize,
     /// Longest read, bytes.
     pub(crate) read_limit: u32,
-    /// Counts of sent messages by endpoint, with several rails; used by the holder of the entered port.
+    /// Counts of sent messages by endpoint, with several rails; for the thread that has entered the port.
     sent: UnsafeCell<Vec<Sent>>,
 }
 
-/// The PML. `state` is first (hence `repr(C)`), so it has the PML's address and a receive needs only one pointer.
+/// The PML. `state` stands first, at the PML's own address, so a receive needs only one pointer.
 #[repr(C)]
 pub(crate) struct Pml {
     state: Exclusive<State>,
     rails: Box<[Rail]>,
-    /// Whether one rail is all there is to poll. Written only while MPI is initialised.
+    /// Whether there is one rail and no shared memory. Written only while MPI is initialised.
     has_one_rail: Cell<bool>,
-    /// That rail, while no tool watches completions; else null.
+    /// That rail, while no tool watches completions; else null, and `poll_more` polls.
     only_rail: AtomicPtr<Rail>,
-    /// The [`PollMore`] to call where `only_rail` is null.
+    /// A [`PollMore`].
     poll_more: AtomicPtr<()>,
-    /// Shared memory to processes of this host, if Open MPI has it; else null.
+    /// Shared memory of this host, or null.
     shared_memory: AtomicPtr<SharedMemory>,
     has_threads: bool,
     /// The state, while the thread that has entered it runs a call in [`Pml::within`]; else null.
@@ -96,7 +94,7 @@ unsafe impl Sync for Pml {}
 // SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to what the PML owns.
 unsafe impl Send for Pml {}
 
-/// The state of the PML, which one caller at a time may use.
+/// The state of the PML, for the thread that has entered it.
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
@@ -104,17 +102,12 @@ pub(crate) struct State {
     pub(crate) flow: Flow,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
-    /// Peers and endpoints, with several rails.
     pub(crate) several: Several,
-    /// Processes of other jobs.
     pub(crate) foreign: Foreign,
     /// Sends whose next fragment waits for a send buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,
-    /// Messages that wait for room in shared memory.
     pub(crate) backlog: Backlog,
-    /// Whether the rails have reported anything lately.
     pub(crate) rails: Quiet,
-    /// Requests that are finished and wait for [`super::finish::tell`], in order.
     pub(crate) finished: Chain,
     /// Frames with completions for the BTL.
     pub(crate) for_btl: frame::Polled,
@@ -123,7 +116,7 @@ pub(crate) struct State {
     pub(crate) operations: OperationChain,
     /// Decides when a blocking call that never waits calls Open MPI's progress.
     pub(crate) busy: Busy,
-    /// Whether the job must end: a peer is lost, or a reason was printed.
+    /// Whether the job must end.
     pub(crate) has_failed: bool,
     /// Whether [`super::progress::leave`] has work to do once nothing is entered.
     pub(crate) has_more: bool,
@@ -142,8 +135,7 @@ impl Chain {
     pub(crate) const EMPTY: Chain = Chain { first: null_mut(), last: null_mut() };
 }
 
-/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache. Measured
-/// on soft-RoCE for the BTL: messages of 1 MiB arrive a third faster.
+/// Longest read for a software adapter, bytes: the data of several such reads stays in the processor's cache.
 const SOFTWARE_READ_LIMIT: u32 = 32 << 10;
 
 static PML: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
@@ -153,10 +145,10 @@ static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
 #[cfg(test)]
 thread_local! {
-    /// The PML of the process that runs now, in a test with several processes.
+    /// The PML of the process that runs now, in a box of several processes.
     pub(crate) static OF_TEST: Cell<Option<&'static Pml>> = const { Cell::new(None) };
 
-    /// Whether a process of that test has ended the job.
+    /// Whether one of these processes has ended the job.
     pub(crate) static JOB_HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -171,7 +163,7 @@ pub(crate) fn pml() -> Option<&'static Pml> {
     unsafe { PML.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the PML; `None` also while a tool listens. So a fast path tests for both at once.
+/// [`pml`]; `None` also while a tool listens, so that a fast path tests for both at once.
 #[inline]
 pub(crate) fn unwatched() -> Option<&'static Pml> {
     #[cfg(test)]
@@ -188,7 +180,6 @@ pub(crate) fn set_watched(pml: &'static Pml, is_watched: bool) {
     UNWATCHED.store(unwatched, Ordering::Release);
 }
 
-/// Installs the PML of the process.
 pub(crate) fn begin(pml: Box<Pml>) {
     let pml = Box::into_raw(pml);
     PML.store(pml, Ordering::Release);
@@ -227,13 +218,11 @@ impl Rail {
         &self.port
     }
 
-    /// The port that [`Self::enter`] enters, for callers that store its address.
+    /// Returns the port that [`Self::enter`] enters; its address stays.
     pub(crate) fn entry(&self) -> NonNull<Exclusive<Port>> {
         self.entry
     }
 
-    /// Frame of the last poll.
-    ///
     /// # Safety
     /// P3: the PML is entered. The caller has no other reference to the frame.
     #[inline(always)]
@@ -243,7 +232,7 @@ impl Rail {
         unsafe { &mut *self.frame.get() }
     }
 
-    /// Counts of messages to an endpoint, with several rails. `port` proves that this rail's port is entered.
+    /// Returns the counts of an endpoint, with several rails. `port` proves that this rail's port is entered.
     ///
     /// # Panics
     /// If `port` is another rail's.
@@ -275,11 +264,10 @@ impl Rail {
     }
 }
 
-/// Maximum number of send buffers of each size per port. Beyond it messages use ordinary memory, and fragments wait.
-/// Unit tests run out of them.
+/// Maximum number of send buffers of each size per port; unit tests exceed it.
 const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { 256 };
 
-/// Gives all rails the same sizes, as messages may move between ports, and makes ports keep track of unposted messages.
+/// Gives all rails the same sizes, because messages may move between ports, and makes the ports keep unposted messages.
 fn make_alike(rails: &mut [Rail]) {
     let copy_size = rails.iter().map(|rail| rail.copy_size).min().unwrap_or_default();
     let receive_size = rails.iter().map(|rail| rail.receive_size).min().unwrap_or_default();
@@ -292,7 +280,6 @@ fn make_alike(rails: &mut [Rail]) {
 }
 
 impl Pml {
-    /// Makes a PML over these ports.
     pub(crate) fn new(mut rails: Vec<Rail>, settings: &Settings) -> Box<Self> {
         if rails.len() > 1 {
             make_alike(&mut rails);
@@ -333,7 +320,7 @@ impl Pml {
             within: AtomicPtr::new(null_mut()),
             state,
         });
-        // Now that the rails stay where they are: a box that moves would invalidate pointers into it.
+        // Only now, because moving the rails would invalidate pointers into them.
         pml.poll_by(settings.poll_more, false);
         pml
     }
@@ -347,7 +334,7 @@ impl Pml {
         self.only_rail.store(only_rail, Ordering::Relaxed);
     }
 
-    /// The function that polls where [`Self::only_rail`] is `None`.
+    /// Returns the function that polls where [`Self::only_rail`] is `None`.
     #[inline(always)]
     pub(crate) fn poll_more(&self) -> PollMore {
         // SAFETY: `poll_by` stores a `PollMore` there, and nothing else is stored.
@@ -404,7 +391,6 @@ impl Pml {
         self.has_one_rail.get()
     }
 
-    /// The rail, if it is all there is to poll and no tool watches completions.
     #[inline(always)]
     pub(crate) fn only_rail(&self) -> Option<&Rail> {
         // SAFETY: points into `self.rails`, which lives as long as the PML.
@@ -449,7 +435,6 @@ impl Drop for Pml {
 
 #[cfg(test)]
 impl Pml {
-    /// Makes a PML without a port, for tests.
     pub(crate) fn of_no_rails(threads: bool) -> Box<Pml> {
         let functions = RequestFunctions { start: None, free: None, cancel: None };
         let settings =

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port.
+//! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
+//! (ARCHITECTURE.md, "Several ports"; `engine::messenger::failover` has the rules of the order).
 //!
-//! When the adapter reports that a port has no link, the peers whose home it is move to a port that has one. Messages
-//! that waited there for a connection move with them; messages that the adapter has stay with it, and the receiver
-//! restores the order. When the link is back, the peers that began there return. A connection that fails ends the job
-//! only if no other port reaches the peer, or if the adapter had messages that are not known to be delivered: these are
-//! lost, and the job says so. Other ports repeat reads that fail (`striped`).
-//!
-//! Messages that arrive by several ports are counted, and once a peer has moved they are ordered by the rules of
-//! `engine::messenger::failover`. The count begins with a peer's first message, and includes those that a poll delivers in
-//! place. Called by `progress`, `routing`, `pieces` and `striped`. Grade: hot for [`may_be_taken`] and [`count`], else
-//! setup. Threads: the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in
-//! `hw-tests/mpi`.
+//! Counts the messages of each peer from the first one, those included that a poll delivers in place. Called by
+//! `progress`, `routing`, `pieces` and `reading`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
+//! the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -32,7 +25,7 @@ use crate::runtime::token::Tag;
 use crate::runtime::{failures, messages, poller};
 use engine::messenger::link::Link;
 
-/// The port of a rail has lost its link, or has it again: moves the peers concerned.
+/// Moves peers because the port of a rail has lost its link, or has it again.
 #[cold]
 pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
     if !pml.has_several() {
@@ -63,8 +56,8 @@ fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link
     (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
 }
 
-/// Diverts all peers from a port that went down, so that it probes none, or lets them return; informs the user. If the
-/// BTL has ever had a port, it does this.
+/// Diverts all peers from a port that went down, so that it probes none, or lets them return; informs the user. The BTL
+/// does this if it has ever had a port.
 fn divert(rail: &Rail, is_up: bool) {
     if poller::has_btl() {
         return;
@@ -79,13 +72,12 @@ fn divert(rail: &Rail, is_up: bool) {
     }
 }
 
-/// Returns another usable link to a peer.
 fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
     let links = &state.several.peers[peer].links;
     links.iter().copied().find(|link| link.rail() != rail && rails::is_usable(pml, *link))
 }
 
-/// A connection has failed. Returns true if nothing is lost and another port carries the peer's messages.
+/// Moves a peer whose connection has failed. Returns true if nothing is lost and another port carries its messages.
 #[cold]
 pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     if !pml.has_several() {
@@ -105,8 +97,8 @@ pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     true
 }
 
-/// Returns why a connection failed, and whether this was called for it before (a refused call may precede the
-/// completion). `None`: it has not failed, or messages are lost with it.
+/// Returns why a connection failed, and whether this was called for it before. `None`: it has not failed, or messages
+/// are lost with it.
 fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     let mut port = rail.enter()?;
     let failure = port.failure(failed.to())?.clone();
@@ -117,7 +109,7 @@ fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     Some((failure, std::mem::replace(&mut sent.is_given_up, true)))
 }
 
-/// Informs the user that a port is not used any more, unless the BTL does.
+/// Tells the user that a port is not used any more, unless the BTL does.
 fn tell(rail: &Rail, failure: &Failure, other: &str) {
     if poller::has_btl() && matches!(failure.cause, Cause::Connect(_)) {
         return;
@@ -153,14 +145,14 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     messages.into_iter().all(|message| send_again(pml, state, (from, to), message))
 }
 
-/// Announces a move to the peer. An announcement belongs to no segment and is not counted.
+/// Announces a move to the peer, by a message that is not counted.
 fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
     let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
     let bytes = (Arc::from(header), header.len() as u32);
     port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
 }
 
-/// Messages that waited at a port, to be sent by another one.
+/// Messages that waited at a port, for another one.
 struct Unsent {
     moves: Vec<Box<[u8]>>,
     messages: Vec<Unposted>,
@@ -203,9 +195,6 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
 }
 
 /// Sends the contents of another port's buffer, and gives the buffer back.
-///
-/// # Safety
-/// R2: the buffer belongs to the port of `from`, has `length` bytes, and is ours alone.
 pub(crate) unsafe fn send_buffer_again(
     pml: &Pml,
     state: &mut State,
@@ -228,8 +217,8 @@ pub(crate) unsafe fn send_buffer_again(
     is_sent
 }
 
-/// Sends a fragment from ordinary memory, as several shorter ones: it is longer than a message that may wait there, and
-/// the other port may have no free send buffer. The last part has the token of the fragment.
+/// Sends a fragment from ordinary memory, in parts, because it is longer than a message that may wait there. The last
+/// part has the token of the fragment.
 fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
@@ -251,14 +240,13 @@ pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) 
     transmitted != Transmitted::Failed
 }
 
-/// Whether messages of this sender arrive in order and may be delivered in place. False for an unknown sender, which
-/// [`message`] looks up.
+/// Whether messages of this sender may be delivered in place. False if the sender has moved, or is unknown.
 #[inline]
 pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
     state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_merged)
 }
 
-/// Whether the port has the endpoint that a message names. Nothing is stored for any other.
+/// Whether the port has the endpoint that a message names.
 #[cold]
 fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
     let port = pml.rails().get(rail).and_then(Rail::enter);
@@ -299,7 +287,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
     release(pml, state, peer);
 }
 
-/// The sender has moved to this port.
+/// Notes that the sender has moved to this port.
 #[cold]
 fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
     let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };

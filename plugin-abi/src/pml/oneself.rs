@@ -30,9 +30,6 @@ use engine::messenger::link::Link;
 const PIECE: usize = 32 * 1024;
 
 /// Sends a message to this process.
-///
-/// # Safety
-/// P1: a send that is filled in and has not begun; only the caller has it.
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: only the caller has it; P3.
     let r = unsafe { &mut *request.as_ptr() };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends a long message as copied fragments: the sender packs one after the other, the receiver unpacks them in order.
+//! Sends a long message as copied fragments, and unpacks them in order: if either side's data has gaps, or its memory
+//! cannot be registered. The state machine is `engine::messenger::rendezvous::copies`.
 //!
-//! For data with gaps on either side, and for memory that cannot be registered. The state machine is
-//! `engine::messenger::rendezvous::copies`. Called by `accept`, `incoming`, `getting`, `striped`, `local` and `progress`. Grade:
-//! pending. Threads: the one that has entered the PML. Tests: below,
-//! `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
+//! Called by `accept`, `incoming`, `getting`, `reading`, `local` and `progress`. Grade: pending. Threads: the one that
+//! has entered the PML. Tests: below, `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -28,8 +27,8 @@ use engine::messenger::link::Link;
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;
 
-/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason, as a
-/// number ([`super::passage::code`]), if the receiver could have read the message.
+/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
+/// ([`super::passage::code`]), if the receiver could have read the message.
 ///
 /// # Safety
 /// P1: a matched receive with no transfer in progress.
@@ -48,7 +47,7 @@ pub(crate) unsafe fn ask(
     routing::control(pml, state, from, &header);
 }
 
-/// Unpacks a fragment that has arrived.
+/// Unpacks a fragment that has arrived. `receiver` may be any number.
 pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *const u8, length: usize) {
     let Some(request) = state.transfers.get(receiver) else { return };
     // SAFETY: P1: in `state.transfers`; P3.
@@ -93,8 +92,7 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     }
 }
 
-/// Begins to send copies of the first `asked` bytes of an announced message, as its receiver wants. `why`: the
-/// receiver's reason, if it could have read the message.
+/// Begins to send the copies for which a receiver has called [`ask`].
 pub(crate) fn wanted(
     pml: &Pml,
     state: &mut State,
@@ -220,10 +218,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     unsafe { watch::piece_sent(r, (offset, length), is_last) };
 }
 
-/// Moves a fragment whose port has failed to another port. Returns whether that succeeded.
-///
-/// # Safety
-/// R2: the buffer belongs to the port of `failed`, has `length` bytes, and is ours alone.
+/// Sends a fragment of a failed port by another one. Returns false if there is none.
 unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<SendBuffer>, length: usize) -> bool {
     if !moving::goes_on(pml, state, failed) {
         return false;
@@ -233,7 +228,7 @@ unsafe fn goes_on(pml: &Pml, state: &mut State, failed: Link, buffer: NonNull<Se
     unsafe { moving::send_buffer_again(pml, state, (failed, home), buffer, length as u32) }
 }
 
-/// [`send`] by shared memory: a fragment counts as in flight only if it finds no room and has to wait.
+/// [`send`] by shared memory. A fragment is in flight only while it waits for room.
 ///
 /// # Safety
 /// P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
@@ -276,7 +271,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
     }
 }
 
-/// Packs as many bytes as there is room for, from `offset` on, where the last fragment ended. Returns their number.
+/// Packs up to `room` bytes from `offset` on, where the last fragment ended. Returns their number.
 ///
 /// # Safety
 /// P2: the data of a send, which has more than `offset` bytes. `to` may be written for `room` bytes.
@@ -301,7 +296,7 @@ unsafe fn pack(
     length
 }
 
-/// A fragment has been sent and its buffer is free: sends more, first for the sends that wait for a buffer.
+/// Sends more fragments after one has been sent; first those of the sends that wait for a buffer.
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a send with a fragment in flight is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -321,8 +316,7 @@ pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<R
     feed_starved(pml, state);
 }
 
-/// Continues the sends that wait for a buffer, each once, while any port has a free one. A send is in the queue at most
-/// once, and never after it is finished.
+/// Continues the sends that wait for a buffer, each once, while any port has a free one.
 pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
     for _ in 0..state.starved.len() {
         if !state.buffers.iter().any(SendBuffers::has_free_large) {
@@ -347,7 +341,7 @@ mod tests {
 
     const LENGTH: usize = 100;
 
-    /// A request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
+    /// Makes a request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
     fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
         let mut request = Box::new(Request::unused());
         (request.role, request.owner, request.transfer) = (role, Owner::Call, transfer);
@@ -375,7 +369,7 @@ mod tests {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
         let mut gathering = Gathering::new(LENGTH as u64);
-        // No convertor could be made for the first fragment.
+        // The first fragment found no convertor.
         gathering.take(40);
         let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.

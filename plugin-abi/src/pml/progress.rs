@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
 //!
-//! [`poll`] takes a batch of completions and handles all of the PML's in order, with the PML entered; so messages keep
-//! their order although Open MPI's callbacks come back here. [`leave`] leaves the PML and does what had to wait for
-//! that: calls callbacks, passes frames to the BTL, ends the job. A blocking call polls here first, and calls Open
-//! MPI's progress engine every so often ([`Idle`]). Called by Open MPI ([`pml_progress`]), blocking calls, and the
-//! BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of `hw-tests`.
+//! [`poll`] handles a batch of completions in order, with the PML entered, so messages keep their order although Open
+//! MPI's callbacks come back here. [`leave`] leaves the PML, and then calls callbacks, passes frames to the BTL, and
+//! ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking calls, and the BTL's waits ([`begin`]).
+//! Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
@@ -41,7 +40,7 @@ use crate::runtime::watch::{Completed, SAFETY};
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     fence("pml_progress", 0, || {
         if guard::broken() {
-            // The panic was reported. Nothing can be trusted any more, and waiting processes would wait for ever.
+            // After a panic, which was reported, other processes would wait for this one for ever.
             // SAFETY: ends the process.
             unsafe { sys::ibex_abort(1) };
         }
@@ -56,7 +55,6 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
     })
 }
 
-/// Delivers due events while a tool listens.
 #[cold]
 #[inline(never)]
 fn show() {
@@ -80,11 +78,11 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     if state.flow.is_behind { count + catch_up(pml, state) } else { count }
 }
 
-/// Maximum number of batches in [`catch_up`]: more than a receive queue holds, but finite while peers continue to send.
+/// Maximum number of batches in [`catch_up`]: more than a receive queue holds.
 const BATCHES: usize = 256;
 
-/// Polls until nothing is left. A sender that took just enough completions to free its own queue would flood its peer:
-/// the message by which the peer holds it back stands behind others of that peer, and would be taken late.
+/// Polls until nothing is left. A sender that polled only until its own queue has room would flood its peer: the
+/// message by which the peer holds it back stands behind others.
 #[cold]
 #[inline(never)]
 fn catch_up(pml: &Pml, state: &mut State) -> usize {
@@ -103,7 +101,7 @@ fn catch_up(pml: &Pml, state: &mut State) -> usize {
     count
 }
 
-/// Takes one batch, inlined into a blocking receive (with `TOLD` while a tool listens) or a flush.
+/// [`poll`] of one batch, to be inlined; `TOLD`: into a blocking receive while a tool listens.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     if let Some(rail) = pml.only_rail() {
@@ -114,7 +112,7 @@ pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize
     }
 }
 
-/// Polls shared memory and all rails. If `WATCHED`, asks the adapters for the timestamps of completions.
+/// Polls shared memory and all rails; if `WATCHED`, with the adapters' timestamps of completions.
 pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> usize {
     if WATCHED && events::is_idle() {
         watch_polls(false);
@@ -149,8 +147,8 @@ fn watch_polls(are_watched: bool) {
     }
 }
 
-/// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, a message that a tool
-/// must be notified of is put aside and delivered once the port is left.
+/// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, delivers a message
+/// whose events a tool gets once the port is left.
 #[inline(always)]
 fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     pml: &Pml,
@@ -183,7 +181,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     done + reported
 }
 
-/// About the number of polls of a busy port between two checks of its connections.
+/// Approximate number of polls of a busy port between two checks of its connections.
 const BETWEEN_LOOKS: u32 = 256;
 
 /// Delivers whole messages that have a posted receive while the port polls.
@@ -224,7 +222,7 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     }
 }
 
-/// Takes completions in place: the BTL's operations, and with one rail the PML's silent send buffers; no others.
+/// Takes completions in place: of the BTL's operations, and with one rail of the PML's silent send buffers.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
@@ -350,9 +348,9 @@ fn handle_request(
     true
 }
 
-/// A message without a send buffer has been sent: all of a request's data, or a fragment.
+/// Handles the end of a message, or of a fragment, that was sent without a send buffer.
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: the send is not finished; its `transfer` tells whether this was a fragment or the whole message.
+    // SAFETY: P1: the send is not finished; `Sending`: this was a fragment, else the whole message.
     unsafe {
         match &(*request.as_ptr()).transfer {
             Transfer::Sending { .. } => pieces::piece_done(pml, state, request),
@@ -361,10 +359,7 @@ unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Req
     }
 }
 
-/// The adapter has sent a buffer, or has failed to.
-///
-/// # Safety
-/// P3, R2: the buffer belongs to this rail, was sent, and the adapter does not use it any more.
+/// Handles the completion of a buffer.
 unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBuffer>, outcome: Result<(), Failed>) {
     // SAFETY: P3, R2: a buffer of this rail that the adapter does not use any more, given back once.
     let content = unsafe {
@@ -385,7 +380,7 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     }
 }
 
-/// Leaves the PML, and does what had to wait for that.
+/// Leaves the PML, then calls callbacks, passes frames to the BTL, and ends the job if it must.
 #[inline]
 pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {
@@ -419,7 +414,7 @@ pub(crate) fn until<'pml>(
         if count == 0 {
             idle.nothing_happened();
         }
-        // Cannot fail: this call had entered the PML, so no call above it on the stack has.
+        // This call had entered the PML, so no call above it on the stack has.
         state = pml.enter().expect("nothing calls back from inside");
         if is_finished() {
             return state;
@@ -464,7 +459,6 @@ fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
     }
 }
 
-/// Passes a frame to the BTL, and releases its slots.
 fn deliver(pml: &Pml, frame: &mut Frame) {
     let rail = &pml.rails()[frame.rail];
     poller::deliver(rail.port().index(), frame);
@@ -478,7 +472,7 @@ fn deliver(pml: &Pml, frame: &mut Frame) {
     }
 }
 
-/// Ends the job because a peer is lost, and prints the reason unless it was printed. MPI has no other way to report it.
+/// Ends the job, because MPI has no other way to report a lost peer. Prints the reason, unless it was printed.
 #[cold]
 fn end_job(pml: &Pml) {
     #[cfg(test)]
@@ -494,7 +488,7 @@ fn end_job(pml: &Pml) {
     unsafe { sys::ibex_abort(1) };
 }
 
-/// Makes the PML poll for the BTL, too.
+/// Makes the PML poll for the BTL as well.
 pub(crate) fn begin() {
     let poll = || {
         let Some(pml) = pml() else { return 0 };

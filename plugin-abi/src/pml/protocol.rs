@@ -23,9 +23,6 @@ use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
 use engine::messenger::link::Link;
 
 /// Begins a send to a peer whose link is known.
-///
-/// # Safety
-/// P1: a send that is filled in and has not begun; only the caller has it.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     if link == Link::ONESELF {
         // SAFETY: P1: filled in, not begun, and only the caller has it.
@@ -45,10 +42,6 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
 }
 
 /// Sends a message as flow control decided, or lets it pend.
-///
-/// # Safety
-/// P1: a send that is filled in, with its link, and has not begun; only the caller has it. Its communicator has not
-/// been removed from the PML.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -116,9 +109,6 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 
 /// Announces a message. A long one can be read if its memory can be registered. A short one is not registered, because
 /// its copy is faster; `why` says why it is announced.
-///
-/// # Safety
-/// P1: a send that is filled in, with its link, and has not begun; only the caller has it.
 #[inline(never)]
 unsafe fn announce(
     pml: &Pml,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a long message from the sender's memory into the user's buffer, without a copy: by the port that it was
-//! announced by, or by several ports at once.
+//! Reads a long message from the sender's memory into the user's buffer: by the port that announced it, or by several
+//! ports at once (`striped`).
 //!
-//! Both sides register their memory through Open MPI's cache; if one cannot, the message is sent as copies
-//! (`pieces`). If the announcement has the keys of several ports (`striped`), each port reads a share in proportion to
-//! its rate. The other ports repeat the reads of a failed port; if none is left, the receiver asks for copies. The
-//! state machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
+//! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies (`pieces`). The state
+//! machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
 //! Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::ptr::NonNull;
@@ -31,14 +29,13 @@ use engine::messenger::link::Link;
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 
-/// Number of reads per port into which a message is divided, as far as [`PIECE`] permits.
+/// Number of reads per port of a message, as far as [`PIECE`] permits.
 const READS: u64 = 4;
 
-/// A message that is being read.
 pub(crate) struct Reads {
     state: Reading<Lane>,
     sender: TransferId,
-    /// Link by which the message was announced.
+    /// Link of the announcement.
     from: Link,
     /// Address of the data in the sender's memory.
     address: u64,
@@ -96,7 +93,6 @@ pub(crate) unsafe fn begin(
     true
 }
 
-/// Passage of a message that is being read.
 fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
     let Transfer::Reading(reads) = &request.transfer else { return None };
     let mut lanes = reads.state.paths();
@@ -104,7 +100,7 @@ fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
     Some(passage::by(pml, lanes.next()?.link, (Protocol::Read, Reason::Size), rails))
 }
 
-/// Posts as many reads as may be in flight, on every lane.
+/// Posts as many reads of a message as may be in flight, on every lane.
 unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -113,7 +109,7 @@ unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     while at < lanes {
         // SAFETY: P1: a receive that is being read; its data starts at `extent.start`.
         let is_posted = unsafe { post_on(pml, reads, at, r.extent.start, request) };
-        // If the lane has failed, the other lanes take its reads, earlier lanes included.
+        // If the lane has failed, all other lanes take its reads.
         at = if is_posted { at + 1 } else { 0 };
     }
     if reads.state.is_stuck() && !reads.state.is_under_way() {
@@ -135,8 +131,8 @@ unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, reque
             watched.started(part);
         }
         let (to, from) = ((start, registered.lkey()), RemoteSpan { addr: *address, rkey: key });
-        // SAFETY: R3: the part is within the memory that stays registered under this key until the last read completes;
-        // R2, P2: until then it belongs to the adapter.
+        // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it
+        // belongs to the adapter.
         if !unsafe { transmit::read(&mut port, link, part, to, from, request) } {
             if let Some(watched) = watched {
                 watched.refused(part);
@@ -168,7 +164,7 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
 /// Takes the reads out of a receive, and ends its registrations.
 ///
 /// # Safety
-/// P1: a receive without a read in flight; P3: the caller has entered the PML.
+/// P1: a receive without a read in flight; P3.
 unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -182,7 +178,7 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
     Some(reads)
 }
 
-/// Handles the completion or failure of a read by this rail.
+/// Handles the completion of a read by this rail.
 pub(crate) unsafe fn read_done(
     pml: &Pml,
     state: &mut State,
@@ -249,8 +245,8 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let moved = Bytes::Of { offset: 0, length: r.extent.length as u64 }.completed();
     // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
     unsafe {
-        // The adapter does not report when others read this process's memory: the answer is the first sign of it. Raises
-        // nothing for a message that was sent whole: its events were raised then.
+        // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were
+        // raised when it was posted.
         watch::begins(r, Bytes::None.completed());
         watch::ends(r, moved);
         striped::put_back(pml, r.link, transfer);

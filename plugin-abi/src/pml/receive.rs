@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_recv`, `pml_irecv`, `pml_mrecv`, `pml_imrecv`: a receive takes an unexpected message, or is posted.
 //!
-//! A blocking receive polls with the PML entered, and leaves it between rounds. Grade: hot. Threads: any. Tests:
-//! `pt2pt_matching.c` and others in `hw-tests/mpi`.
+//! Grade: hot. Threads: any. Tests: `pt2pt_matching.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -53,7 +52,6 @@ pub(crate) unsafe extern "C" fn pml_recv(
     })
 }
 
-/// [`pml_recv`] while a tool listens.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn recv_watched(
@@ -73,7 +71,7 @@ unsafe extern "C" fn recv_watched(
     code
 }
 
-/// A blocking receive. `WATCHED`: a tool may be listening to its communicator.
+/// Blocking receive. `WATCHED`: a tool may be listening to its communicator.
 #[inline(always)]
 unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
     let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
@@ -95,7 +93,6 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
     }
 }
 
-/// Gives a receive its number for tools.
 #[inline(always)]
 unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
     // SAFETY: P1: only the caller has it; P4: MPI's communicator.
@@ -127,7 +124,6 @@ pub(crate) unsafe extern "C" fn pml_irecv(
     })
 }
 
-/// [`pml_irecv`] while a tool listens.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn irecv_watched(
@@ -145,7 +141,7 @@ unsafe extern "C" fn irecv_watched(
     unsafe { receive_nonblocking::<true>(pml, &wanted, place) }
 }
 
-/// A nonblocking receive. `WATCHED`: a tool may be listening to its communicator.
+/// Nonblocking receive; `WATCHED` as for [`receive`].
 #[inline(always)]
 unsafe fn receive_nonblocking<const WATCHED: bool>(
     pml: &Pml,
@@ -195,7 +191,7 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
             fill(request, &wanted, Owner::WatchedCall);
             take(pml, &mut state, request, handle);
             let error = wait::<true>(pml, state, request, true, status);
-            // Releases the message's reference: nothing is entered, and the request was given back.
+            // The message's reference. Nothing is entered now, so freeing the communicator may call the PML.
             libmpi::ibex_communicator_release(wanted.comm);
             error
         }
@@ -243,8 +239,6 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
     }
 }
 
-/// Fills a receive in without posting it.
-///
 /// # Safety
 /// P1: only the caller has the request; P4: `wanted` has MPI's arguments.
 #[inline(always)]
@@ -264,9 +258,6 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
 }
 
 /// Posts a receive, or gives it its unexpected message. It may be finished when this returns.
-///
-/// # Safety
-/// P1: a receive that is filled in and not posted; only the caller has it.
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: filled in, and only the caller has it; P3: no other thread sees it while the PML is entered.
     unsafe {
@@ -285,7 +276,6 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
     }
 }
 
-/// Result of posting a receive.
 pub(super) enum Posting {
     /// It is posted under this name, by which it can be cancelled.
     Waits(u64),
@@ -293,7 +283,7 @@ pub(super) enum Posting {
     Matched,
 }
 
-/// Like [`Pattern::new`]; without wildcards, the pattern is built without computing masks.
+/// [`Pattern::new`], which computes no masks if there are no wildcards.
 #[inline(always)]
 pub(super) fn pattern(from: i32, tag: i32) -> Pattern {
     // Two branches with a comparison each: one joint branch costs two more instructions.
@@ -313,8 +303,6 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
     Pattern::new(from, tag)
 }
 
-/// # Safety
-/// P1: a receive that is filled in and not posted; only the caller has it.
 #[inline(always)]
 pub(super) unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
     // SAFETY: P1: only the caller has it, and its communicator lives; P3.
@@ -327,8 +315,6 @@ pub(super) unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Requ
     }
 }
 
-/// # Safety
-/// P1: a receive of this communicator that is filled in and not posted; only the caller has it.
 #[inline(never)]
 unsafe fn post_after_search(
     pml: &Pml,
@@ -349,9 +335,6 @@ unsafe fn post_after_search(
 }
 
 /// [`post_as`] for a receive that has a number, while a tool listens to its communicator.
-///
-/// # Safety
-/// P1: a receive that is filled in and not posted; only the caller has it. The listeners are its communicator's.
 #[inline(always)]
 unsafe fn post_watched(
     pml: &Pml,
@@ -383,9 +366,6 @@ unsafe fn post_watched(
 }
 
 /// Gives a receive the message of a matched probe.
-///
-/// # Safety
-/// P1: a receive that is filled in and not posted; only the caller has it.
 pub(super) unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
     // SAFETY: P1: only the caller has it, its communicator lives, and no transfer is in progress; P3.
     unsafe {
@@ -444,7 +424,7 @@ unsafe fn wait<'pml, const TOLD: bool>(
     error
 }
 
-/// Fills a status in, except for the error field, which calls for one message leave as it was.
+/// Fills a status in, but not its error field, which only calls for several messages set (MPI 4.1, 3.2.5).
 pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::ompi_status_public_t) {
     // SAFETY: P4: `status` is null or MPI's.
     if let Some(status) = unsafe { status.as_mut() } {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request: Open MPI's part, then the PML's record of a send or a receive.
+//! A request: Open MPI's part, then the PML's record of a send or a receive. MPI never sees that of a blocking call.
 //!
-//! A blocking call has a request, too, which MPI never sees. Requests come from a free list, and go back to it when MPI
-//! has freed the request and the PML has finished it. Grade: hot. Threads: the one that has entered the PML, except for
-//! `is_finished` and Open MPI's accesses to its own part. Tests: the MPI programs of `hw-tests`.
+//! Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests: the MPI
+//! programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -22,7 +21,6 @@ use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
 use engine::messenger::link::Link;
 
-/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Receive,
@@ -32,20 +30,20 @@ pub(crate) enum Role {
 /// Condition for a send to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Its buffer may be reused. Ready sends as well.
+    /// The buffer may be reused. Ready sends as well.
     Standard,
-    /// Its buffer may be reused, and its receive has matched.
+    /// The buffer may be reused, and the receive has matched.
     Synchronous,
-    /// At once: the PML sends a copy in the memory that the program has attached.
+    /// None: the PML sends a copy in the memory that the program has attached.
     Buffered,
 }
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The blocking call that made it: the call polls `is_finished` and gives the request back.
+    /// The blocking call that made it, which polls `is_finished` and gives the request back.
     Call,
-    /// The same while a tool listens: finishing the request raises an event.
+    /// [`Self::Call`] while a tool listens: finishing the request raises an event.
     WatchedCall,
     /// MPI, through Open MPI's part of the request.
     Mpi,
@@ -55,12 +53,11 @@ pub(crate) enum Owner {
 
 /// Transfer in progress for a request, beyond a single message.
 pub(crate) enum Transfer {
-    /// Nothing.
+    /// No transfer.
     None,
-    /// The peer is to finish the message, or to ask for fragments. `counted`: part of the window of flow control.
+    /// The peer is to finish the message, or to ask for copies. `counted`: part of flow control's window.
     Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
-    /// Fragments are being sent. `is_starved`: the request waits for a send buffer
-    /// ([`super::instance::State::starved`]).
+    /// Fragments are being sent. `is_starved`: the request is in [`super::instance::State::starved`].
     Sending { state: Sending, receiver: TransferId, is_starved: bool },
     /// The message is being read.
     Reading(Reads),
@@ -87,27 +84,24 @@ pub(crate) struct Request {
     pub(crate) extent: Extent,
     /// Name by which a posted receive is cancelled.
     pub(crate) posted: u64,
-    /// Link to the peer, for sends and for transfers.
+    /// Link to the peer, of sends and transfers.
     pub(crate) link: Link,
     pub(crate) transfer: Transfer,
-    /// Convertor for data with gaps, during a transfer.
     pub(crate) convertor: Option<Convertor>,
-    /// Attached memory of a buffered send, freed when the message has been sent; null for other requests.
+    /// Attached memory of a buffered send, freed when the message has been sent; else null.
     pub(crate) attached: *mut u8,
     /// Number that tools know the request by; 0 before its first event.
     pub(crate) id: u64,
     /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
     pub(crate) spec: Spec,
-    /// Events that were raised for the transfer.
     pub(crate) told: Told,
-    /// Whether a persistent request was started and the end of its wait has not been reported to tools.
+    /// Whether tools are to get the event for the end of the wait on this persistent request.
     pub(crate) is_to_notify: bool,
-    /// (receive id, message id), for the protocol event. Valid only if the first number equals `id`; otherwise the pair
-    /// belongs to an earlier use of this record.
+    /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
     pub(crate) message: (u64, u64),
 }
 
-/// Events that were raised for a transfer.
+/// Events of a transfer that were raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Nothing,
@@ -116,20 +110,19 @@ pub(crate) enum Told {
 }
 
 impl Owner {
-    /// Whether a blocking call waits for the request.
     #[inline(always)]
     pub(crate) const fn is_call(self) -> bool {
         matches!(self, Owner::Call | Owner::WatchedCall)
     }
 }
 
-// SAFETY: `next` is used only by free lists and, never at the same time, by the chain of finished requests. A free
-// request has neither a transfer nor a convertor, so any thread may use it.
+// SAFETY: a request on a free list is not on the chain of finished requests, which also uses `next`. It has neither a
+// transfer nor a convertor, so any thread may use it.
 unsafe impl Linked for Request {
     const NEXT: usize = offset_of!(Request, next);
 }
 
-/// Functions of a request that Open MPI calls.
+/// Functions of a request, for Open MPI.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestFunctions {
     pub(crate) start: sys::ompi_request_start_fn_t,
@@ -178,7 +171,7 @@ impl Requests {
 }
 
 impl Request {
-    /// Makes a request whose Open MPI part is not constructed.
+    /// Makes a request whose Open MPI part is all zeroes.
     pub(super) fn unused() -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
@@ -230,7 +223,7 @@ impl Request {
         unsafe { self.base.req_mpi_object.comm }
     }
 
-    /// Whether the request is finished. Acquire: the received data is visible then.
+    /// Whether the request is finished. If so, the received data is visible (Acquire).
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.is_finished.load(Ordering::Acquire)

@@ -26,8 +26,6 @@ fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     flow::tell(pml, state, account, context);
 }
 
-/// # Safety
-/// P1: a send that was pending and has not begun.
 unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive; P3.
     unsafe {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pml_send` and `pml_isend`: a short message is sent at once, any other by a request (`protocol`).
+//! `pml_send` and `pml_isend`: [`at_once`] sends a short contiguous message, [`copied_at_once`] a longer one, if they
+//! can; any other message has a request, and `protocol` sends it.
 //!
-//! A short message goes inside the work request, straight from the user's memory, without a request of the PML and
-//! without entering the PML. Longer contiguous data is copied to a send buffer, without a request as well. Any other
-//! message has a request, which MPI does not see if the call blocks. A blocking send returns when the adapter has the
-//! message, because its caller may not come back to MPI. Grade: hot. Threads: any. Tests: `pt2pt_modes.c` and others in
-//! `hw-tests/mpi`.
+//! A blocking send returns when the adapter has the message, because its caller may not come back to MPI. Grade: hot.
+//! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -97,8 +95,8 @@ pub(crate) unsafe extern "C" fn pml_isend(
     })
 }
 
-/// Sends a short contiguous message inside the work request, if that can be done now. `BLOCKING`: a blocking call,
-/// which has a second short path while a tool listens.
+/// Sends a short contiguous message inside the work request, without entering the PML, if that can be done now. A
+/// `BLOCKING` call has a second short path while a tool listens.
 #[inline(always)]
 pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
@@ -116,8 +114,8 @@ pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: 
     unsafe { transmit::inline(&mut port, link, &header, extent) }
 }
 
-/// [`at_once`] if the peer is reached by shared memory or by one port of several, or a tool listens. Recomputes the
-/// link, so the fast path stores nothing extra. Returns false for a marked link ([`Link::marked`]).
+/// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the link up again, because
+/// the fast path does not store it. Returns false for a marked link ([`Link::marked`]).
 #[inline(never)]
 unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: P4: MPI's communicator.
@@ -136,9 +134,8 @@ unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: E
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
 }
 
-/// Sends a contiguous message from a send buffer, if it is no longer than the eager limit and that can be done now.
-/// Once copied it is complete for MPI, so it needs no request. A tool may have set a limit that exceeds the send
-/// buffers: a message too long for them fails here, and gets a request (`protocol`).
+/// Sends a contiguous message, no longer than the eager limit, from a send buffer, if that can be done now. Returns
+/// false for a message that is longer than the buffers, because a tool may set a greater eager limit.
 #[inline(never)]
 pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool {
     if extent.start.is_null() {
@@ -159,8 +156,8 @@ pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool
     unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
 }
 
-/// Sends a contiguous message of a blocking call while a tool listens, if it is no longer than the eager limit. Its
-/// events are raised from the stack. It has a request only if it cannot be sent at once.
+/// Sends a contiguous message of a blocking call, no longer than the eager limit, while a tool listens. The message has
+/// a request only if it cannot be sent at once.
 ///
 /// # Safety
 /// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
@@ -185,7 +182,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     tell(Event::Activate);
     tell(Event::XferBegin);
     let header = communicator.sender.header(outgoing.tag);
-    // The port is left before the next listener is called.
+    // Leaves the port before the next listener is called.
     let is_posted = rail.enter().is_some_and(|mut port| {
         // SAFETY: P2: the data may be read until the call returns.
         unsafe {
@@ -214,7 +211,6 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     true
 }
 
-/// Raises an event of a send without a request.
 #[inline(always)]
 unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut Spec) {
     listeners.tell(event, id, spec);
@@ -226,15 +222,13 @@ unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut 
     }
 }
 
-/// [`transmit::copied`], but not inlined into its caller.
 #[inline(never)]
 unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call, as this function requires.
     unsafe { transmit::copied(state, port, link, header, extent) }
 }
 
-/// Sends the message of a blocking call by a request, because the adapter does not take it now. Tools know it as `id`,
-/// and the beginning of its transfer was raised.
+/// Sends by a request the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`.
 #[cold]
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
@@ -310,7 +304,7 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 /// Result of a send that has begun: the entered PML, and the request if MPI or a tool is to see it.
 pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
 
-/// Begins a send in any mode. Its request may be finished when this returns.
+/// Begins a send. Its request may be finished when this returns.
 #[inline(always)]
 pub(super) unsafe fn start<'pml>(
     pml: &'pml Pml,
@@ -334,8 +328,7 @@ pub(super) unsafe fn start<'pml>(
     Ok((state, Some(request)))
 }
 
-/// Sends a copy of a message, which makes the send complete for MPI. While a tool listens, returns a finished request,
-/// by which tools know the message.
+/// Sends a copy of a message; the send itself is complete. While a tool listens, it has a request, for its events.
 unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> Result<Begun<'pml>, c_int> {
     // SAFETY: P4, as this function requires.
     let (mut state, copy) = unsafe { copy_and_enter(pml, outgoing) }?;
@@ -355,7 +348,7 @@ unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> R
     Ok((state, Some(request)))
 }
 
-/// Copy of a message in memory that the program has attached, and the link to its receiver.
+/// Copy of a message in the program's attached memory (`MPI_Buffer_attach`), and the link to its receiver.
 #[derive(Clone, Copy)]
 pub(crate) struct BufferedCopy {
     extent: Extent,
@@ -392,7 +385,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     }
 }
 
-/// Fills a send in without beginning it. A request that MPI may hold takes references to its communicator and datatype.
+/// Fills a send in without beginning it.
 ///
 /// # Safety
 /// P1: only the caller has the request; P4: `outgoing` has MPI's arguments.
@@ -426,7 +419,7 @@ pub(crate) unsafe fn hold(request: &mut Request) {
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 
-/// Packs a message into memory that the program has attached. Returns the copy, and the address to be freed.
+/// Packs a message into the attached memory. Returns the copy, and the address to be freed.
 pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
     // SAFETY: Open MPI's allocator, asked for at least one byte.
     let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
@@ -443,9 +436,6 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 }
 
 /// Begins a send by `link`: posts it, or lets it wait. It may be finished when this returns.
-///
-/// # Safety
-/// P1: a send that is filled in and has not begun; only the caller has it.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Option<Link>) {
     // SAFETY: P1: filled in, not begun, and only the caller has it; P3.
     unsafe {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
-//! A send here is copied before the call returns, or fails: the BTL never queues a message that a later one could
-//! overtake. So `btl_sendi` is the only send function that is used, for every message that it has room for. Long
-//! messages are read if the BTL can read a peer's memory without registration (CMA). Messages that wait for room are in
-//! `backlog`. Called by `send`, `backlog`, `getting` and `local`. Grade: hot. Threads: any; the BTL supports that.
-//! Tests: below, and `hw-tests/tests/device/local.rs`.
+//! `btl_sendi` is the only send function that is used, because it copies the message before it returns, or fails; no
+//! later message overtakes it. Messages that wait for room are in `backlog`. Called by `send`, `backlog`, `getting` and
+//! `local`. Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -27,13 +25,13 @@ pub(crate) const OTHER: u8 = FIRST_FREE + 1;
 /// First tag of the PMLs that ob1 does not use: a process that runs ob1 by mistake ignores these messages.
 const FIRST_FREE: u8 = sys::MCA_BTL_TAG_PML as u8 + 0x10;
 
-/// Longest data that is copied next to its header before the BTL gets both: that saves a call.
+/// Longest data that is copied next to its header before the BTL gets both, bytes: that saves a call.
 const SHORT: usize = 64;
 
 /// Longest data that is sent eagerly, bytes: up to here the sender's copy is cheaper than the kernel's read.
 const EAGER_LIMIT: usize = 4096;
 
-/// Value of `order`: a message need not use the channel of another one. Shared memory has only one channel.
+/// Value of `order`: any channel; shared memory has one.
 const NO_ORDER: u8 = sys::MCA_BTL_NO_ORDER as u8;
 
 type Sendi = unsafe extern "C" fn(
@@ -49,11 +47,10 @@ type Sendi = unsafe extern "C" fn(
     *mut *mut sys::mca_btl_base_descriptor_t,
 ) -> c_int;
 
-/// A process of this host.
 struct Peer {
-    /// The BTL's endpoint; null: the BTL does not reach the process.
+    /// Null: the BTL does not reach the process.
     endpoint: *mut sys::mca_btl_base_endpoint_t,
-    /// Whether messages to the process wait in the backlog, so that none may be sent before them.
+    /// Whether messages to the process wait in the backlog.
     is_held_up: AtomicBool,
 }
 
@@ -65,11 +62,11 @@ pub(crate) struct SharedMemory {
     peers: Box<[Peer]>,
     /// Place of this process among `peers`.
     pub(crate) me: u32,
-    /// Longest data that is sent eagerly, bytes.
+    /// Longest eager data, bytes.
     pub(crate) eager_limit: usize,
     /// Longest message, header included, bytes.
     longest: usize,
-    /// Whether the BTL can read a peer's memory, as far as is known.
+    /// Whether the BTL reads a peer's memory without registration (CMA); false once the kernel has refused.
     reads: AtomicBool,
 }
 
@@ -109,12 +106,11 @@ impl SharedMemory {
         })
     }
 
-    /// Whether this is the BTL in use.
     pub(crate) fn is(&self, btl: *mut sys::mca_btl_base_module_t) -> bool {
         self.btl.as_ptr() == btl
     }
 
-    /// Places of the processes that the BTL reaches.
+    /// Returns the places of the processes that the BTL reaches.
     pub(crate) fn reached(&self) -> impl Iterator<Item = u32> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.endpoint.is_null()).map(|(place, _)| place as u32)
     }
@@ -187,21 +183,18 @@ impl SharedMemory {
         code == sys::OPAL_SUCCESS
     }
 
-    /// Notes whether messages to a process wait in the backlog.
     pub(crate) fn hold_up(&self, to: u32, waits: bool) {
         if let Some(peer) = self.peers.get(to as usize) {
             peer.is_held_up.store(waits, Ordering::Release);
         }
     }
 
-    /// Whether long messages are read from their sender's memory.
     pub(crate) fn reads(&self) -> bool {
         self.reads.load(Ordering::Relaxed)
     }
 
     /// Reads from another process' memory. The BTL calls `done` with `data`, perhaps within this call. Returns false if
-    /// nothing is read and `done` is not called. If the kernel refuses, no later read is tried, since it would refuse
-    /// again. A message that is too long, or for which there is no room now, does not prevent later reads.
+    /// nothing is read and `done` is not called. After an error other than lack of resources, no later read is tried.
     ///
     /// # Safety
     /// P2: the memory may be written until `done` is called.
@@ -245,7 +238,7 @@ impl SharedMemory {
         false
     }
 
-    /// Lets the BTL receive. Returns the number of messages.
+    /// Polls the BTL. Returns the number of messages.
     #[inline]
     pub(crate) fn progress(&self) -> usize {
         // SAFETY: any thread may call the BTL's progress function.
@@ -253,7 +246,7 @@ impl SharedMemory {
     }
 }
 
-/// Most bytes before the data: the sender's place, and the longest header.
+/// Maximum number of bytes before the data: the sender's place, and the longest header.
 const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::messenger::header::MAX_SIZE;
 
 #[cfg(test)]
@@ -300,7 +293,7 @@ mod tests {
         sys::OPAL_ERR_OUT_OF_RESOURCE
     }
 
-    /// Runs a test over a BTL that reads, and reaches the first and the third of three processes.
+    /// Runs a test over a BTL that reads, and reaches processes 0 and 2 of three.
     fn over(test: impl FnOnce(&SharedMemory)) {
         // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
         let (mut component, mut btl): (sys::mca_btl_base_component_t, sys::mca_btl_base_module_t) =

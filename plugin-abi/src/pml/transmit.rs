@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives messages to the port of one link: inside the work request, from a send buffer, or into the engine's queue,
-//! where they wait in order. `routing` and `moving` choose the link, and another one if it fails.
+//! Gives messages to the port of one link: inside the work request, from a send buffer, or as a copy in the engine's
+//! queue. `routing` and `moving` choose the link, and another one if it fails.
 //!
-//! A message that waits is a copy, so the user's buffer is free. Still its request is finished only when the adapter
-//! has the message, because the caller of a send may not return to MPI for long. A lost peer gets no messages: this is
-//! noted ([`State::has_failed`]), and the job ends once nothing is entered. Grade: hot. Threads: the one that has
-//! entered the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of `hw-tests`.
+//! The request of a message that waits is finished only when the adapter has the message, because the caller of a send
+//! may not return to MPI for long. If a peer is lost ([`State::has_failed`]), the job ends once nothing is entered.
+//! Grade: hot. Threads: the one that has entered the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of
+//! `hw-tests`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -26,14 +26,13 @@ use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
 use engine::messenger::link::Link;
 
-/// Result of giving a message to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transmitted {
-    /// The adapter has it.
+    /// The adapter has the message.
     Posted,
-    /// It waits; when it is sent its request, if any, is finished.
+    /// The message waits; its request, if any, is finished when it is sent.
     Waits,
-    /// Its peer is lost, or its data cannot be packed.
+    /// The peer is lost, or the data cannot be packed.
     Failed,
 }
 
@@ -45,14 +44,13 @@ pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: 
     port.send_inline(link.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
 }
 
-/// [`inline`], but not inlined into its caller.
 #[inline(never)]
 pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call.
     unsafe { inline(port, link, header, extent) }
 }
 
-/// [`inline`] by one port of several, which is the peer's home; false otherwise.
+/// [`inline`] by one port of several, if it is the peer's home.
 #[inline(never)]
 pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
     if !link.is_of_several() {
@@ -71,7 +69,7 @@ pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool 
     true
 }
 
-/// Longest data that is now sent eagerly to a peer, bytes.
+/// Returns the length of the longest data that is now sent eagerly to a peer, bytes.
 pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
     if link.as_local().is_some() {
         return pml.shared_memory().map(|shared| shared.eager_limit);
@@ -79,7 +77,7 @@ pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
     Some(now::eager_limit(pml.rails().get(link.rail())?.copy_size) - MAX_SIZE)
 }
 
-/// Sends a message that consists of a header only by this link. `Failed`: the port refuses it.
+/// Sends a message without data by this link. `Failed`: the port refuses it.
 pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
@@ -93,7 +91,7 @@ pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     transmitted
 }
 
-/// Queues a message in ordinary memory in the engine: the first bytes of the array, as many as the number says.
+/// Queues a message in the engine: the first bytes of the array, as many as the number says.
 pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
     match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
@@ -104,8 +102,7 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
 /// Posts a read of a part of a request's message, from `from` in the sender's memory on. False: the port refuses.
 ///
 /// # Safety
-/// R3: the part is within the memory that is registered at `to` under `lkey` until the read is done; R2, P2: until then
-/// it belongs to the adapter.
+/// R3, R2, P2: until the read is done, the part is registered at `to` under `lkey`, and belongs to the adapter.
 pub(crate) unsafe fn read(
     port: &mut Port,
     link: Link,
@@ -115,8 +112,7 @@ pub(crate) unsafe fn read(
     request: NonNull<Request>,
 ) -> bool {
     let addr = to.wrapping_add(offset as usize).expose_provenance() as u64;
-    // SAFETY: R3, R2, P2: until the read is done the part is registered under `lkey` and belongs to the adapter, as
-    // this function requires.
+    // SAFETY: R3, R2, P2: until the read is done, the part is registered and belongs to the adapter.
     let local = unsafe { LocalSpan::new(addr, length, lkey) };
     let remote = RemoteSpan { addr: from.addr.wrapping_add(offset), rkey: from.rkey };
     port.get(link.to(), local, remote, token::read(request)).is_ok()
@@ -129,8 +125,8 @@ pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmit
     }
 }
 
-/// Sends header and data, together no longer than the rail's eager limit, by this link. If the message has to wait,
-/// `request` is finished when it has been sent; `None`: its completion is not reported.
+/// Sends header and data, together no longer than the rail's eager limit, by this link. `request` is finished when the
+/// message has waited and has been sent.
 pub(crate) unsafe fn message_by(
     pml: &Pml,
     state: &mut State,
@@ -200,9 +196,6 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
 }
 
 /// Sends the first `length` bytes of a buffer. If the adapter has them at once, only the end of a fragment is reported.
-///
-/// # Safety
-/// P3, R2: the buffer belongs to this port, has `length` bytes, and is ours alone.
 pub(crate) unsafe fn send(
     port: &mut Port,
     link: Link,
@@ -214,7 +207,6 @@ pub(crate) unsafe fn send(
     let b = unsafe { &mut *buffer.as_ptr() };
     let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
     let is_piece = matches!(content, Content::Piece(_));
-    // Written before the post, but no other thread can poll its completion while the port is entered.
     b.content = if is_piece { content } else { Content::Silent };
     match port.send(link.to(), tag, &spans, token, is_piece) {
         Ok(Sent::Posted) => return Transmitted::Posted,
@@ -237,7 +229,7 @@ unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool 
     }
 }
 
-/// Notes that a peer is lost.
+/// Notes that the job must end: a peer is lost, or the reason was printed.
 #[cold]
 pub(crate) fn failed(state: &mut State) -> Transmitted {
     state.has_failed = true;
@@ -245,7 +237,6 @@ pub(crate) fn failed(state: &mut State) -> Transmitted {
     Transmitted::Failed
 }
 
-/// Notes that the data of a message cannot be packed.
 #[cold]
 pub(crate) fn cannot_pack(state: &mut State, length: usize) -> Transmitted {
     failed_for(state, &messages::cannot_pack(length))
